@@ -16,7 +16,7 @@ from .. import frontends
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.settings import Arq
 from ..diagnostics import CompileError, remarks_yaml
-from ..dialects.nn import weights_of
+from ..dialects.nn import constant_of, weights_of
 from ..files import filling
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
@@ -26,6 +26,7 @@ from ..lowering.ascend.fuse_requant import without_relu6
 from ..pipelines.passes import run_on_verified, run_passes
 from ..reports.measures import MEASURING, Measuring, measure_layers
 from ..reports.reading import LAYERS
+from ..rewriting import layer_of
 from ..runtime.data import Samples, synthetic_samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
@@ -35,6 +36,7 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
+from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
 from ..transforms.quantization.equalize import equalize
@@ -122,6 +124,7 @@ def quantize_file(
             reclaim()
 
     simplify_and_fuse(request, module, session)
+    _warn_of_training(module, model, session)
     onnx.check(module, session)
     if not matmul_nbits:
         _check_bits(opset, request)
@@ -187,6 +190,16 @@ def quantize_file(
 def _whole(count: int, samples: Samples) -> int:
     """A number of samples in whole batches, at least one."""
     return max(1, count // samples.batch_size) * samples.batch_size
+
+
+def _warn_of_training(module: ModuleOp, model: Path, session: Session) -> None:
+    """Warns of the first layer whose weight is quantized in the graph: calibration leaves such layers as they are."""
+    for op in module.walk():
+        weight = trained_weight(op) if isinstance(op, COMPUTING) else None
+        if weight is not None and constant_of(weight.input) is None:
+            advice = f"amct convert --model {model} --save_path P keeps its scales"
+            session.warn(f"{model}: {layer_of(op)} was trained with quantization and is not calibrated; {advice}")
+            return
 
 
 def _check_bits(opset: int | None, request: Request) -> None:

@@ -53,6 +53,7 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
 _FRAMEWORKS = {
     ".onnx": "onnx",
     ".mlir": "onnx",
+    ".pt2": "onnx",
     ".prototxt": "caffe",
     ".caffemodel": "caffe",
 }

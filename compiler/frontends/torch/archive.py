@@ -31,6 +31,9 @@ _COMPILED = "data/aotinductor/"
 _FILE = re.compile(r"(weight|tensor)_\d+")
 """Weights and constants as bytes; constants of other names are pickled objects."""
 
+_SILENCED = " Please check the warnings above for possible errors."
+"""The end of a message about warnings that are not shown."""
+_TRUST = "if you trust the file, give amct_opt.load the program that torch.export.load reads"
 _TARGET = re.compile(r"torch\.ops\.(aten|prims|prim|quantized_decomposed|higher_order|torchao)\.\w+(\.\w+)?")
 _FUNCTIONS = re.compile(
     r"_operator\.(add|sub|mul|neg|truediv|floordiv|mod|pow|eq|ne|lt|le|gt|ge|and_|or_|getitem)|torch\.sym_\w+"
@@ -46,7 +49,7 @@ _SIZES = re.compile(
     r"|FloorDiv|CleanDiv|CeilDiv|Mod|PythonMod|ModularIndexing|IntTrueDiv|FloatTrueDiv|CeilToInt|FloorToInt|TruncToInt|ToFloat"
 )
 _PUNCTUATION = re.compile(r"[\s+\-*/(),.<>=]")
-_TREES = frozenset({None, "builtins.tuple", "builtins.list", "builtins.dict"})
+_TREES = frozenset({None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
 
 
 def load_program(torch: Any, path: Path) -> Any:
@@ -67,7 +70,8 @@ def load_program(torch: Any, path: Path) -> Any:
         raise
     except Exception as e:  # torch raises anything for a file that contradicts itself
         hint = f"the file is damaged, or of another version of torch than {torch.__version__}"
-        raise CompileError(f"torch cannot load it: {first_line(str(e))}", where=where, hint=hint) from None
+        reason = first_line(str(e)).removesuffix(_SILENCED)
+        raise CompileError(f"torch cannot load it: {reason}", where=where, hint=hint) from None
 
 
 def _vet(archive: ZipFile, copy: IO[bytes], where: str) -> None:
@@ -110,8 +114,7 @@ def _bytes_of(config: Mapping[str, Any], kind: str, where: str) -> Iterator[str]
     entries: Mapping[str, Any] = config.get("config", {})
     for name, entry in entries.items():
         if entry.get("use_pickle") or not _FILE.fullmatch(str(entry.get("path_name"))):
-            hint = "load it in a program that trusts the file, and give amct_opt.load the exported program"
-            raise CompileError(f"'{name}' is pickled: reading it would run code of the file", where=where, hint=hint)
+            raise CompileError(f"'{name}' is pickled: reading it would run code of the file", where=where, hint=_TRUST)
     yield from dict.fromkeys(f"data/{kind}/{entry['path_name']}" for entry in entries.values())
 
 
@@ -127,7 +130,7 @@ def _vet_graph(model: Mapping[str, Any], where: str) -> None:
                 check = _CHECKS.get(key)
                 if check is not None and isinstance(value, str) and not check(value):
                     message = f"'{value[:80]}' is not {_MEANING[key]}: it may run code"
-                    raise CompileError(message, where=where, hint="export the model with torch.export again")
+                    raise CompileError(message, where=where, hint=_TRUST)
                 stack.append(value)
 
 

@@ -13,7 +13,7 @@ from ...diagnostics import CompileError
 def output_names(program: Any, where: str) -> list[str]:
     """The names of the results that are not None: their keys or fields, otherwise `output`, or `output_0` and so on.
 
-    Raises CompileError for a result that is a constant of Python: nothing computes it.
+    Raises CompileError for a result that is a constant of Python, which nothing computes, and if no tensor is returned.
     """
     specs = program.graph_signature.output_specs
     results = [spec.arg for spec in specs if spec.kind.name == "USER_OUTPUT"]
@@ -24,7 +24,10 @@ def output_names(program: Any, where: str) -> list[str]:
         if getattr(result, "value", None) is not None:
             hint = "return tensors only, or torch.tensor(...) of the constant"
             raise CompileError(f"'{name}' is the constant {result.value!r}, not a tensor", where=where, hint=hint)
-    return [name for name, result in zip(names, results, strict=True) if not hasattr(result, "value")]
+    tensors = [name for name, result in zip(names, results, strict=True) if not hasattr(result, "value")]
+    if not tensors:
+        raise CompileError("returns no tensors", where=where)
+    return tensors
 
 
 def _paths(spec: Any) -> list[str]:

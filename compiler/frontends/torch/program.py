@@ -26,9 +26,10 @@ _FUNCTIONAL = frozenset({"FloatFunctional", "FXFloatFunctional"})
 def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     """The exported program of a module, on example inputs: a tensor, a sequence of arguments, or arguments by name.
 
-    Raises CompileError, located at the module's class, for a module in training mode, without inputs, and for one that torch
-    cannot export.
+    Of a module that torch.compile made, the original one is exported, whose names are its author's. Raises CompileError, located
+    at the module's class, for a module in training mode, without inputs, and for one that torch cannot export.
     """
+    module = getattr(module, "_orig_mod", module)
     where = type(module).__name__
     if inputs is None:
         hint = "amct_opt.load(module, (tensor,), dynamic_shapes=...)"
@@ -114,8 +115,9 @@ def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
     if scale.numel() > 1:
         axis = quantizer.ch_axis
         return lambda x: torch.fake_quantize_per_channel_affine(x, scale, zero, axis, low, high)
-    factors = float(scale), int(zero)
-    return lambda x: torch.fake_quantize_per_tensor_affine(x, *factors, low, high)
+    step, shift = float(scale), int(zero)
+    # written out: torch's operator cannot be traced with sizes that are not known
+    return lambda x: (torch.clamp(torch.round(x * (1 / step)) + shift, low, high) - shift) * step
 
 
 def to_onnx(torch: Any, program: Any, where: str) -> tuple[ModelProto, Sequence[str]]:

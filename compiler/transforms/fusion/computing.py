@@ -11,13 +11,27 @@ from typing import Any, Protocol, cast
 import numpy as np
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
-from ...dialects.nn import BiasAddOp, ConvOp, ConvTransposeOp, MatMulOp, constant_of
+from ...dialects.nn import (
+    AddOp,
+    BatchNormOp,
+    BiasAddOp,
+    ConvOp,
+    ConvTransposeOp,
+    DequantizeOp,
+    DivOp,
+    MatMulOp,
+    MulOp,
+    SubOp,
+    constant_of,
+)
 from ...dialects.nn.shapes import shape_of
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of
 
 Computing = ConvOp | ConvTransposeOp | MatMulOp
 COMPUTING = (ConvOp, ConvTransposeOp, MatMulOp)
+AFFINE = (AddOp, BatchNormOp, BiasAddOp, DivOp, MulOp, SubOp)
+"""Operations that, with constants, multiply and shift each channel."""
 
 
 def computing(value: SSAValue) -> Computing | None:
@@ -125,6 +139,24 @@ def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
     between = value.op if isinstance(value, OpResult) and isinstance(value.op, BiasAddOp) else None
     compute = computing(value if between is None else between.input)
     return None if compute is None else (compute, between)
+
+
+def trained_behind(value: SSAValue) -> Computing | None:
+    """The layer with a dequantized weight that computes a value, directly or through what adapt-qat makes part of its scales."""
+    while isinstance(value, OpResult):
+        if isinstance(value.op, COMPUTING):
+            return value.op if trained_weight(value.op) is not None else None
+        computed = [v for v in value.op.operands if constant_of(v) is None]
+        if len(computed) != 1 or not isinstance(value.op, AFFINE):
+            return None
+        value = computed[0]
+    return None
+
+
+def trained_weight(op: Computing) -> DequantizeOp | None:
+    """The dequantization that computes the weight, as training with quantization leaves it; None for other weights."""
+    weight = weight_of(op)
+    return weight.op if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
 
 
 def chain_bias(m: Chain) -> Array | None:

@@ -19,6 +19,7 @@ from .computing import (
     chain_of,
     constant_numbers,
     folded_affine,
+    trained_weight,
     with_parameters,
 )
 from .fusion_pass import FusionPass, Patterns, report_unmatched
@@ -55,7 +56,7 @@ class FuseComputeMul(ChainConditions, FusionPattern[ComputeMul]):
         value, factor = op.operands
         if isinstance(op, MulOp) and constant_of(value) is not None:
             value, factor = factor, value
-        if constant_of(factor) is None or (chain := chain_of(value)) is None:
+        if constant_of(factor) is None or (chain := chain_of(value)) is None or trained_weight(chain[0]):
             return None
         return ComputeMul(*chain, op, factor)
 

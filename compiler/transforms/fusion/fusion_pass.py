@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from ...dialects.nn import DivOp, NNOp, SubOp, constant_of
 from ...ir.layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
-from .computing import chain_of
+from .computing import chain_of, trained_behind
 from .selection import FusionOptions, type_names
 
 Patterns = tuple[type[FusionPattern[Any]], ...]
@@ -88,10 +88,17 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
 
 
 def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> None:
-    """Adds a remark for each operation of these kinds on one computed value without a remark of a pattern."""
+    """Adds a remark for each operation of these kinds on one computed value without a remark of a pattern.
+
+    What follows a layer with quantized weights is not missed: it is left for adapt-qat.
+    """
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
-        if len(computed) == 1 and not remarks.has(op):
+        if len(computed) != 1 or remarks.has(op):
+            continue
+        if (layer := trained_behind(computed[0])) is not None:
+            remarks.note(op, "trained", f"--adapt-qat makes it part of the scales of {layer_of(layer)}")
+        else:
             remarks.missed(op, *_why_unmatched(op, computed[0]))
 
 

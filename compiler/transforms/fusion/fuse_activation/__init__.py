@@ -13,9 +13,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....dialects.nn import ActivationOp, BatchNormOp, kinds
-from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, nn_ops, rewrite
+from ....dialects.nn import ActivationOp, BatchNormOp, ClipOp, QuantizeOp, kinds
+from ....dialects.nn.shapes import element_of
+from ....ir.dtypes import is_float
+from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, layer_of, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
+from ..computing import trained_behind
 from ..fusion_pass import FusionPass, producer
 from ..regions import in_region
 from .activations import kinds_named
@@ -61,13 +64,26 @@ class FuseActivationPass(FusionPass):
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         for op in nn_ops(module, *kinds(ActivationOp)):
-            if not in_region(op) and not remarks.has(op):
-                remarks.missed(op, *_why_alone(op.operands[0]))
+            if in_region(op) or remarks.has(op):
+                continue
+            value = op.operands[0]
+            if isinstance(op, ClipOp) and _bounds_integers(op):
+                remarks.note(op, "bounds", "it bounds the integers of a quantization point")
+            elif (layer := trained_behind(value)) is not None and owner_of(value) is not layer:
+                reason = f"--adapt-qat makes {producer(value)} part of the scales of {layer_of(layer)}"
+                remarks.note(op, "trained", f"{reason}; --fuse-activation behind it fuses this")
+            else:
+                remarks.missed(op, *_why_alone(value))
 
     def _rules(self, target: Profile) -> Rules:
         if not self.activation_type:
             return Rules.of(f"profile {target.name}", target.activations, target.fuse_add)
         return Rules.of("option activation-type", kinds_named(self.activation_type), target.fuse_add)
+
+
+def _bounds_integers(op: ClipOp) -> bool:
+    """Whether a clip is no activation: it narrows integers, or only quantization reads it."""
+    return not is_float(element_of(op.result)) or all(isinstance(u.operation, QuantizeOp) for u in op.result.uses)
 
 
 def _why_alone(value: SSAValue) -> tuple[str, str]:

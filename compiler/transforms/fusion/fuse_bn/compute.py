@@ -17,6 +17,7 @@ from ..computing import (
     chain_of,
     channel_axis,
     folded_affine,
+    trained_weight,
     with_parameters,
 )
 from .norm import NormConditions, factor_and_shift
@@ -47,7 +48,7 @@ class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[Comput
         return None if axis == channels else f"it normalizes axis {axis}, the output channels are axis {channels}"
 
     def match(self, op: Operation) -> ComputeBatchNorm | None:
-        if not isinstance(op, BatchNormOp) or (chain := chain_of(op.input)) is None:
+        if not isinstance(op, BatchNormOp) or (chain := chain_of(op.input)) is None or trained_weight(chain[0]):
             return None
         return ComputeBatchNorm(*chain, op)
 

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, OpResult
 
 from ....dialects import nn
 from ....rewriting import Roots, condition, layer_of
+from ..computing import trained_behind
 from .expressions import is_expression, numbers
 from .norm import SmallNorm, SmallNormPattern, Statistics, channel_axis, followed_by, steps_to
 
@@ -45,6 +46,8 @@ class FuseAffineNorm(SmallNormPattern):
         if not any(issubclass(k, _SUMS) for k in kinds) or not any(issubclass(k, _PRODUCTS) for k in kinds):
             return None
         found = SmallNorm.of(steps)
+        if trained_behind(found.input) is not None:
+            return None  # adapt-qat makes these factors and shifts part of scales and biases
         # numbers that are not a batch norm's are not a missed batch norm either
         runs_along_channels = any(step.size > 1 for step in steps) and isinstance(channel_axis(found), int)
         return found if runs_along_channels else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,17 +150,44 @@ def test_results_have_names_and_values_of_their_own(capsys: pytest.CaptureFixtur
 
 
 class Constant(torch.nn.Module):
+    def __init__(self, *results: Any):
+        super().__init__()
+        self.results = results
+
     def forward(self, x: Any) -> Any:
-        return x + 1, 7
+        return self.results
 
 
-def test_a_result_that_is_a_constant_of_python() -> None:
+def test_results_that_are_not_tensors() -> None:
     with pytest.raises(CompileError) as caught:
-        amct_opt.load(Constant().eval(), (torch.zeros(3),))
+        amct_opt.load(Constant(None, 7).eval(), (torch.zeros(3),))
     assert str(caught.value).splitlines() == [
         "Constant: error: 'output_1' is the constant 7, not a tensor",
         "  hint: return tensors only, or torch.tensor(...) of the constant",
     ]
+    with pytest.raises(CompileError, match="Constant: error: returns no tensors"):
+        amct_opt.load(Constant(None).eval(), (torch.zeros(3),))
+
+
+class Ordered(torch.nn.Module):
+    def forward(self, x: Any, *, scale: Any) -> Any:
+        return OrderedDict(sum=x + scale["a"], product=(x * scale["a"],))
+
+
+def test_trees_of_files(tmp_path: Path) -> None:
+    """Arguments by keyword, dictionaries in arguments, and ordered dictionaries as results, in a file."""
+    x, scale = torch.ones(2), {"a": torch.full((2,), 3.0)}
+    torch.export.save(torch.export.export(Ordered(), (x,), {"scale": scale}), tmp_path / "m.pt2")
+    module, _ = amct_opt.load(tmp_path / "m.pt2")
+    found = amct_opt.execute(module, {"x": x.numpy(), "scale_a": scale["a"].numpy()})
+    assert {name: value.tolist() for name, value in found.items()} == {"sum": [4.0, 4.0], "product_0": [3.0, 3.0]}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_modules_of_torch_compile(case: Case) -> None:
+    module, _ = amct_opt.load(torch.compile(case.module), case.inputs)
+    assert [name for name in layers(module) if "mean" not in name] == LAYERS
 
 
 class Branches(torch.nn.Module):

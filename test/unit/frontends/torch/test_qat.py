@@ -17,6 +17,7 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConvOp, DequantizeOp, MatMulOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
+from amct_opt.tools import amct
 from amct_opt.transforms.quantization.sites import sites
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
@@ -225,6 +226,8 @@ def check(source: tuple[Any, ...], expected: Any, tmp_path: Path) -> None:
             {r.layer for r in session.remarks if r.rule == "per-tensor-weight"} if profile == "ascend" else set[str]()
         )
         assert [layer for layer, is_int8 in integers(module).items() if not is_int8] == [*matrices]
+        missed = {r.rule for r in session.remarks if r.kind == "missed"}
+        assert missed <= {"per-tensor-weight", "quantization-point"}, "what adapt-qat absorbs is not missed by fusion"
         assert {type(op).__name__ for op in module.walk()}.isdisjoint({"BatchNormOp", "DivOp", "MulOp"})
     amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     run = onnxruntime.InferenceSession(tmp_path / "q.onnx")
@@ -259,8 +262,16 @@ def test_files_of_trained_modules(tmp_path: Path) -> None:
     before = str(program.graph)
     torch.export.save(program, tmp_path / "model.pt2")
     check((tmp_path / "model.pt2",), expected, tmp_path)
+    open_batch, _ = amct_opt.load(model, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    np.testing.assert_allclose(numbers(open_batch, X[:3]), expected[:3], atol=1e-6)
     amct_opt.load(program)
     assert str(program.graph) == before, "the program itself is as it was"
+    options = ["--model", str(tmp_path / "model.pt2"), "--save_path", str(tmp_path / "m")]
+    assert amct.run(["convert", *options, "--quiet"]) == 0
+    run = onnxruntime.InferenceSession(tmp_path / "m_fake_quant_model.onnx")
+    (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
+    np.testing.assert_allclose(found, expected, atol=0.05)
+    assert {path.name for path in tmp_path.glob("m_*")} >= {"m_deploy_model.onnx", "m_quant.json", "m_record.txt"}
 
 
 @pytest.mark.slow
