@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import struct
 import tempfile
 import zipfile
@@ -154,6 +155,10 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
+_ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
+"""What differs from run to run in the messages of Python's parser."""
+
+
 @contextmanager
 def reading(place: str) -> Generator[None]:
     """Locates what is wrong with a file."""
@@ -162,4 +167,4 @@ def reading(place: str) -> Generator[None]:
     except CompileError as e:
         raise CompileError(e.message, where=e.where or place, hint=e.hint) from None
     except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
-        raise CompileError(f"cannot be read: {e}", where=place) from None
+        raise CompileError(f"cannot be read: {_ADDRESS.sub('', str(e))}", where=place) from None

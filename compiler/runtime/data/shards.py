@@ -158,7 +158,7 @@ def _tar_heads(stream: IO[bytes]) -> dict[str, ArrayHead]:
         for name, member in _members(archive):
             counts[name] = counts.get(name, 0) + 1
             if name not in heads:
-                first = read_array(_content(archive, member))
+                first = _array(archive, member)
                 heads[name] = ArrayHead(first.shape, first.dtype)
     return {name: ArrayHead((counts[name], *head.shape), head.dtype) for name, head in heads.items()}
 
@@ -167,7 +167,7 @@ def _tar_arrays(stream: IO[bytes]) -> dict[str, Array]:
     samples: dict[str, list[Array]] = {}
     with tarfile.open(fileobj=stream) as archive:
         for name, member in _members(archive):
-            samples.setdefault(name, []).append(read_array(_content(archive, member)))
+            samples.setdefault(name, []).append(_array(archive, member))
     return {name: np.stack(each) for name, each in samples.items()}
 
 
@@ -179,9 +179,13 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
             yield ending.removesuffix(".npy"), member
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+def _array(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
+    """Raises ValueError, with the member's name, for what is not an array."""
     found = archive.extractfile(member)
-    return io.BytesIO(b"" if found is None else found.read())
+    try:
+        return read_array(io.BytesIO(b"" if found is None else found.read()))
+    except Exception as e:  # as in `reading`
+        raise ValueError(f"member '{member.name}': {e}") from e
 
 
 _FORMS: Mapping[str, _Form] = {
