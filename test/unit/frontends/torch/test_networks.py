@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
 from amct_opt.diagnostics import CompileError
-from amct_opt.dialects.nn import ConstantOp, NNOp, OpaqueOp, QuantizeOp
+from amct_opt.dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OpaqueOp, QuantizeOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
 from amct_opt.transforms.quantization.recurrent import recurrent_layers
@@ -57,6 +57,20 @@ def quantized(
     return copied
 
 
+def check_recurrent(loaded: ModuleOp, profile: str, inputs: dict[str, Any]) -> None:
+    """By default recurrent layers stay as they are, with the reason; the layer behind them has int8 data and an int8 weight."""
+    module, session = loaded.clone(), amct_opt.new_session()
+    session.profile = profile
+    amct_opt.run_pipeline(module, "fuse", session)
+    amct_opt.quantize(module, session, data=[inputs])
+    reasons = {r.layer: r.reason for r in session.remarks if r.rule == "weight-only"}
+    assert reasons == dict.fromkeys(
+        ("lstm", "lstm_1"), "no operator computes it in integers: only its weights are quantized"
+    )
+    (fc,) = (op for op in module.walk() if isinstance(op, MatMulOp))
+    assert all(isinstance(value.owner, DequantizeOp) for value in fc.operands[:2])
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
@@ -89,6 +103,7 @@ def test_networks(name: str) -> None:
         result = amct_opt.execute(rounded, given)["output"]
         assert sqnr(expected, result) > 15, profile
         if carried:
+            check_recurrent(module, profile, given)
             with pytest.raises(CompileError, match="cannot be run by PyTorch"):
                 amct_opt.torch.fake_quantized(rounded)
             continue

@@ -255,7 +255,7 @@ def test_trained_modules(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_trained_modules(tmp_path: Path) -> None:
+def test_files_of_trained_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Operators that observe and quantize at once are what `torch.export` leaves of torch.ao's modules."""
     model, expected = made(lambda: eager("x86"))
     program = torch.export.export(model, (X,))
@@ -272,6 +272,10 @@ def test_files_of_trained_modules(tmp_path: Path) -> None:
     (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
     np.testing.assert_allclose(found, expected, atol=0.05)
     assert {path.name for path in tmp_path.glob("m_*")} >= {"m_deploy_model.onnx", "m_quant.json", "m_record.txt"}
+    np.savez(tmp_path / "d.npz", **{run.get_inputs()[0].name: X.numpy()})
+    options = ["--data", str(tmp_path / "d.npz"), "-o", str(tmp_path / "out"), "--no-report"]
+    assert amct.run(["quantize", str(tmp_path / "model.pt2"), *options]) == 0
+    assert "was trained with quantization and is not calibrated; amct convert --model" in capsys.readouterr().err
 
 
 @pytest.mark.slow
