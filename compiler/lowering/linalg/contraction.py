@@ -219,7 +219,8 @@ def convolution(
         x = build.transpose(x, (0, 2, 3, 1))
         y = convolution(build, geometry._replace(channels_last=True), kinds, x, weight, bias)
         return build.transpose(y, (0, 3, 1, 2))
-    geometry, x = _without_steps(build, geometry, geometry.padded(build, x, kinds.zero_point))
+    x = geometry.padded(build, x, kinds.zero_point)
+    geometry, x = _without_steps(build, geometry, kinds, x)
     start = _bias(build, kinds, weight, bias)
     if geometry.groups > 1:
         return _grouped(build, geometry, kinds, x, weight, start)
@@ -260,15 +261,26 @@ def _named(
     return build.add(kind(operands, [target], [target.type], strides=strides, dilations=dilations))
 
 
-def _without_steps(build: Builder, geometry: Geometry, x: SSAValue) -> tuple[Geometry, SSAValue]:
-    """A kernel of one element takes a slice of x instead of steps: then it is a matrix product."""
+def _without_steps(build: Builder, geometry: Geometry, kinds: Contraction, x: SSAValue) -> tuple[Geometry, SSAValue]:
+    """A kernel of one element reads a part of x instead of taking steps: then it is a matrix product.
+
+    Integers are sliced, because IREE would join a copy with the product again, which is slow. Floats are copied, because it joins
+    what computes them with what reads a slice, for which its stack is too small.
+    """
     if max(geometry.weight[2:]) > 1 or max(geometry.strides) == 1:
         return geometry, x
     sizes, steps = build.sizes(x), [1] * (geometry.rank + 2)
     first = 1 if geometry.channels_last else 2
     space = slice(first, first + geometry.rank)
     sizes[space], steps[space] = geometry.windows(build, x), geometry.strides
-    return geometry._replace(strides=(1,) * geometry.rank), build.slice(x, [0] * len(sizes), sizes, steps)
+    geometry = geometry._replace(strides=(1,) * geometry.rank)
+    if kinds.operand == i8 or not build.NAMED:
+        return geometry, build.slice(x, [0] * len(sizes), sizes, steps)
+    loops = identity(len(sizes))
+    places = [loop * step for loop, step in zip(loops, steps, strict=True)]
+    return geometry, build.generic(
+        [(x, places)], build.empty(sizes, element_of(x)), loops, len(sizes), lambda s, each: each
+    )
 
 
 def _grouped(

@@ -37,13 +37,26 @@ func.func @convolution(%x: tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32> {
 
 // -----
 
-// A kernel of one element takes a slice instead of steps; a weight per group.
+// A kernel of one element reads a part of x instead of taking steps; a weight per group.
 // CHECK-LABEL: @steps
-// CHECK:         tensor.extract_slice %{{.*}}[0, 0, 0, 0] [1, 3, 2, 4] [1, 2, 2, 1] : tensor<1x5x4x4xf32> to tensor<1x3x2x4xf32>
+// CHECK:         linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, (d1 * 2), (d2 * 2), d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>]{{.*}} outs(%{{.*}} : tensor<1x3x2x4xf32>)
 // CHECK:         linalg.conv_2d_nhwgc_gfhwc {strides = dense<1> : tensor<2xi64>, {{.*}}} ins(%{{.*}}, %{{.*}} : tensor<1x3x2x2x2xf32>, tensor<2x1x1x1x2xf32>
 func.func @steps(%x: tensor<1x4x5x4xf32>, %w: tensor<2x2x1x1xf32>) -> tensor<1x2x3x2xf32> {
   %y = nn.conv %x, %w strides [2, 2] groups 2 : (tensor<1x4x5x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x3x2xf32>
   func.return %y : tensor<1x2x3x2xf32>
+}
+
+// -----
+
+// Integers are sliced.
+// CHECK-LABEL: @integer_steps
+// CHECK:         tensor.extract_slice %{{.*}}[0, 0, 0, 0] [1, 3, 2, 1] [1, 2, 2, 1] : tensor<1x5x4x1xi8> to tensor<1x3x2x1xi8>
+func.func @integer_steps(%x: tensor<1x1x5x4xi8>) -> tensor<1x1x3x2xf32> {
+  %w = nn.constant dense<3> : tensor<1x1x1x1xi8>
+  %scale = nn.constant dense<0.5> : tensor<1xf32>
+  %acc = ascend.Conv2D %x, %w strides [1, 1, 2, 2] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x1x5x4xi8>, tensor<1x1x1x1xi8>) -> tensor<1x1x3x2xi32>
+  %y = ascend.AscendDequant %acc, %scale : (tensor<1x1x3x2xi32>, tensor<1xf32>) -> tensor<1x1x3x2xf32>
+  func.return %y : tensor<1x1x3x2xf32>
 }
 
 // -----
