@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import backends, frontends
+from amct_opt.backends.cluster import engine_of
 from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
@@ -202,6 +205,19 @@ def test_operations_without_a_form_in_onnx(
     large(monkeypatch)
     assert calibrated(carried, "data=x.npz") == calibrated(carried, "data=x.npz backend=numpy")
     assert "note: running in numpy, as onnxruntime cannot: <stdin>:7:3: 'nn.opaque' op" in capsys.readouterr().err
+
+
+def test_a_cluster_knows_what_onnxruntime_cannot_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before shares are sent: all of them take the same backend."""
+    large(monkeypatch)
+    session = new_session()
+    module = carried(session)
+    with ThreadPoolExecutor(1) as client:
+        calibrate = replace(make_pass("calibrate", "data=x.npz"), cluster=engine_of(client))
+        run_passes(module, [make_pass("insert-observers", ""), calibrate], session)
+    points = [op for op in module.walk() if isinstance(op, nn.ObserveOp)]
+    assert points
+    assert all(op.qparams is not None for op in points)
 
 
 def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

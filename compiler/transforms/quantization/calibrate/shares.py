@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ....backends import Runner, Work
+from ....backends import Runner, Wanted, Work
 from ....backends.checkpoint import Checkpoint
 from ....backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ....diagnostics import op_error
@@ -56,7 +56,8 @@ def observe_shares(
             raise op_error(each.points[0], f"has the observer {name}, which depends on the order of the samples", hint)
     shares = shares_of(samples)
     states = [each.observer.state() for each in observed] if turn else []
-    settled = runner.settled(Work(module, {}, samples, _ignore, _ignore, session))
+    wanted = {value: Wanted() for each in observed for value in each.values}
+    settled = runner.settled(Work(module, wanted, samples, _ignore, _ignore, session))
     here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
     key = (fingerprint(module), points_data(observed), digest, turn, settled.backend)
     checkpoint = Checkpoint.of(runner.checkpoint, lambda: key)
