@@ -192,6 +192,7 @@ class OnDask:
         from distributed.comm.core import CommClosedError
 
         futures: dict[Any, int] = {}
+        waiting: dict[Any, float] = {}
         try:
             workers = self._workers()
             with config.set({_LARGE: "1TB"}):  # the model and arrays are meant to be sent
@@ -200,11 +201,17 @@ class OnDask:
                     self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
                     for number, share in enumerate(shares)
                 }
-            for future, stranded in self._arriving([sent, *futures]):
+            waiting |= dict.fromkeys([sent, *futures], _PATIENCE)
+            for future, stranded, patience in self._arriving(waiting):
                 if future is sent:
                     continue
                 try:
-                    result = Failed() if stranded else future.result()
+                    result = Failed() if stranded else future.result(patience)
+                except (
+                    TimeoutError
+                ):  # its worker died with the result, which is computed again, or takes long to send it
+                    waiting[future] = 2 * patience
+                    continue
                 except KilledWorker as e:
                     if e.task == sent.key:
                         raise failure() from e
@@ -225,20 +232,20 @@ class OnDask:
         except OSError as e:
             raise CommClosedError(str(e)) from e
 
-    def _arriving(self, futures: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
-        """Futures as they are done, and whether they never will be: they wait on a worker without memory, and are cancelled.
+    def _arriving(self, waiting: dict[Any, float]) -> Iterator[tuple[Any, bool, float]]:
+        """Futures as they are done, until none is waiting; whether they never will be, because they wait on a worker without
+        memory, and are cancelled; and what is waiting says of them.
 
         Raises CompileError if all workers were lost long ago.
         """
         from distributed import as_completed
 
-        waiting, seen, idle = dict.fromkeys(futures), time.monotonic(), dict[str, float]()
+        seen, idle = time.monotonic(), dict[str, float]()
         had_workers = bool(self._workers())
         while waiting:
             try:
                 for future in cast(Iterable[Any], as_completed(list(waiting), loop=self.client.loop, timeout=_LOOK)):
-                    del waiting[future]
-                    yield future, False
+                    yield future, False, waiting.pop(future)
             except TimeoutError:
                 _revive(self.client.cluster)
                 if self._workers():
@@ -247,9 +254,8 @@ class OnDask:
                     raise CompileError("the cluster has lost all of its workers", hint=f"{_LOGS}; {_RESUME}") from None
                 stranded = self._stranded(idle)
                 for future in [future for future in waiting if future.key in stranded]:
-                    del waiting[future]
                     future.cancel()
-                    yield future, True
+                    yield future, True, waiting.pop(future)
 
     def _stranded(self, idle: dict[str, float]) -> set[str]:
         """The keys of the tasks on workers that Dask has paused, because their memory is nearly full, while they compute nothing
