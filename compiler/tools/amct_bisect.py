@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .parser import add_command
 from .shared import (
     MODEL,
+    NAMES_OF_INPUTS,
     add_batch,
     add_import_options,
     add_json,
@@ -34,9 +35,6 @@ quantized, rounding to integers. The first layer beyond that is named, and the s
 
 A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source."""
 
-_NAMES = "input-names"
-"""What the names of inputs are called here, where `--inputs` are data."""
-
 
 def add_parser(commands: Any) -> None:
     """The command `amct bisect` and its options."""
@@ -52,8 +50,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_run_data(parser, "--inputs")
     add_batch(parser)
-    add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=_NAMES)
-    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", _NAMES)
+    add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=NAMES_OF_INPUTS)
+    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", NAMES_OF_INPUTS)
     text = "what runs A: interpreter (default), or iree, as native code"
     parser.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
     add_json(parser.add_argument)
@@ -66,7 +64,8 @@ def run(args: argparse.Namespace) -> None:
     from ..ir.functions import main_function
     from ..runtime.inputs import load_runs
 
-    a, b = load_with(args, args.a, inputs=_NAMES), load_with(args, args.b, "b-", _NAMES)
+    a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
+    b, _ = load_with(args, args.b, "b-", NAMES_OF_INPUTS)
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
     result = bisect(a, b, few(runs.inputs, main_function(a), args.batch), _engine(args))
     if args.json:

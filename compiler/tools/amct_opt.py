@@ -150,9 +150,8 @@ def parser(known: Session) -> Parser:
     add(
         "-t",
         "--target",
-        default="mlir",
         metavar="TARGET",
-        help=f"output format: {', '.join(known.targets)} (default mlir)",
+        help=f"output format: {', '.join(known.targets)} (default mlir; linalg for -o behind --convert-to-linalg)",
     )
     add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
@@ -215,10 +214,10 @@ class _Flag(NamedTuple):
 class _Driver:
     def __init__(self, args: argparse.Namespace, known: Session):
         self.args = args
-        self.target = _target(args, known)
         self.imports = import_options(args)
         flags: list[_Flag] = args.flags or []
         self.passes = [each for flag in flags for each in flag.passes(known.passes)]
+        self.target = _target(args, known, self.passes)
         self.remarks: list[Remark] = []
         self.timer = Timer() if args.timing else None
 
@@ -337,9 +336,14 @@ class _Driver:
             print(f"{missed} missed remark{'s' * (missed > 1)}; --remarks=missed shows them", file=sys.stderr)
 
 
-def _target(args: argparse.Namespace, known: Session) -> Target:
+_TO_LINALG = "convert-to-linalg"
+"""The pass behind which a file is for upstream's tools."""
+
+
+def _target(args: argparse.Namespace, known: Session, passes: Sequence[ModulePass]) -> Target:
     """The target with its options. Raises CompileError if the format cannot be written, before anything is read."""
-    name, brace, options = args.target.partition("{")
+    upstream = args.output is not None and passes and passes[-1].name == _TO_LINALG
+    name, brace, options = (args.target or ("linalg" if upstream else MlirTarget.name)).partition("{")
     target_class = known.targets[name]
     if brace and not options.endswith("}"):
         raise CompileError(f"-t {args.target}: the options do not end in }}")

@@ -10,14 +10,14 @@ from .parser import add_command
 from .shared import (
     INTEGERS,
     MODEL,
+    NAMES_OF_INPUTS,
     add_batch,
     add_import_options,
     add_json,
     add_run_data,
-    command_session,
     image_form,
     import_options,
-    load_module,
+    load_with,
     print_json,
     protect,
 )
@@ -34,13 +34,13 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "run",
-        "MODEL --data DATA [options] -o OUT.npz",
+        "MODEL --inputs DATA [options] -o OUT.npz",
         "run a model or module on given inputs",
         _DESCRIPTION,
         run,
     )
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
-    add_run_data(parser)
+    add_run_data(parser, "--inputs")
     add_batch(parser)
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument(
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
     text = "what runs it: interpreter (default), or iree, as native code"
     modes.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
-    add_import_options(parser.add_argument_group("how the model is read").add_argument)
+    add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
 
     imports = import_options(args)
     protect([args.output], reads=[*files_of(args.model, imports), args.data])
-    module, session = load_module(args.model, imports, command_session(args))
+    module, session = load_with(args, args.model, inputs=NAMES_OF_INPUTS)
     runs = load_runs(args.data, main_function(module), args.batch, image_form(args))
     if args.fp16:
         require_ascend(module)

@@ -85,10 +85,16 @@ _READING = ("input_names", "outputs", "input_shape", "signature", "weights")
 _READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|signature|weights)(?![\w-])")
 
 
-def load_with(args: argparse.Namespace, path: Path, prefix: str = "", inputs: str = "inputs") -> ModuleOp:
-    """Reads one of two models with its own options; hints name them as `add_import_options` did. Raises CompileError."""
+NAMES_OF_INPUTS = "input-names"
+"""What the names of inputs are called where `--inputs` are data."""
+
+
+def load_with(
+    args: argparse.Namespace, path: Path, prefix: str = "", inputs: str = "inputs"
+) -> tuple[ModuleOp, Session]:
+    """Reads a model with its own options; hints name them as `add_import_options` did. Raises CompileError."""
     try:
-        return load_module(path, import_options(args, prefix), command_session(args))[0]
+        return load_module(path, import_options(args, prefix), command_session(args))
     except CompileError as e:
         spelled = {"inputs": inputs}
         hint = _READING_OPTION.sub(lambda m: f"--{prefix}{spelled.get(m[1], m[1])}", e.hint)

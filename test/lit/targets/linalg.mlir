@@ -1,6 +1,8 @@
 // RUN: mkdir -p %t
 // RUN: amct-opt %s -t linalg -o %t/p.mlir
 // RUN: filecheck %s --check-prefix PARAMETERS < %t/p.mlir
+// RUN: amct-opt %s --convert-to-linalg -o %t/c.mlir
+// RUN: cmp %t/p.mlir %t/c.mlir
 // RUN: amct-opt %s -t 'linalg{weights=resources}' -o %t/r.mlir
 // RUN: filecheck %s --check-prefix RESOURCES < %t/r.mlir
 

@@ -13,7 +13,7 @@ Y = np.array([[1, 2], [3, 4], [0, 0]], np.float32)
 @pytest.mark.parametrize("batch", ["?", 3, 1])
 def test_writes_outputs_by_name(amct_tool, files, tmp_path, batch):
     """One run where the model takes three samples, three runs joined where it takes one at a time."""
-    result = amct_tool("run", files.module(batch=batch), "--data", files.npz(x=X), "-o", tmp_path / "y.npz")
+    result = amct_tool("run", files.module(batch=batch), "--inputs", files.npz(x=X), "-o", tmp_path / "y.npz")
     assert (result.status, result.err) == (0, "")
     with np.load(tmp_path / "y.npz") as outputs:
         assert outputs.files == ["y"]
