@@ -29,7 +29,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-SECONDS = 60
+SECONDS = 300
 """A graph that takes more time of its processor hangs."""
 SECONDS_OF_SMALL = 10
 """The same of a graph that was made smaller."""
