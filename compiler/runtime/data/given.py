@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
 from ...ir.functions import main_function
-from .lazy import LazyRows, is_lazy
+from .lazy import LazyRows, elements_of, is_bag, is_lazy
 from .rows import Array, ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
 from .stream import Batch, from_batches
@@ -18,7 +18,7 @@ from .stream import Batch, from_batches
 _ARRAYS = (Mapping, np.ndarray)
 Given: TypeAlias = "Samples | Mapping[str, Any] | Array | Iterable[Batch] | Callable[[], Iterable[Batch]]"
 """Arrays by input, or the array for the only input, samples on the first axis (in memory, or of Dask, Zarr or HDF5); batches, one
-run each; a function that returns batches or yields them.
+run each; a function that returns batches or yields them; a bag of Dask with batches.
 """
 
 
@@ -31,7 +31,7 @@ def samples_from(data: Given, module: ModuleOp, runs: int | None = None) -> Samp
         return data
     if isinstance(data, _ARRAYS) or is_lazy(data):
         return _arrays(data, module)
-    batches: Any = data() if callable(data) else data
+    batches: Any = elements_of(data) if is_bag(data) else data() if callable(data) else data
     if not isinstance(batches, Iterable) or isinstance(batches, (*_ARRAYS, str, bytes)):
         hint = "give arrays by input, an iterable of batches, or a function that returns one"
         raise CompileError(f"{type(cast(object, batches)).__name__} is not calibration data", where="data", hint=hint)

@@ -1,7 +1,8 @@
-"""Arrays that are read when they are cut: of Dask, of Zarr, of HDF5."""
+"""Arrays that are read when they are cut: of Dask, of Zarr, of HDF5; and bags of Dask."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,17 @@ def is_lazy(value: object) -> bool:
     return not isinstance(value, np.ndarray | np.generic) and all(
         hasattr(value, name) for name in ("shape", "dtype", "ndim", "chunks")
     )
+
+
+def is_bag(value: object) -> bool:
+    """Whether a value is a bag of Dask."""
+    return type(value).__module__.startswith("dask.bag")
+
+
+def elements_of(bag: Any) -> Iterator[Any]:
+    """The elements of a bag of Dask, partition after partition, computed in this process."""
+    for partition in bag.to_delayed():
+        yield from partition.compute(scheduler="synchronous")
 
 
 def zarr_rows(address: str) -> dict[str, LazyRows]:

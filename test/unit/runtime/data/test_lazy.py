@@ -1,4 +1,4 @@
-"""Arrays of Dask and Zarr are read in parts."""
+"""Arrays of Dask and Zarr, and bags of Dask, are read in parts."""
 
 from __future__ import annotations
 
@@ -50,6 +50,15 @@ def test_arrays_of_dask(by_name: bool) -> None:
     samples = pickle.loads(pickle.dumps(samples))
     np.testing.assert_array_equal(samples.take("x", 2, 7), X[2:9])
     assert samples.digest() == samples_from(X, amct_opt.parse(NET).module).digest()
+
+
+def test_bags_of_dask() -> None:
+    bag: Any = pytest.importorskip("dask.bag", reason="dask.bag is not installed")
+    batches = bag.from_sequence([{"x": X[:4]}, {"x": X[4:8]}, {"x": X[8:]}], npartitions=2)
+    module = amct_opt.parse(NET).module
+    samples = samples_from(batches, module)
+    assert samples.runs == 3
+    assert samples.digest() == samples_from([{"x": X[:4]}, {"x": X[4:8]}, {"x": X[8:]}], module).digest()
 
 
 def test_groups_of_zarr(tmp_path: Path) -> None:
