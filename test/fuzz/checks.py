@@ -190,7 +190,8 @@ class _Check:
             again = parse_module(self.session, text)
             if module_text(again) != text:
                 raise Mismatch(stage, "the text of the parsed text differs")
-            same(stage, self.run(again), self.run(module))
+            # equal constants may lie in another order in memory, in which BLAS adds otherwise
+            self.near(stage, self.run(again), self.run(module))
 
     def passes(self, module: ModuleOp) -> ModuleOp:
         module = module.clone()
