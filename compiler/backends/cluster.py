@@ -207,9 +207,10 @@ class OnDask:
                     continue
                 try:
                     result = Failed() if stranded else future.result(patience)
-                except (
-                    TimeoutError
-                ):  # its worker died with the result, which is computed again, or takes long to send it
+                except TimeoutError:
+                    if future.status == "error":  # the work's own
+                        raise
+                    # the worker takes long to send the result, or died with it: then Dask computes it again
                     waiting[future] = 2 * patience
                     continue
                 except KilledWorker as e:
@@ -233,8 +234,8 @@ class OnDask:
             raise CommClosedError(str(e)) from e
 
     def _arriving(self, waiting: dict[Any, float]) -> Iterator[tuple[Any, bool, float]]:
-        """Futures as they are done, until none is waiting; whether they never will be, because they wait on a worker without
-        memory, and are cancelled; and what is waiting says of them.
+        """Futures as they are done, until none is `waiting`, with the seconds to wait for their results. The second element is
+        true for a future that will never be done: it waited on a worker without memory, and was cancelled.
 
         Raises CompileError if all workers were lost long ago.
         """

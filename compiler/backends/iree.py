@@ -36,7 +36,7 @@ COMPILE_OPTIONS = (
     "--iree-input-demote-f64-to-f32=false",
     "--iree-llvmcpu-stack-allocation-limit=65536",  # the runtime's threads have stacks of 128 KiB; the default is 32 KiB
 )
-"""What `iree-compile` is told for a module in linalg."""
+"""The options of `iree-compile` for a module in linalg."""
 _UNKNOWN = re.compile(r"func\.func @\w+\([^)]*\?")
 """An input with an unknown size, in the text of a function."""
 _SIZES = "the module has unknown sizes, with which IREE compiles less: --infer-shapes=input_shape=NAME:SIZES sets them"

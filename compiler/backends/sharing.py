@@ -158,7 +158,7 @@ def in_order(
     """What `work(common, share)` returns on workers, in the order of the shares: a list for each share.
 
     A share that needs more memory than workers have is cut into its `parts`, and a part that does is cut again. The session
-    warns of that, and is told when a share arrives.
+    warns about that, and its progress grows with each share that arrives.
 
     `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
     would find; `parts` raises it for a share that cannot be cut.

@@ -151,7 +151,7 @@ def parser(known: Session) -> Parser:
         "-t",
         "--target",
         metavar="TARGET",
-        help=f"output format: {', '.join(known.targets)} (default mlir; linalg for -o behind --convert-to-linalg)",
+        help=f"output format: {', '.join(known.targets)} (default mlir, or linalg for -o if --convert-to-linalg comes last)",
     )
     add("--profile", default="ascend", help=PROFILE)
     add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")

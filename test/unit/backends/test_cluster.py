@@ -226,6 +226,16 @@ def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     others.close()
 
 
+def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
+    """It is not a result that takes long to arrive."""
+
+    def late(common: str, share: int) -> int:
+        raise TimeoutError(f"{common} {share}")
+
+    with pytest.raises(TimeoutError, match="store 1"):
+        list(cluster.OnDask(workers).shared_out(late, "store", [1]))
+
+
 @pytest.mark.slow
 def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
     """Each is killed once while it computes; what it did not deliver is computed again."""

@@ -67,7 +67,7 @@ def broadcast_to(node: Node) -> Converted:
 
 @converter("BroadcastArgs")
 def broadcast_args(node: Node) -> Converted:
-    """The shape to which two shapes broadcast. Each size that one of them tells is tracked."""
+    """The shape to which two shapes broadcast. Sizes that are known stay known."""
     lengths = [length for i in range(2) for length in node.shape(i)]
     if len(lengths) != 2 or not static(lengths):
         raise Unmapped("the ranks of the shapes that it broadcasts are not known")
@@ -93,17 +93,19 @@ def _sizes(node: Node, index: int, rank: int) -> list[Binding]:
 
 
 def _broadcast_size(node: Node, a: Binding, b: Binding) -> Binding:
-    """The size of one axis. A size that is not known must fit beside one other than 1."""
-    if not isinstance(a, Constant) and not isinstance(b, Constant):
+    """The size of one axis. An unknown size beside a known one other than 1 is taken to fit."""
+    if isinstance(b, Constant) and not isinstance(a, Constant):
+        a, b = b, a
+    if not isinstance(a, Constant):
         one = node.constant(np.ones(1, node.dtype(0)), ".one")
-        return node.emit(nn.WhereOp, node.emit(nn.CompareOp, a, one, predicate="eq").result, b, a).result
-    told, other = (a, b) if isinstance(a, Constant) else (b, a)
-    assert isinstance(told, Constant)
-    if told.array[0] == 1:
-        return other
-    if isinstance(other, Constant) and other.array[0] not in (1, told.array[0]):
-        raise node.error(f"does not fit together: sizes {told.array[0]} and {other.array[0]} of one axis")
-    return told
+        is_one = node.emit(nn.CompareOp, a, one, predicate="eq").result
+        return node.emit(nn.WhereOp, is_one, node.sink.value(b), a).result
+    size = a.array[0]
+    if size == 1:
+        return b
+    if isinstance(b, Constant) and b.array[0] not in (1, size):
+        raise node.error(f"does not fit together: sizes {size} and {b.array[0]} of one axis")
+    return a
 
 
 @converter("Squeeze")

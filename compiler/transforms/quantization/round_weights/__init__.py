@@ -36,7 +36,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 DAMPINGS = (0.0, 0.3, 1.0)
 """Shares of further damping, among which held-back samples choose where rows are few."""
 _CHANNELS = 64
-"""About as many output channels of a wide layer choose for all."""
+"""About how many output channels of a wide layer choose the damping for all of them."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 

@@ -106,8 +106,8 @@ def factored(h: Array) -> Factor:
     """The factor of H with damping: that of Cholesky for columns in the opposite order, turned round."""
     order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
     turned = order[:, ::-1]
-    turned_round = damped(h[np.arange(len(h))[:, None, None], turned[:, :, None], turned[:, None, :]])
-    return Factor(order, _cholesky(turned_round)[:, ::-1, ::-1], _damping(h))
+    reordered = damped(h[np.arange(len(h))[:, None, None], turned[:, :, None], turned[:, None, :]])
+    return Factor(order, _cholesky(reordered)[:, ::-1, ::-1], _damping(h))
 
 
 def _cholesky(h: Array) -> Array:

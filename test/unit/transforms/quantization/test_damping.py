@@ -12,6 +12,8 @@ from amct_opt.universe import new_session
 
 from .test_round_weights import assert_same_sums, dense, rows, steps, sums_of
 
+ROUNDING = "amct_opt.transforms.quantization.round_weights"
+
 
 def test_damped_sums_are_those_with_rows_of_independent_inputs() -> None:
     q, f = rows(2, 20, 7, 1), rows(2, 20, 7, 2)
@@ -26,8 +28,14 @@ def test_damped_sums_are_those_with_rows_of_independent_inputs() -> None:
     assert not sums_of(rows(1, 400, 7), rows(1, 400, 7)).are_few
 
 
-def test_weights_are_not_fitted_to_chance_where_rows_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain of convolutions with 48 inputs each, fitted to 18 rows whose inputs depend on each other."""
+@pytest.mark.parametrize("wide", [False, True])
+def test_weights_are_not_fitted_to_chance_where_rows_are_few(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of convolutions with 48 inputs each, fitted to 18 rows whose inputs depend on each other. In wide layers some
+    output channels choose the damping for all.
+    """
+    if wide:
+        monkeypatch.setattr(f"{ROUNDING}.WIDE", 1)
+        monkeypatch.setattr(f"{ROUNDING}._CHANNELS", 8)
     rng, image = np.random.default_rng(1), "tensor<?x48x1x1xf32>"
     layers = "".join(
         f"  %w{i} = nn.constant {dense(rng.normal(size=(48, 48, 1, 1)).astype(np.float32))}\n"
@@ -46,5 +54,5 @@ def test_weights_are_not_fitted_to_chance_where_rows_are_few(monkeypatch: pytest
         return sqnr(reference, Executable(module).run({"x": data[20:]})["y"])
 
     damped = on_other_rows()
-    monkeypatch.setattr("amct_opt.transforms.quantization.round_weights.DAMPINGS", (0.0,))
+    monkeypatch.setattr(f"{ROUNDING}.DAMPINGS", (0.0,))
     assert damped > on_other_rows() + 1

@@ -204,6 +204,20 @@ def test_matched_weights_give_the_float_outputs_on_other_inputs() -> None:
     assert sqnr(wanted, q @ found.swapaxes(1, 2)) > sqnr(wanted, q @ weights.swapaxes(1, 2)) + 15
 
 
+def test_matched_weights_are_damped_least_squares() -> None:
+    """With more columns than are factored at once, in groups."""
+    q, f = rows(2, 900, 300, 1), rows(2, 900, 300, 2)
+    weights = np.random.default_rng(4).normal(size=(2, 3, 300))
+    sums = sums_of(q, f, weights)
+    assert sums.c is not None
+    h, factor = damped(sums.h), factored(sums.h)
+    ordered = np.stack([each[np.ix_(order, order)] for each, order in zip(h, factor.order, strict=True)])
+    np.testing.assert_allclose(factor.upper @ factor.upper.swapaxes(1, 2), ordered, rtol=1e-9, atol=1e-9 * h.max())
+    assert np.array_equal(factor.upper, np.triu(factor.upper))
+    wanted = np.linalg.solve(h, sums.c + (h - sums.h) @ weights.swapaxes(1, 2)).swapaxes(1, 2)
+    np.testing.assert_allclose(matched(weights, sums.c, factor), wanted, atol=1e-9)
+
+
 def test_merged_sums_are_the_sums_of_all() -> None:
     q, f = rows(2, 90, 7, 1), rows(2, 90, 7, 2)
     weights = np.random.default_rng(0).normal(size=(2, 3, 7))
