@@ -103,7 +103,7 @@ WIDTHS: Sequence[Width] = (
         _PEERS,
         ("digits, scaled", "resnet20", "tiny-vww"),
     ),
-    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("mobilenet",)),
+    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("mobilenet", "mobilenet, scaled")),
     Width(8, ((), _EQUALIZE, _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
     Width(
         4,
@@ -112,15 +112,25 @@ WIDTHS: Sequence[Width] = (
         ("digits", "resnet20"),
     ),
     Width(8, ((), _ROUND["mismatch"]), (), tuple(FIRST)),
-    Width(4, ((), _ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"])), ("aimet cle",), ("ocr-recognizer",)),
-    Width(4, (_ROUND["mismatch"], (*_EQUALIZE, *_ROUND["mismatch"])), (), tuple(FIRST)),
+    Width(
+        4,
+        ((), _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"])),
+        ("aimet cle",),
+        ("ocr-recognizer",),
+    ),
+    Width(
+        4,
+        (_ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"])),
+        (),
+        tuple(FIRST),
+    ),
     Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
 ALONE = Width(
     8,
     ((), _EQUALIZE),
     (),
-    ("digits", "tiny-kws", "tiny-anomaly", "tiny-resnet8", "mobilenet, scaled", *ENCODERS),
+    ("digits", "tiny-kws", "tiny-anomaly", "tiny-resnet8", *ENCODERS),
 )
 """Networks of the table of equalization alone."""
 
