@@ -89,8 +89,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
         return layer
     changed = layer.rounded_bias(corrected)
     before, after = (
-        held.sqnr(given, weight, (each - bias).reshape(-1, 1, given.shape[1]))
-        for each in (layer.rounded_bias(bias), changed)
+        held.sqnr(weight, (each - bias).reshape(-1, 1, given.shape[1])) for each in (layer.rounded_bias(bias), changed)
     )
     if not after > before:
         reason = f"its output has {after:.1f} dB with the corrected bias, {before:.1f} dB with its own, which stays"

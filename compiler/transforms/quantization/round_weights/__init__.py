@@ -126,7 +126,7 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
 
     solution, held = networks.solved(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs, solve)
     integers, scale = solution["integers"], solution["scales"]
-    after, before = held.sqnr(weights, integers * scale), held.sqnr(weights, grid.nearest(weights))
+    after, before = held.sqnr(integers * scale), held.sqnr(grid.nearest(weights))
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
@@ -153,19 +153,26 @@ class _Task(NamedTuple):
         if len(dampings) > 1 and columns >= WIDE:
             some = self._of_channels(max(1, channels // _CHANNELS))
             dampings = (max(dampings, key=lambda damping: some._sqnr(*some._fitted(damping))),)
+        if len(dampings) == 1:
+            return self._fitted(*dampings)
         return max((self._fitted(damping) for damping in dampings), key=lambda found: self._sqnr(*found))
 
     def _of_channels(self, step: int) -> _Task:
         """The task for every `step`th output channel."""
         grid, sums = self.grid.of_channels(step), self.sums.of_channels(step)
-        return self._replace(weights=self.weights[:, ::step], grid=grid, sums=sums)
+        return self._replace(weights=self.weights[:, ::step], grid=grid, sums=sums, held=self.held.of_channels(step))
 
     def _sqnr(self, integers: Array, scales: Array) -> float:
-        return self.held.sqnr(self.weights, integers * scales)
+        return self.held.sqnr(integers * scales)
 
     def _fitted(self, damping: float) -> tuple[Array, Array]:
+        """The integers with this damping, and their scales."""
+        with self.sums.damped(damping) as sums:
+            return self._replace(sums=sums)._found()
+
+    def _found(self) -> tuple[Array, Array]:
         """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`."""
-        sums, shared = self.sums.damped(damping), self.layer.shared
+        sums, shared = self.sums, self.layer.shared
         fixed = self.layer.weight.fixed or self.grid.levels is not None  # levels are those of a scale
 
         def scaled(target: Array) -> Grid:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, chain, islice
 from math import inf, isnan
@@ -104,10 +105,15 @@ class Sums:
 
     def add(self, q: Array, f: Array) -> None:
         """Products are computed in float32, because there are few rows at a time."""
+        before = self.rows
         self.rows += q.shape[1]
         q, f = _filled(q), f if f is q else _filled(f)
         turned = q.swapaxes(1, 2)
-        self.h += turned @ q
+        h = turned @ q
+        if before or h.shape != self.h.shape:  # the directions of a recurrent layer have the same input
+            self.h += h
+        else:  # zeros take memory only when something is added to them
+            self.h = h.astype(self.h.dtype, copy=False)
         if self.weights is not None:
             self.c += turned @ (f @ self.weights.swapaxes(1, 2))
 
@@ -116,16 +122,22 @@ class Sums:
         """Whether weights that fit these rows may not fit others."""
         return self.rows < _FEW * self.h.shape[-1]
 
-    def damped(self, share: float) -> Sums:
-        """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share."""
-        if not share:
-            return self
-        h = self.h.copy()
-        diagonal = np.einsum("gkk->gk", h)
+    @contextmanager
+    def damped(self, share: float) -> Iterator[Sums]:
+        """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share. Until
+        the end of the context these sums have it as well: a copy of `h` may be large.
+        """
+        diagonal = np.einsum("gkk->gk", self.h)
+        before = diagonal.copy()
         added = share * diagonal.mean(axis=1, dtype=np.float64, keepdims=True)
         diagonal += added
-        c = None if self.c is None or self.weights is None else self.c + added[..., None] * self.weights.swapaxes(1, 2)
-        return replace(self, h=h, c=c)
+        c = self.c
+        if share and c is not None and self.weights is not None:
+            c = c + added[..., None] * self.weights.swapaxes(1, 2)
+        try:
+            yield replace(self, c=c)
+        finally:
+            diagonal[:] = before
 
     def of_channels(self, step: int) -> Sums:
         """The sums for every `step`th output channel."""
@@ -174,26 +186,35 @@ class Means:
 
 @dataclass
 class Rows:
-    """Rows of both networks, in parts [G, R, K]."""
+    """Rows of inputs in the quantized network, and of the layer's outputs in the float one, in parts."""
 
-    q: list[Array] = field(default_factory=list[Array])
-    f: list[Array] = field(default_factory=list[Array])
+    q: list[Array]
+    """Inputs, float32 [G, R, K]."""
+    y: list[Array]
+    """Outputs without the bias, float32 [G, R, M]."""
 
     @staticmethod
-    def of(parts: Iterable[tuple[Array, Array]]) -> Rows:
-        """These parts."""
-        kept = list(parts)
-        return Rows([q for q, _ in kept], [f for _, f in kept])
+    def of(parts: Iterable[tuple[Array, Array]], weights: Array) -> Rows:
+        """These parts of inputs in both networks, of which the float one has the weights [G, M, K]."""
+        turned, rows = weights.astype(np.float32).swapaxes(1, 2), Rows([], [])
+        for q, f in parts:
+            rows.q.append(q)
+            rows.y.append(f @ turned)
+        return rows
 
-    def sqnr(self, weights: Array, others: Array, shift: Array | float = 0.0) -> float:
-        """SQNR in dB of the output of `others` plus `shift` in the quantized network against that of `weights` in the float
-        network; inf if they are equal. Weights are [G, M, K], shifts [G, 1, M].
+    def of_channels(self, step: int) -> Rows:
+        """The rows for every `step`th output channel."""
+        return Rows(self.q, [y[:, :, ::step] for y in self.y])
+
+    def sqnr(self, weights: Array, shift: Array | float = 0.0) -> float:
+        """SQNR in dB of the output of these weights [G, M, K] plus `shift` [G, 1, M] in the quantized network against that of the
+        float network; inf if they are equal.
         """
+        turned, moved = weights.astype(np.float32).swapaxes(1, 2), np.asarray(shift, np.float32)
         signal = noise = 0.0
-        for q, f in zip(self.q, self.f, strict=True):
-            wanted = f @ weights.astype(np.float32).swapaxes(1, 2)
-            difference = wanted - q @ others.astype(np.float32).swapaxes(1, 2) - np.asarray(shift, np.float32)
-            signal += float(np.einsum("grm,grm->", wanted, wanted, dtype=np.float64))
+        for q, y in zip(self.q, self.y, strict=True):
+            difference = y - q @ turned - moved
+            signal += float(np.einsum("grm,grm->", y, y, dtype=np.float64))
             noise += float(np.einsum("grm,grm->", difference, difference, dtype=np.float64))
         return decibels(signal, noise)
 
@@ -336,14 +357,14 @@ class Networks:
         Also returns these rows. Raises CompileError, located at the layer, for NaN and Inf.
         """
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * columns_of(layer)) / self._fit)
-        inputs = self._twins.inputs(layer.compute)
+        inputs, weights = self._twins.inputs(layer.compute), layer.product.matrices(layer.float_weight)
         if self._held is None:
             kept = list(inputs)
-            held = Rows.of(rows_of(kept, layer, wish.rows, 0))
+            held = Rows.of(rows_of(kept, layer, wish.rows, 0), weights)
             return solve(merged_sums([wish.sums(kept, layer, 0)]), held), held
         wanted = _ROWS_HELD / self._held.runs
         if self._elsewhere is not None:
-            held = Rows.of(rows_of(inputs, layer, wanted, self._fit))
+            held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
             number = self._numbers[layer.compute]
             return self._elsewhere.solved(number, wish, self._changed, lambda sums: solve(sums, held)), held
         firsts = accumulated(self._shares)
@@ -351,7 +372,7 @@ class Networks:
             wish.sums(islice(inputs, share.runs), layer, first)
             for share, first in zip(self._shares, firsts, strict=True)
         )
-        held = Rows.of(rows_of(inputs, layer, wanted, self._fit))
+        held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
         return solve(sums, held), held
 
     def _changed(self, number: int) -> Operands:

@@ -5,7 +5,8 @@ Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-tr
 adjusting the weights to the inputs of the quantized network: Zhang et al., "Qronos" (2025).
 
 Shapes: weights [G, M, K] for G groups of M output channels; sums of products of inputs [G, K, K]; steps, the lowest and the
-highest integer of a weight broadcast to [G, M, 1], or to [G, M, K] if blocks of columns have scales of their own. All float64.
+highest integer of a weight broadcast to [G, M, 1], or to [G, M, K] if blocks of columns have scales of their own. All float64,
+but sums of wide layers, and what is computed from them, are float32.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _BLOCK = 32
 """The number of columns after which their errors are propagated to all remaining columns at once."""
 _PANEL = 128
 """The number of columns that are factored or solved at once."""
+_PART = 512
+"""The number of columns whose share of the output's error is computed at once."""
 
 
 SHRUNK = tuple(1 - i / 50 for i in range(31))
@@ -96,29 +99,32 @@ def _damping(h: Array) -> Array:
 
 def damped(h: Array) -> Array:
     """H with damping."""
-    h = h.astype(np.float64)
+    h = h.copy()
     diagonal = np.einsum("gkk->gk", h)
     diagonal += _damping(h)
     return h
 
 
 def factored(h: Array) -> Factor:
-    """The factor of H with damping: that of Cholesky for columns in the opposite order, turned round."""
-    order = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable")
-    turned = order[:, ::-1]
-    reordered = damped(h[np.arange(len(h))[:, None, None], turned[:, :, None], turned[:, None, :]])
-    return Factor(order, _cholesky(reordered)[:, ::-1, ::-1], _damping(h))
+    """The factor of H with damping."""
+    order, damping = np.argsort(-np.einsum("gkk->gk", h), axis=1, kind="stable"), _damping(h)
+    upper = h[np.arange(len(h))[:, None, None], order[:, :, None], order[:, None, :]]
+    diagonal = np.einsum("gkk->gk", upper)
+    diagonal += np.take_along_axis(damping, order, 1)
+    return Factor(order, _factor(upper), damping)
 
 
-def _cholesky(h: Array) -> Array:
-    """The lower triangular L with `H = L Lᵀ`, in place of H: numpy's needs the memory of two more."""
-    for begin in range(0, h.shape[1], _PANEL):
+def _factor(h: Array) -> Array:
+    """The upper triangular U with `H = U Uᵀ`, in place of H: numpy's Cholesky needs the memory of two more."""
+    for begin in reversed(range(0, h.shape[1], _PANEL)):
         end = begin + _PANEL
-        panel = h[:, begin:, begin:end]
-        panel -= h[:, begin:, :begin] @ h[:, begin:end, :begin].swapaxes(1, 2)
-        corner = h[:, begin:end, begin:end] = np.linalg.cholesky(h[:, begin:end, begin:end])
-        h[:, end:, begin:end] = np.linalg.solve(corner, h[:, end:, begin:end].swapaxes(1, 2)).swapaxes(1, 2)
-        h[:, begin:end, end:] = 0
+        panel = h[:, :end, begin:end]
+        panel -= h[:, :end, end:] @ h[:, begin:end, end:].swapaxes(1, 2)
+        # that of Cholesky for columns in the opposite order, turned round
+        corner = np.linalg.cholesky(panel[:, begin:][:, ::-1, ::-1])[:, ::-1, ::-1]
+        panel[:, :begin] = panel[:, :begin] @ np.linalg.inv(corner).swapaxes(1, 2)
+        panel[:, begin:] = corner
+        h[:, end:, begin:end] = 0
     return h
 
 
@@ -128,10 +134,10 @@ def matched(weights: Array, c: Array, factor: Factor) -> Array:
     Least squares: H is the sum of `xq xqᵀ`, `c` of `xq yfᵀ`; damped towards `weights`.
     """
     order = factor.order[..., None]
-    wanted = c + factor.damping[..., None] * weights.swapaxes(1, 2)
+    wanted = (c + factor.damping[..., None] * weights.swapaxes(1, 2)).astype(factor.upper.dtype, copy=False)
     found = np.empty_like(wanted)
     np.put_along_axis(found, order, _solved(factor.upper, np.take_along_axis(wanted, order, 1)), 1)
-    return found.swapaxes(1, 2)
+    return found.swapaxes(1, 2).astype(weights.dtype, copy=False)
 
 
 def _solved(upper: Array, x: Array) -> Array:
@@ -155,9 +161,9 @@ def gptq(weights: Array, factor: Factor, grid: Grid) -> Array:
     without the inverse of H.
     """
     order, upper, _ = factor
-    left = np.take_along_axis(weights, order[:, None, :], 2)
+    left = np.take_along_axis(weights.astype(upper.dtype, copy=False), order[:, None, :], 2)
     integers, moved = np.empty_like(left), np.empty_like(left)
-    scales, lows, highs = (_columns(each, order, left.shape) for each in grid[:3])
+    scales, lows, highs = (_columns(each.astype(upper.dtype, copy=False), order, left.shape) for each in grid[:3])
     diagonal, count = np.einsum("gkk->gk", upper)[:, None, :], left.shape[2]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
@@ -169,7 +175,7 @@ def gptq(weights: Array, factor: Factor, grid: Grid) -> Array:
             integers[:, :, j], moved[:, :, j] = q, left[:, :, j] - q * scale
             block[:, :, j - begin :] += moved[:, :, j, None] * near[:, None, j, j - begin :]
     np.put_along_axis(left, order[:, None, :], integers, 2)
-    return left
+    return left.astype(weights.dtype, copy=False)
 
 
 def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
@@ -183,11 +189,15 @@ def output_error(change: Array, h: Array, block: int | None = None) -> Array:
     """The squared error of the outputs caused by a change of the weights: [G, M, 1]. With `block` that of each block of columns
     alone, as if the others did not change: [G, M, blocks].
     """
-    count = change.shape[2]
-    size = count if block is None else block
-    parts = [slice(begin, begin + size) for begin in range(0, count, size)]
-    errors = [np.einsum("gmk,gmk->gm", change[:, :, p] @ h[:, p, p], change[:, :, p]) for p in parts]
-    return np.stack(errors, axis=-1)
+    size = _PART if block is None else block
+    errors: list[Array] = []
+    for begin in range(0, change.shape[2], size):
+        columns = slice(begin, begin + size)
+        slope = change[:, :, columns] @ h[:, columns, columns]
+        if block is None:  # H is symmetric: what lies above its diagonal counts twice
+            slope += 2 * (change[:, :, :begin] @ h[:, :begin, columns])
+        errors.append(np.einsum("gmk,gmk->gm", slope, change[:, :, columns]))
+    return np.stack(errors, axis=-1) if block else np.sum(errors, axis=0)[..., None]
 
 
 def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ...]) -> Grid:

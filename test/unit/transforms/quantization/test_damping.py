@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,8 +24,12 @@ def test_damped_sums_are_those_with_rows_of_independent_inputs() -> None:
     more = np.sqrt(0.3 * np.einsum("gkk->gk", sums.h).mean(axis=1))[:, None, None] * np.eye(7, dtype=np.float32)
     with_rows = [np.concatenate([each, more], axis=1).astype(np.float32) for each in (q, f)]
     wanted = sums_of(with_rows[0], with_rows[1], weights)
-    assert_same_sums(sums.damped(0.3), wanted)
-    assert sums.damped(0) is sums
+    before = replace(sums, h=sums.h.copy())
+    with sums.damped(0.3) as found:
+        assert_same_sums(found, wanted)
+    assert_same_sums(sums, before)
+    with sums.damped(0) as found:
+        assert_same_sums(found, before)
     assert sums.are_few
     assert not sums_of(rows(1, 400, 7), rows(1, 400, 7)).are_few
 
