@@ -16,7 +16,7 @@ from .executor import Executable, kernel_of, usual
 from .kernels import Array, Kernel
 from .program import Program, Row
 
-IN_MEMORY = 256 << 20
+IN_MEMORY = 128 << 20
 """Bytes of values between two layers, of all batches, that stay in memory; the values of further batches wait in files."""
 
 
@@ -36,7 +36,9 @@ class Layerwise:
         Raises CompileError for operations that cannot be run, and for data that does not fit.
         """
         self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
-        """Changed weights and biases, by operand index, which layers read in place of their own."""
+        """Changed weights and biases, by operand index, which layers read in place of their own, until all batches are behind
+        them.
+        """
         self._kernels = kernels or {}
         self._at: dict[Operation, int] = {}
         self._reads: dict[Operation, int] = {}
@@ -69,6 +71,9 @@ class Layerwise:
             array = env[self._reads[layer]]
             assert array is not None, "it is released behind the layer"
             yield array
+        for passed, at in self._at.items():
+            if at < end:
+                self.operands[passed].clear()
 
     def outputs(self, first: int = 0) -> Iterator[Mapping[str, Array]]:
         """The outputs of the network by name, from this batch on. No layer can be asked for any more."""

@@ -41,7 +41,7 @@ def layer_by_layer(
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
-            networks.operands[layer.compute].update(step(layer, networks).operands())
+            networks.change(layer, step(layer, networks).operands())
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
             return_freed_memory()

@@ -23,6 +23,7 @@ from ....backends.sharing import shares_of
 from ....diagnostics import op_error
 from ....dialects.nn import NNOp, ObserveOp, QParams
 from ....ir.dtypes import integer_range
+from ....ir.weights import return_freed_memory
 from ....runtime.data import Samples
 from ....runtime.kernels import Kernel
 from ....runtime.layerwise import Layerwise
@@ -327,6 +328,7 @@ class Networks:
         self._fit = sum(share.runs for share in self._shares)
         self._held = None if held is None else in_batches(module, [], held)
         self._elsewhere: Elsewhere | None = None
+        self._changes: dict[int, Operands] = {}  # for workers that begin anew
         here = [*self._shares, *([] if self._held is None else [self._held])]
         if runner.cluster is not None and self._held is not None:
             from .shared_sums import SharedSums
@@ -342,10 +344,11 @@ class Networks:
         for layer in layers:
             self._exact.operands[layer.compute][WEIGHT] = layer.float_weight
 
-    @property
-    def operands(self) -> Mapping[Operation, dict[int, Array]]:
-        """The operands that the quantized network reads in place of the module's, by layer and index."""
-        return self._twins.quantized.operands
+    def change(self, layer: IntegerLayer, operands: Operands) -> None:
+        """From here on the quantized network reads these operands of the layer in place of the module's."""
+        self._twins.quantized.operands[layer.compute].update(operands)
+        if self._elsewhere is not None:
+            self._changes[self._numbers[layer.compute]] = operands
 
     def solved(
         self, layer: IntegerLayer, make: Callable[[IntegerLayer], S], solve: Callable[[S, Rows], Solution]
@@ -358,6 +361,8 @@ class Networks:
         """
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * columns_of(layer)) / self._fit)
         inputs, weights = self._twins.inputs(layer.compute), layer.product.matrices(layer.float_weight)
+        for _ in self._before.inputs(layer.compute):  # what it reads of the layers before is not kept until the end
+            pass
         if self._held is None:
             kept = list(inputs)
             held = Rows.of(rows_of(kept, layer, wish.rows, 0), weights)
@@ -366,17 +371,16 @@ class Networks:
         if self._elsewhere is not None:
             held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
             number = self._numbers[layer.compute]
-            return self._elsewhere.solved(number, wish, self._changed, lambda sums: solve(sums, held)), held
+            changed = self._changes.__getitem__
+            return self._elsewhere.solved(number, wish, changed, lambda sums: solve(sums, held)), held
         firsts = accumulated(self._shares)
         sums = merged_sums(
             wish.sums(islice(inputs, share.runs), layer, first)
             for share, first in zip(self._shares, firsts, strict=True)
         )
         held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
+        return_freed_memory()  # of the networks and the sums
         return solve(sums, held), held
-
-    def _changed(self, number: int) -> Operands:
-        return self.operands[list(self._numbers)[number]]
 
     @property
     def unchanged(self) -> Mapping[Operation, dict[int, Array]]:
