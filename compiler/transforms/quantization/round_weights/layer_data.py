@@ -4,7 +4,7 @@ and some rows of held-back samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -124,7 +124,7 @@ class Sums:
         return self.rows < _FEW * self.h.shape[-1]
 
     @contextmanager
-    def damped(self, share: float) -> Iterator[Sums]:
+    def damped(self, share: float) -> Generator[Sums]:
         """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share. Until
         the end of the context these sums have it as well: a copy of `h` may be large.
         """
