@@ -4,8 +4,8 @@
 
 The network is ResNet-50 with seeded weights, the data are shards of images of 3x224x224, the observer is mse, in one pass.
 Measured are the costs, in processor time, of one image, of the states of a share and their merging, of the model and its sending,
-and of the hash of the data, which the process that asks computes alone. One pass over IMAGES (default 64) by one and by two
-processes is below.
+and of the hash of the data, which workers compute before the pass. One pass over IMAGES (default 64) by one and by two
+processes, without the hash, is below.
 
 The simulation hands out the shares to workers that are free; their states wait in a queue for the process that asks, which
 receives and merges one after the other. The model goes from worker to worker, so that their number doubles each time. With a tree
@@ -37,6 +37,7 @@ from amct_opt.backends.sharing import packed, shares_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import Samples, load_samples
+from amct_opt.runtime.data.samples import BLOCK
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observations import observations
@@ -104,7 +105,7 @@ def measured(module: ModuleOp, session: Session, samples: Samples) -> Costs:
     samples.digest()
     hashed = (time.process_time() - start) / samples.count
     share = shares_of(samples)[0]
-    model = Model(packed(module, session), 0, [], Runner("onnxruntime", threads=1))
+    model = Model(packed(module, session, "local:1"), 0, [], Runner("onnxruntime", threads=1))
     one, whole = (timed(model, replace(share, count=count)) for count in (1, share.count))
     image = (whole - one) / (share.count - 1)
     states = states_seen(model, share)
@@ -115,6 +116,7 @@ def measured(module: ModuleOp, session: Session, samples: Samples) -> Costs:
         merge_states(observed, 0, pickle.loads(sent))
     merge = (time.process_time() - start) / 20
     size = sum(array.nbytes for array in share.arrays().values()) // share.count
+    assert isinstance(model.module.arrays, bytes)
     model_bytes = len(model.module.text) + len(model.module.arrays)
     return Costs(image, size, hashed, model_bytes, max(one - image, 0), len(sent), merge)
 
@@ -184,7 +186,7 @@ def table(costs: Costs) -> list[str]:
     for workers in WORKERS:
         plain, tree = (simulated(costs, workers, MILLIONS, share, tree=each) for each in (False, True))
         fine = simulated(costs, workers, MILLIONS, ceil(share / 10), tree=False)
-        hashed = fine + MILLIONS * (costs.hashed + costs.image_bytes / NETWORK)
+        hashed = fine + ceil(1000 / workers) * share * (costs.hashed + costs.image_bytes / NETWORK)
         hours = (f"{each / 3600:,.2f}" for each in (tree, fine, hashed))
         lines.append(f"| {workers:,} | {plain / 3600:,.2f} | {alone / plain:,.0f} | {' | '.join(hours)} |")
     return lines
@@ -196,11 +198,12 @@ def on_paper(costs: Costs) -> Sequence[str]:
     states = 1000 * costs.state_bytes / 1e6
     models = 1000 * costs.model_bytes / 1e9
     hashing = MILLIONS * (costs.hashed + costs.image_bytes / NETWORK) / 3600
+    hashes = MILLIONS / BLOCK * 32 / 1e6
     merging = 1000 * (costs.state_bytes / NETWORK + costs.merge) / 3600
     return [
         f"Ten million images are {cores:,.0f} core hours ({cores * PRICE:,.0f} dollars at {PRICE} an hour).",
-        f"Workers read {read:.1f} TB of data, and the process that asks reads them once more for the hash,",
-        f"which takes {hashing:.1f} hours: longer than the pass from {cores / hashing:,.0f} workers on.",
+        f"Workers read {read:.1f} TB of data, and once more before that for the hash, which takes {hashing:.1f} worker hours;",
+        f"{hashes:.0f} MB of hashes come back.",
         f"To 1,000 workers the model is {models:.0f} GB, and {states:,.0f} MB of states of 1,000 shares come back. To merge",
         f"them takes {merging * 3600:.0f} s, while workers compute: as long as the pass at {cores / merging:,.0f} workers.",
         "A tree of merges saves the wait for the last ones only. Where speed-ups are below the number of workers, that number",

@@ -5,8 +5,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from . import torch as torch
-    from .api import Loaded, execute, load, parse, quantize, report, run_pipeline, save, to_text
-    from .api_files import bisect, compare, evaluate, quantize_file, reduce, tune
+    from .api import Loaded, calibrate, execute, load, parse, quantize, report, run_pipeline, save, to_text
+    from .api_files import bisect, compare, evaluate, quantize_file, reduce, sensitivity, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -39,6 +39,7 @@ __all__ = [
     "Settings",
     "Target",
     "bisect",
+    "calibrate",
     "compare",
     "evaluate",
     "execute",
@@ -54,13 +55,25 @@ __all__ = [
     "report",
     "run_pipeline",
     "save",
+    "sensitivity",
     "to_text",
     "tune",
 ]
 
 _PLACES = {
-    ".api": ("Loaded", "execute", "load", "parse", "quantize", "report", "run_pipeline", "save", "to_text"),
-    ".api_files": ("bisect", "compare", "evaluate", "quantize_file", "reduce", "tune"),
+    ".api": (
+        "Loaded",
+        "calibrate",
+        "execute",
+        "load",
+        "parse",
+        "quantize",
+        "report",
+        "run_pipeline",
+        "save",
+        "to_text",
+    ),
+    ".api_files": ("bisect", "compare", "evaluate", "quantize_file", "reduce", "sensitivity", "tune"),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

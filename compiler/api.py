@@ -28,7 +28,9 @@ from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
+from .transforms.quantization.calibrate import calibrate_points
 from .transforms.quantization.data_options import BackendOptions, DataOptions
+from .transforms.quantization.insert_observers import insert_observers
 from .transforms.quantization.options import SettingsOptions
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize
@@ -253,6 +255,32 @@ def quantize(
     run_passes(
         module, [Quantize(request, given, BackendOptions(backend=backend, cluster=engine_of_client(client)))], session
     )
+    return Loaded(module, session)
+
+
+def calibrate(
+    module: ModuleOp,
+    session: Session,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    preprocess: str | Preprocess | None = None,
+    backend: Name = "auto",
+    client: Any = None,
+) -> Loaded:
+    """The first half of `quantize`, in place, with its arguments: observers, with the ranges and parameters of their values.
+
+    `op.range` and `op.qparams` of each `nn.observe` in the module are what was found. `quantize(module, session)` goes on from
+    there, and needs no data then. Raises CompileError, located.
+    """
+    _check_session(session, "calibrate(module, session)")
+    chosen = _settings(settings)
+    given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
+    runner = BackendOptions(backend=backend, cluster=engine_of_client(client)).runner()
+    verify(module)
+    insert_observers(module, Request(chosen, profile_of(session)), session)
+    calibrate_points(module, lambda: given.within(chosen).load(module, session), session, runner)
+    verify(module)
     return Loaded(module, session)
 
 

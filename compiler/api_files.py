@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .api import PathLike, engine_of_client, load
 from .backends import Runner
+from .configuration.ranges import at_least
 from .diagnostics import CompileError
 from .reduction import SECONDS
 from .runtime.data import FloatModel, Preprocess, Samples
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .flows.engines import Engine
     from .flows.evaluation import Labels, Metric
     from .flows.scoring import Scores
+    from .flows.sensitivity import Sensitivity
     from .flows.summary import Summary
     from .flows.tune import Tuned
     from .runtime.comparison import Comparison
@@ -154,6 +156,31 @@ def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Sample
     module = load(model, _session(session, None)).module
     inputs, labels = labelled(loader, module)
     return samples_from(inputs, module), labels
+
+
+def sensitivity(
+    model: PathLike,
+    data: PathLike,
+    *,
+    measure: Literal["sqnr", "kl"] = "sqnr",
+    samples: int = 32,
+    profile: str | None = None,
+    preprocess: str | Preprocess | None = None,
+    client: Any = None,
+    session: Session | None = None,
+    **options: Any,
+) -> Sensitivity:
+    """What quantizing each layer costs at the network's outputs, on at most so many samples, as `amct sensitivity` measures it.
+
+    `options` are those of `--quantize`, and `client` shares the layers among machines, as in `quantize_file`. Raises
+    CompileError, located.
+    """
+    from .flows.sensitivity import sensitivity_of
+
+    at_least("samples", samples, 1)
+    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
+    within, running = _session(session, profile), BackendOptions(cluster=engine_of_client(client))
+    return sensitivity_of(Path(model), chosen, given, within, samples, running, measure)
 
 
 def compare(

@@ -20,6 +20,7 @@ from ..runtime.data import Samples
 from ..session import Session
 from . import Runner, Wanted, Work
 from .checkpoint import Checkpoint
+from .data_hash import digest_of
 from .references import referred, resolved
 from .sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 
@@ -100,9 +101,10 @@ def _shared(
     assert runner.cluster is not None
     settled = runner.settled(Work(module, dict.fromkeys(findings, Wanted()), samples, _ignore, _ignore, session))
     here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
-    common = _Common(packed(module, session), referred(module, findings), samples.first, here)
+    common = _Common(packed(module, session, runner.cluster), referred(module, findings), samples.first, here)
     shares, every = shares_of(samples), [each for found in findings.values() for each in found]
-    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, samples.digest(), samples.batch_size))
+    digest = partial(digest_of, samples, session, runner.cluster)
+    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, digest(), samples.batch_size))
     merged, arrays = checkpoint.taken_up()
     if merged:
         for i, each in enumerate(every):

@@ -23,7 +23,8 @@ from ..diagnostics import CompileError
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
-from .cluster import Engine, Failed, Status, engine_named, failure
+from .cluster import Engine, Failed, Status, Storing, engine_named, failure
+from .store import Stored, fetched, stored
 
 Array = np.ndarray[Any, np.dtype[Any]]
 S = TypeVar("S")
@@ -34,19 +35,24 @@ _FEWEST_RUNS = 16
 _MOST_SHARES = 1000
 _LOADED = 32
 """Modules that a worker keeps, for all of its threads."""
+_FILE = "model.mlir"
 
 
 class Packed(NamedTuple):
     """A module as its files hold it, and the profile of its session."""
 
     text: bytes
-    arrays: bytes
+    arrays: bytes | Stored
+    """The file beside the text; empty without one."""
     profile: str
 
     @property
     def digest(self) -> str:
         """SHA-256 over all of it, as hex."""
-        hashes = (hashlib.sha256(part).digest() for part in (self.text, self.arrays, self.profile.encode()))
+        hashes = (
+            bytes.fromhex(part.digest) if isinstance(part, Stored) else hashlib.sha256(part).digest()
+            for part in (self.text, self.arrays, self.profile.encode())
+        )
         return hashlib.sha256(b"".join(hashes)).hexdigest()
 
 
@@ -100,6 +106,15 @@ def part_of(samples: Samples, first: int, count: int) -> Samples:
     return replace(samples, rows=rows, first=first, count=count)
 
 
+def sends(samples: Samples) -> bool:
+    """Whether `part_of` copies numbers, because workers do not read the data themselves."""
+    return any(_is_copied(rows) for rows in samples.rows.values())
+
+
+def _is_copied(rows: Rows) -> bool:
+    return _is_copied(rows.part) if isinstance(rows, PartRows) else isinstance(rows, ArrayRows | SpooledRows)
+
+
 def _sent(rows: Rows, start: int, stop: int) -> Rows:
     match rows:
         case PartRows():
@@ -130,6 +145,11 @@ class Bar(NamedTuple):
     def of(phase: str, sizes: Sequence[int]) -> Bar:
         """A bar of these shares alone."""
         return Bar(phase, sizes, 0, sum(sizes))
+
+    def text(self, status: Status, failed: int) -> str:
+        """What stands in front of the bar: the phase, the workers, and how many shares failed there."""
+        workers = filter(None, (status.text(), f"{failed} failed" if failed else ""))
+        return ": ".join(filter(None, (self.phase, ", ".join(workers))))
 
 
 def whole(share: object) -> Never:
@@ -165,13 +185,15 @@ def in_order(
     """
     engine = engine_named(cluster)
     waiting, merged, done, status = dict[int, Outcome[list[R]]](), 0, bar.done, Status(engine)
-    cut = 0
+    failed, cut = 0, 0
     for number, found in engine.shared_out(partial(_outcome, work), common, shares):
         if isinstance(found, Failed):
+            failed += 1
+            session.progress(bar.text(status, failed), done, bar.total)
             smaller, found = _in_parts(engine, work, common, shares[number], parts)
             cut += smaller > 1
         waiting[number], done = found, done + bar.sizes[number]
-        session.progress(": ".join(filter(None, (bar.phase, status.text()))), done, bar.total)
+        session.progress(bar.text(status, failed), done, bar.total)
         while merged in waiting:
             yield _result(waiting.pop(merged))
             merged += 1
@@ -221,17 +243,20 @@ def _result(outcome: Outcome[R]) -> R:
     return outcome.result
 
 
-def packed(module: ModuleOp, session: Session) -> Packed:
-    """A module that can be sent."""
+def packed(module: ModuleOp, session: Session, cluster: str | Engine) -> Packed:
+    """A module that can be sent to a cluster. Raises CompileError if its weights cannot be stored for the workers."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.mlir"
-        files = write_module(module, path, locations=True)
-        arrays = b"" if len(files) == 1 else files[1].read_bytes()
-        return Packed(path.read_bytes(), arrays, session.profile)
+        path = Path(folder) / _FILE
+        _, *beside = write_module(module, path, locations=True)
+        return Packed(path.read_bytes(), _arrays(beside[0], cluster) if beside else b"", session.profile)
+
+
+def _arrays(file: Path, cluster: str | Engine) -> bytes | Stored:
+    return stored(file, cluster.folder) if isinstance(cluster, Storing) else file.read_bytes()
 
 
 def unpacked(given: Packed) -> tuple[ModuleOp, Session]:
-    """The module, which each thread of a worker reads once, in a silent session. Its arrays are mapped from a file of its own.
+    """The module, which each thread of a worker reads once, in a silent session. Its arrays are mapped from a file.
 
     Shares that come later get the same module: work does not change its operations.
     """
@@ -244,9 +269,15 @@ def _unpacked(given: Packed, thread: int) -> tuple[ModuleOp, Session]:
 
     session = new_session().silent()
     session.profile = given.profile
-    path = Path(tempfile.mkdtemp(prefix="amct-opt")) / "model.mlir"
+    return parse_module(session, given.text.decode(), str(_beside(given.arrays).with_suffix(".mlir"))), session
+
+
+def _beside(arrays: bytes | Stored) -> Path:
+    """The file beside the text, which it names by its name."""
+    if isinstance(arrays, Stored):
+        return fetched(arrays)
+    path = Path(tempfile.mkdtemp(prefix="amct-opt"), _FILE).with_suffix(".safetensors")
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
-    path.write_bytes(given.text)
-    if given.arrays:
-        path.with_suffix(".safetensors").write_bytes(given.arrays)
-    return parse_module(session, given.text.decode(), str(path)), session
+    if arrays:
+        path.write_bytes(arrays)
+    return path

@@ -36,7 +36,7 @@ def shared_difference(
 ) -> M:
     """How far all outputs of two modules are apart, to the bit as `difference_of` says. `measure` is a class."""
     total, shares = measure(), shares_of(samples)
-    pair = _Pair(packed(expected, session), packed(other, session), measure)
+    pair = _Pair(packed(expected, session, cluster), packed(other, session, cluster), measure)
     bar = Bar.of("measure", [share.count for share in shares])
     for found in in_order(cluster, _measured, pair, shares, session, bar, halves):
         for each in chain.from_iterable(found):

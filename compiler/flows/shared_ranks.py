@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..backends import cluster
 from ..backends.checkpoint import Checkpoint
+from ..backends.data_hash import digest_of
 from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..diagnostics import CompileError
 from ..runtime.data import Samples
@@ -60,8 +61,10 @@ def shared_ranks(
         )
         raise CompileError(message, where=labels.source, hint="leave out --cluster")
     shares = [_Judged(share, _labels_of(share, samples, rows, labels)) for share in shares_of(samples)]
-    model = _Model(engine, path, packed(module, session))
-    checkpoint = Checkpoint.of(folder, lambda: _key(model, samples, labels))
+    model = _Model(engine, path, packed(module, session, shared_by))
+    checkpoint = Checkpoint.of(
+        folder, lambda: _key(model, labels, digest_of(samples, session, shared_by), samples.batch_size)
+    )
     merged, kept = checkpoint.taken_up()
     found = [Ranking(kept["ranks"], int(kept["classes"][0]))] if kept else list[Ranking]()
     sizes = [share.samples.count for share in shares]
@@ -73,10 +76,10 @@ def shared_ranks(
     return _joined(found)
 
 
-def _key(model: _Model, samples: Samples, labels: Labels) -> Sequence[object]:
+def _key(model: _Model, labels: Labels, data: str, batch_size: int) -> Sequence[object]:
     """What ranks depend on."""
     classes = hashlib.sha256(labels.classes.tobytes()).hexdigest()
-    return model.engine, model.path.name, model.module.digest, classes, samples.digest(), samples.batch_size
+    return model.engine, model.path.name, model.module.digest, classes, data, batch_size
 
 
 def _joined(found: Sequence[Ranking]) -> Ranking:

@@ -13,10 +13,10 @@ from .shared import (
     add_import_options,
     add_json,
     add_samples_options,
+    cluster_options,
     command_session,
     data_options,
     import_options,
-    names,
     print_json,
 )
 from .tables import print_table, progress_bar
@@ -73,15 +73,13 @@ def run(args: argparse.Namespace) -> None:
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
-    from ..transforms.quantization.data_options import BackendOptions
 
     if (args.labels is None) == (args.evaluator is None):
         raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
     data = data_options(args)
-    tls = names(args.cluster_tls)
-    runner = BackendOptions(cluster=args.cluster, cluster_tls=tls, checkpoint=args.checkpoint).runner()
+    runner = cluster_options(args).runner()
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..runtime.data import Preprocess
-    from ..transforms.quantization.data_options import BackendOptions, DataOptions
+    from ..transforms.quantization.data_options import BackendOptions, ClusterOptions, DataOptions
     from ..transforms.quantization.request import QuantizeOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
@@ -318,6 +318,7 @@ _OWN = (
     "labels",
     "cluster",
     "cluster_tls",
+    "cluster_store",
     "checkpoint",
 )
 """Arguments of one run only, those that change no result, and labels, which not all of the commands have."""
@@ -393,17 +394,25 @@ def add_cluster(add: Callable[..., object]) -> None:
     add("--cluster", metavar="CLUSTER", help=text)
     text = "certificate of the authority, own certificate and key, PEM files, for a scheduler at tls://host:8786"
     add("--cluster-tls", metavar="CA,CERT,KEY", default="", help=text)
+    text = "folder, or address that fsspec reads (s3://...), from which workers read weights; otherwise they are sent to each"
+    add("--cluster-store", metavar="DIR", help=text)
 
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
     """The values of these options."""
     from ..transforms.quantization.data_options import BackendOptions
 
-    return BackendOptions(
-        backend=args.backend,
-        threads=args.threads,
+    return BackendOptions(backend=args.backend, threads=args.threads, **vars(cluster_options(args)))
+
+
+def cluster_options(args: argparse.Namespace) -> ClusterOptions:
+    """The values of those of `add_cluster`, and the checkpoint."""
+    from ..transforms.quantization.data_options import ClusterOptions
+
+    return ClusterOptions(
         cluster=args.cluster,
         cluster_tls=names(args.cluster_tls),
+        cluster_store=args.cluster_store,
         checkpoint=args.checkpoint,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import IO, Any
 from urllib.request import url2pathname
 
 from ...diagnostics import CompileError
+from ...files import replacing
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.DOTALL)
 _INSTALL = "pip install 'amct-opt[remote]'"
@@ -30,7 +32,7 @@ def files_in(folder: str) -> list[str]:
     if not is_address(folder):
         return sorted(map(str, path.iterdir())) if (path := local(folder)).is_dir() else []
     protocol = folder.partition("://")[0]
-    with _located(folder):
+    with _located(folder, "read"):
         found: list[str] = _file_system(folder).ls(folder, detail=False)
         return sorted(f"{protocol}://{file.removeprefix(f'{protocol}://')}" for file in found)
 
@@ -44,8 +46,32 @@ def opened(file: str) -> Generator[IO[bytes]]:
         with path.open("rb") as stream:
             yield stream
         return
-    with _located(file), _file_system(file).open(file, "rb") as stream:
+    with _located(file, "read"), _file_system(file).open(file, "rb") as stream:
         yield stream
+
+
+def put(file: Path, address: str) -> None:
+    """Copies a local file to any place, and makes the folder. Raises CompileError if it cannot be written."""
+    if is_address(address):
+        with _located(address, "written"):
+            _file_system(address).put_file(str(file), address)
+        return
+    path = local(address)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=address) from None
+    with file.open("rb") as content, replacing(path) as stream:
+        shutil.copyfileobj(content, stream)
+
+
+def size_of(file: str) -> int | None:
+    """The size of a file in bytes, None if there is none. Raises CompileError if its address cannot be read."""
+    if not is_address(file):
+        return path.stat().st_size if (path := local(file)).exists() else None
+    with _located(file, "read"):
+        system = _file_system(file)
+        return int(system.size(file)) if system.exists(file) else None
 
 
 def modified(file: str) -> int:
@@ -64,10 +90,10 @@ def _file_system(address: str) -> Any:
 
 
 @contextmanager
-def _located(address: str) -> Generator[None]:
+def _located(address: str, verb: str) -> Generator[None]:
     try:
         yield
     except CompileError:
         raise
     except Exception as e:  # each file system has errors of its own
-        raise CompileError(f"cannot be read: {e or type(e).__name__}", where=address) from e
+        raise CompileError(f"cannot be {verb}: {e or type(e).__name__}", where=address) from e

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +19,8 @@ from .rows import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24
 """The number of bytes to read at a time for the hash."""
+BLOCK = 64
+"""Samples that are hashed together, so that workers can hash different ones."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Samples:
     at_a_time: int = 1
     skipped: tuple[CompileError, ...] = ()
     """Why some files of the data were left out."""
+    hashes: list[bytes] = field(init=False, default_factory=list[bytes], compare=False, repr=False)
+    """Those of all blocks, once they are known."""
 
     def batches(self) -> Iterator[dict[str, Array]]:
         """Runs of the model: as many samples at a time as its inputs require.
@@ -103,19 +107,31 @@ class Samples:
         return {name: rows.read(self.first, self.first + self.count) for name, rows in self.rows.items()}
 
     def digest(self) -> str:
-        """SHA-256 over the given names, types, shapes and bytes, as hex."""
+        """SHA-256 over the given names, types, shapes and bytes, as hex. Bytes are read once, unless others filled `hashes`."""
+        if not self.hashes:
+            self.hashes.extend(self.block_hashes())
         state = hashlib.sha256()
-        end = self.first + self.count
-        for name in sorted(self.rows):
-            rows = self.rows[name]
+        for name, rows in sorted(self.rows.items()):
             state.update(f"{name} {rows.dtype} {(self.count, *rows.shape[1:])}\n".encode())
-            step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, _sample_bytes(rows)))
-            for start in range(self.first, end, step):
-                part = rows.read(start, min(start + step, end))
-                if -1 in rows.shape:
-                    state.update(f"{part.shape}\n".encode())
-                state.update(np.ascontiguousarray(part).tobytes())
-        return state.hexdigest()
+        return hashlib.sha256(state.digest() + b"".join(self.hashes)).hexdigest()
+
+    def block_hashes(self) -> Iterator[bytes]:
+        """SHA-256 over the bytes of each `BLOCK` samples, one input after the other."""
+        for first in range(self.first, self.first + self.count, BLOCK):
+            state = hashlib.sha256()
+            for _, rows in sorted(self.rows.items()):
+                for part in _read(rows, first, min(first + BLOCK, self.first + self.count)):
+                    if -1 in rows.shape:
+                        state.update(f"{part.shape}\n".encode())
+                    state.update(np.ascontiguousarray(part).tobytes())
+            yield state.digest()
+
+
+def _read(rows: Rows, start: int, stop: int) -> Iterator[Array]:
+    """Rows of `_HASH_CHUNK` bytes at a time; one by one where their sizes differ."""
+    step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, _sample_bytes(rows)))
+    for i in range(start, stop, step):
+        yield rows.read(i, min(i + step, stop))
 
 
 def _sample_bytes(rows: Rows) -> int:

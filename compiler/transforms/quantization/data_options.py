@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ...backends import Name, Runner
-from ...backends.cluster import Engine, secured
+from ...backends.cluster import Engine, Storing, secured
 from ...configuration.ranges import at_least
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
@@ -186,15 +186,19 @@ class ClusterOptions:
     """A Dask cluster that shares the work, with the same result: `local:N` or `tcp://host:8786`."""
     cluster_tls: tuple[str, ...] = ()
     """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
-
+    cluster_store: str | None = None
+    """A folder, or an address that fsspec reads, from which workers read the model's weights; otherwise they are sent."""
     checkpoint: str | None = None
     """A folder that keeps what a cluster has computed, so that the same work goes on where it was stopped."""
 
     def runner(self) -> Runner:
-        """Raises CompileError for a bad name of a cluster, certificates that do not fit it, and a checkpoint without one."""
-        if self.checkpoint is not None and self.cluster is None:
-            raise CompileError("a checkpoint is for work on a cluster", hint="give --cluster too, or leave it out")
+        """Raises CompileError for a bad name of a cluster, certificates that do not fit it, and other options without one."""
+        for what, given in (("a checkpoint", self.checkpoint), ("a store of weights", self.cluster_store)):
+            if given is not None and self.cluster is None:
+                raise CompileError(f"{what} is for work on a cluster", hint="give --cluster too, or leave it out")
         cluster = secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster
+        if cluster is not None and self.cluster_store is not None:
+            cluster = Storing(cluster, self.cluster_store)
         return Runner(cluster=cluster, checkpoint=None if self.checkpoint is None else Path(self.checkpoint))
 
 

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...backends import Runner
 from ...backends.checkpoint import Checkpoint
 from ...backends.cluster import failure
+from ...backends.data_hash import digest_of
 from ...backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ...runtime.data import Samples
 from ...runtime.metrics import Measure
@@ -60,8 +61,10 @@ def exchanged_by(
         return exchanged(base, other, layers, reference, samples, session, phase, measure)
     shares = [layers[i : i + _LAYERS] for i in range(0, len(layers), _LAYERS)]
     sent = part_of(samples, samples.first, samples.count)
-    common = _Networks(packed(base, session), packed(other, session), packed(reference, session), sent, measure)
-    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, samples.digest(), samples.batch_size))
+    send = partial(packed, session=session, cluster=runner.cluster)
+    common = _Networks(send(base), send(other), send(reference), sent, measure)
+    digest = partial(digest_of, samples, session, runner.cluster)
+    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, digest(), samples.batch_size))
     merged, kept = checkpoint.taken_up()
     found = {layers[int(number)]: _measure_of(measure(), numbers) for number, numbers in kept.items()}
     sizes = [len(share) for share in shares]

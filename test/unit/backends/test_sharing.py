@@ -15,6 +15,7 @@ import pytest
 import amct_opt
 from amct_opt.backends import Runner
 from amct_opt.backends.cluster import Failed, engine_of
+from amct_opt.backends.data_hash import digest_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
@@ -207,17 +208,22 @@ def _without_memory(common: Any, share: Any) -> None:
     raise MemoryError
 
 
+SHOWN = list[str]()
+
+
 def quantized(client: Any) -> tuple[str, list[str]]:
     """A calibrated network, and what was warned of."""
     module, session = amct_opt.parse(NET)
-
+    session.on_progress = lambda phase, done, total: SHOWN.append(f"{phase} {done}/{total}")
     amct_opt.quantize(module, session, data=X, client=client)
     return amct_opt.to_text(module), list(session.warnings)
 
 
 def test_workers_with_little_memory() -> None:
-    """Shares of 16 samples are computed in parts of 8 and 4."""
+    """Shares of 16 samples are computed in parts of 8 and 4; the bar counts the shares that failed."""
     here, there = quantized(None), quantized(Small(7))
+    assert "calibrate: 1 failed 0/100" in SHOWN
+    assert "calibrate: 6 failed 100/100" in SHOWN
     assert here[0] == there[0]
     assert here[1] == []
     assert there[1] == ["calibrate: 6 of 7 shares computed in smaller parts, because workers ran out of memory or died"]
@@ -225,6 +231,27 @@ def test_workers_with_little_memory() -> None:
         quantized(Small(0))
     assert e.value.where.endswith("sample 0")
     assert "start fewer workers" in e.value.hint
+
+
+def test_the_hash_of_data(tmp_path: Path) -> None:
+    """Workers hash what they read themselves; 300 samples are blocks of 64, in shares of 256. It is read once."""
+    x = RNG.normal(size=(300, 8)).astype(np.float32)
+    for i, part in enumerate(np.array_split(x, 3)):
+        np.savez(tmp_path / f"{i}.npz", x=part)
+    module, session = amct_opt.parse(NET)
+    shards = [load_samples(tmp_path, main_function(module)) for _ in range(3)]
+    counting = Counting()
+    found = {
+        digest_of(each, session, client) for each, client in zip(shards, (None, Elsewhere(), counting), strict=True)
+    }
+    in_memory = samples_from(x, module)
+    assert found == {digest_of(in_memory, session, counting)}
+    assert counting.computed["_hashes"] == 2
+    assert digest_of(shards[2], session, counting) in found
+    assert counting.computed["_hashes"] == 2
+    assert in_memory.tail(44).digest() != samples_from(x[:44], module).digest()
+    x[299, 7] += 1
+    assert samples_from(x, module).digest() not in found
 
 
 def test_little_memory_for_judging() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import amct_opt
 from amct_opt import CompileError, Executable, Settings
+from amct_opt.dialects.nn import ObserveOp
 from amct_opt.pipelines.passes import make_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -151,6 +152,20 @@ def test_every_form_of_data_is_the_same(tmp_path: Path) -> None:
         if "%x <i8" in line or "quantize %x " in line
     }
     assert abs(float(found) - scale) < 1e-6
+
+
+def test_calibration_then_integers() -> None:
+    module, session = amct_opt.parse(NET)
+    amct_opt.calibrate(module, session, amct_opt.Settings(observer="minmax"), X)
+    points = [op for op in module.walk() if isinstance(op, ObserveOp)]
+    assert (X.min(), X.max()) in [each.range.data for each in points if each.range]
+    amct_opt.quantize(module, session, amct_opt.Settings(observer="minmax"))
+    whole, other = amct_opt.parse(NET)
+    amct_opt.quantize(whole, other, amct_opt.Settings(observer="minmax"), X)
+    assert amct_opt.to_text(module) == amct_opt.to_text(whole)
+    assert session.warnings == []
+    with pytest.raises(CompileError, match="the session is missing"):
+        amct_opt.calibrate(module, X)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The commands as functions: from model files and data to files, scores and differences."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_a_search(tmp_path: Path, held_out: tuple[Path, np.ndarray]) -> None:
     assert (tmp_path / "digits_ascend.mlir").exists()
 
 
+def test_what_layers_cost() -> None:
+    with ThreadPoolExecutor(1) as client:
+        found = amct_opt.sensitivity(MODEL, DATA, samples=8, client=client, weight_bits=4)
+    assert (found.samples, found.measure) == (8, "sqnr")
+    assert {"conv1", "fc1"} < {each.name for each in found.layers}
+    assert all(each.alone > found.quantized for each in found.layers)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -54,6 +63,7 @@ def test_a_search(tmp_path: Path, held_out: tuple[Path, np.ndarray]) -> None:
             lambda: amct_opt.quantize_file(MODEL, "out", weight_bit=4),
             "has no option 'weight_bit'.*did you mean weight_bits",
         ),
+        (lambda: amct_opt.sensitivity(MODEL, DATA, samples=0), "samples must be"),
         (lambda: amct_opt.quantize_file(MODEL, "out", profile="qqq"), "no profile is called 'qqq'"),
         (lambda: amct_opt.tune(MODEL, "out", DATA), "one goal is needed"),
         (lambda: amct_opt.tune(MODEL, "out", DATA, labels="folders"), "one goal is needed"),

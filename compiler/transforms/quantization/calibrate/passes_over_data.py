@@ -31,7 +31,7 @@ def run_pass(
     runner: Runner,
 ) -> Progress:
     """Show data to the observers once. Returns the progress. Raises CompileError as `advanced` does."""
-    part = Part.of(samples)
+    part = Part.of(samples, session, runner.cluster)
     after = advanced(progress, part, passes(observed))
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
@@ -56,7 +56,7 @@ def run_all_passes(
 ) -> Progress:
     """Run all remaining passes over `samples`. Raises CompileError, before the first one, if they need other data too."""
     total = passes(observed)
-    after = progress if samples is None else advanced(progress, Part.of(samples), total)
+    after = progress if samples is None else advanced(progress, Part.of(samples, session, runner.cluster), total)
     if missing := after.missing():
         raise CompileError(f"pass {after.turn + 1} of {total} has not seen {sources(missing)}", hint=_SHARING)
     left = total - 1 - after.turn

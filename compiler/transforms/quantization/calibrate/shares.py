@@ -66,7 +66,7 @@ def observe_shares(
         restore_all(observed, arrays, checkpoint.path)
     sizes = [share.count for share in shares]
     bar = Bar("calibrate", sizes[merged:], turn * samples.count + sum(sizes[:merged]), passes(observed) * samples.count)
-    model = Model(packed(module, session), turn, states, here)
+    model = Model(packed(module, session, runner.cluster), turn, states, here)
     for found in in_order(runner.cluster, states_seen, model, shares[merged:], session, bar, halves):
         for seen in found:
             merge_states(observed, turn, seen)

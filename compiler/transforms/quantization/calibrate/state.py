@@ -12,6 +12,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ....backends.cluster import Engine
+from ....backends.data_hash import digest_of
 from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp
 from ....ir.metadata import tool_version
@@ -19,6 +21,7 @@ from ....ir.weights import WeightError, open_side_file, write_side_file
 from ....rewriting import Array
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
+from ....session import Session
 from .observations import Observation, passes
 
 _FORMAT = "amct-opt calibration state, version 1"
@@ -33,8 +36,9 @@ class Part(NamedTuple):
     source: str
 
     @staticmethod
-    def of(samples: Samples) -> Part:
-        return Part(samples.digest(), samples.count, samples.synthetic, samples.source)
+    def of(samples: Samples, session: Session, cluster: str | Engine | None) -> Part:
+        """Data that a cluster may help to hash. Raises CompileError if it cannot be read."""
+        return Part(digest_of(samples, session, cluster), samples.count, samples.synthetic, samples.source)
 
     def among(self, parts: Iterable[Part]) -> bool:
         """Whether one of the parts has the same data."""

@@ -331,10 +331,11 @@ class Networks:
         self._changes: dict[int, Operands] = {}  # for workers that begin anew
         here = [*self._shares, *([] if self._held is None else [self._held])]
         if runner.cluster is not None and self._held is not None:
+            from ....backends.data_hash import digest_of
             from .shared_sums import SharedSums
 
             here = here[-1:]
-            key = lambda: (work, fit.digest(), self._shares[0].batch_size)  # noqa: E731
+            key = lambda: (work, digest_of(fit, session, runner.cluster), self._shares[0].batch_size)  # noqa: E731
             self._elsewhere = SharedSums(runner, module, self._shares, session, len(layers), key, beside=beside)
         self._runs = sum(part.runs for part in here)
         computes = list(self._numbers)

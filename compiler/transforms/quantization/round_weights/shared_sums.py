@@ -99,7 +99,7 @@ class SharedSums:
         assert runner.cluster is not None
         self._cluster, self._session, self._layers, self._beside = runner.cluster, session, layers, beside
         self._folder, self._key = runner.checkpoint, cache(key)
-        self._module = packed(module, session)
+        self._module = packed(module, session, runner.cluster)
         sent = (part_of(each, each.first, each.count) for each in shares)
         firsts = accumulated(shares)
         self._shares = [_Share(i, first, part) for i, (first, part) in enumerate(zip(firsts, sent, strict=True))]
