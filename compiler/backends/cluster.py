@@ -43,6 +43,8 @@ _LOOK = 5
 """Seconds without a result after which workers are looked for."""
 _PAUSED = 20
 """Seconds after which a share is taken from a worker that does not begin it."""
+_SENDING = 10
+"""Seconds to wait for a result that is computed, at first; then twice as long each time, because large ones take long to send."""
 _PATIENCE = 300
 """Seconds without any worker, where there was one before, that end the work."""
 
@@ -201,7 +203,7 @@ class OnDask:
                     self.client.submit(work, sent, share, pure=False, **_place(share, workers)): number
                     for number, share in enumerate(shares)
                 }
-            waiting |= dict.fromkeys([sent, *futures], _PATIENCE)
+            waiting |= dict.fromkeys([sent, *futures], _SENDING)
             for future, stranded, patience in self._arriving(waiting):
                 if future is sent:
                     continue
@@ -210,7 +212,7 @@ class OnDask:
                 except TimeoutError:
                     if future.status == "error":  # the work's own
                         raise
-                    # the worker takes long to send the result, or died with it: then Dask computes it again
+                    # the worker takes long to send the result, or died with it; then Dask computes it again, on others
                     waiting[future] = 2 * patience
                     continue
                 except KilledWorker as e:

@@ -216,7 +216,14 @@ def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cluster, "_revive", lambda cluster: None)  # pyright: ignore
     others = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL)
     address = str(others.scheduler_address)
-    closing = threading.Timer(1.0, others.scale, (0,))
+
+    def close() -> None:
+        while not any(worker.processing for worker in list(others.scheduler.workers.values())):
+            time.sleep(0.1)
+        time.sleep(1)
+        others.scale(0)
+
+    closing = threading.Thread(target=close)
     closing.start()
     x = np.random.default_rng(1).normal(size=(20000, 3, 8, 8)).astype(np.float32)
     np.savez(data, x=x)
