@@ -327,23 +327,25 @@ class OfExecutor:
 class Storing:
     """An engine whose workers read the weights of models from a folder, or from an address that fsspec reads."""
 
-    engine: str | Engine
+    engine: Any
+    """The name of a cluster, or what `engine_of` takes."""
     folder: str
 
     def __post_init__(self) -> None:
-        """Raises CompileError for a bad name of a cluster."""
+        """Raises CompileError for a bad name of a cluster, and for anything else that is not one."""
         if isinstance(self.engine, str):
             check(self.engine)
+        else:
+            engine_of(self.engine)
 
     def shared_out(
         self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /
     ) -> Iterator[tuple[int, R | Failed]]:
         """See `Engine`."""
-        return engine_named(self.engine).shared_out(work, common, shares)
+        return engine_named(self).shared_out(work, common, shares)
 
 
 def engine_named(named: str | Engine) -> Engine:
     """The engine of `--cluster`, or the given one. Raises CompileError if it cannot be reached."""
-    if isinstance(named, Storing):
-        return engine_named(named.engine)
-    return OnDask(client(named)) if isinstance(named, str) else named
+    inner = named.engine if isinstance(named, Storing) else named
+    return OnDask(client(inner)) if isinstance(inner, str) else engine_of(inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def test_weights_are_not_sent(where: str, tmp_path: Path) -> None:
     folder = where.replace("folder", str(tmp_path / "made" / "here"))
     assert states(Storing(storing, folder)) == states(sending) == states(None)
     assert sending.sent - storing.sent > 90_000  # all weights of the network
+
+
+def test_any_client_can_have_one(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        assert states(Storing(executor, str(tmp_path))) == states(None)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_folder_is_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +112,5 @@ def test_it_needs_a_cluster() -> None:
         BackendOptions(cluster_store="weights").runner()
     with pytest.raises(amct_opt.CompileError, match="'local' is not a cluster"):
         BackendOptions(cluster="local", cluster_store="weights").runner()
+    with pytest.raises(amct_opt.CompileError, match="int is not a client of a cluster"):
+        Storing(2, "weights")
