@@ -54,8 +54,15 @@ class Search(NamedTuple):
 SEARCHES = (
     Search("digits", ("--sqnr=30",), ("--weight-bits=4",), (128, 200, 197)),
     Search("ocr-recognizer", ("--drop=0.5",), ("--profile=qdq",), (16, 60, 240), "lines"),
-    Search("ocr-recognizer", ("--drop=2",), ("--profile=qdq", "--weight-bits=4"), (16, 60, 240), "lines"),
-    Search("resnet20", ("--drop=0.5", "--budget=bytes=150k"), (), (64, 200, 500), "labels"),
+    Search("ocr-recognizer", ("--drop=2",), ("--weight-bits=4",), (16, 60, 240), "lines"),
+    Search("resnet20", ("--drop=0.5", "--budget=bytes=150k"), (), (200, 500, 1500), "labels"),
+    Search(
+        "resnet20",
+        ("--drop=0.5", "--budget=bytes=150k"),
+        ("--profile=qdq", "--rank-by=kl"),
+        (200, 500, 1500),
+        "labels",
+    ),
 )
 
 _LINES = """import json
