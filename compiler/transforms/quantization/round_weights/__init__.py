@@ -120,7 +120,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     grid = layer.grid(*weights.shape[:2])
 
     def solve(sums: Sums, held: Rows) -> Solution:
-        task = _Task(layer, weights, grid, sums, held, options)
+        fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
+        task = _Task(layer, weights, grid, sums, held, options, fixed)
         integers, scales = task.best()
         return {"integers": integers, "scales": scales}
 
@@ -145,17 +146,32 @@ class _Task(NamedTuple):
     sums: Sums
     held: Rows
     options: Ada | None
+    fixed: bool
+    """Whether the scales stay."""
 
     def best(self) -> tuple[Array, Array]:
         """The integers and their scales, with the damping that has the least error on samples held back."""
-        _, channels, columns = self.weights.shape
-        dampings = DAMPINGS if self.sums.are_few and self.options is None else DAMPINGS[:1]
-        if len(dampings) > 1 and columns >= WIDE:
-            some = self._of_channels(max(1, channels // _CHANNELS))
-            dampings = (max(dampings, key=lambda damping: some._sqnr(*some._fitted(damping))),)
-        if len(dampings) == 1:
-            return self._fitted(*dampings)
-        return max((self._fitted(damping) for damping in dampings), key=lambda found: self._sqnr(*found))
+        if not self.sums.are_few or self.options is not None:
+            return self._fitted(DAMPINGS[0])
+        if self.weights.shape[2] >= WIDE:
+            return self._best_by_some()
+        return max((self._fitted(damping) for damping in DAMPINGS), key=lambda found: self._sqnr(*found))
+
+    def _best_by_some(self) -> tuple[Array, Array]:
+        """The same, but some output channels choose, with the scales of the largest damping: from that on, until less of it is
+        worse.
+        """
+        *others, largest = DAMPINGS
+        integers, scales = self._fitted(largest)
+        step = max(1, self.weights.shape[1] // _CHANNELS)
+        some = self._replace(grid=self.grid._replace(scale=scales), fixed=True)._of_channels(step)
+        best, most = largest, some._sqnr(integers[:, ::step], scales[:, ::step])
+        for damping in reversed(others):
+            found = some._sqnr(*some._fitted(damping))
+            if found < most:
+                break
+            best, most = damping, found
+        return (integers, scales) if best == largest else self._fitted(best)
 
     def _of_channels(self, step: int) -> _Task:
         """The task for every `step`th output channel."""
@@ -173,17 +189,16 @@ class _Task(NamedTuple):
     def _found(self) -> tuple[Array, Array]:
         """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`."""
         sums, shared = self.sums, self.layer.shared
-        fixed = self.layer.weight.fixed or self.grid.levels is not None  # levels are those of a scale
 
         def scaled(target: Array) -> Grid:
-            return self.grid if fixed else with_least_error(target, sums.h, self.grid, shared)
+            return self.grid if self.fixed else with_least_error(target, sums.h, self.grid, shared)
 
         if self.options is not None:
             grid = scaled(self.weights)
             return adaround(self.weights, sums.h, grid, self.options), grid.scale
         factor = factored(sums.h)
         target = self.weights if sums.c is None else matched(self.weights, sums.c, factor)
-        integers, grid = rounded(target, sums.h, factor, scaled(target), shared, fixed=fixed)
+        integers, grid = rounded(target, sums.h, factor, scaled(target), shared, fixed=self.fixed)
         return integers, grid.scale
 
 

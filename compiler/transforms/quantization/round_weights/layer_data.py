@@ -282,11 +282,11 @@ class Wish(NamedTuple):
 
         Raises CompileError, located at the layer, for NaN and Inf.
         """
-        sums, enough = self.make(layer), min(columns_of(layer), _ENOUGH)
+        sums = self.make(layer)
         waiting: list[tuple[Array, Array]] = []
         for each in rows_of(inputs, layer, self.rows, first):
             waiting.append(each)
-            if sum(q.shape[1] for q, _ in waiting) >= enough:
+            if sum(q.shape[1] for q, _ in waiting) >= min(each[0].shape[2], _ENOUGH):
                 _add(waiting, sums)
         _add(waiting, sums)
         return sums
@@ -360,8 +360,8 @@ class Networks:
 
         Also returns these rows. Raises CompileError, located at the layer, for NaN and Inf.
         """
-        wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * columns_of(layer)) / self._fit)
         inputs, weights = self._twins.inputs(layer.compute), layer.product.matrices(layer.float_weight)
+        wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * weights.shape[2]) / self._fit)
         for _ in self._before.inputs(layer.compute):  # what it reads of the layers before is not kept until the end
             pass
         if self._held is None:
@@ -417,11 +417,6 @@ class Networks:
 def accumulated(shares: Sequence[Samples]) -> list[int]:
     """The number of the first run of each share."""
     return [0, *accumulate(share.runs for share in shares[:-1])]
-
-
-def columns_of(layer: IntegerLayer) -> int:
-    """The number of columns of a layer's matrices."""
-    return layer.product.matrices(layer.float_weight).shape[2]
 
 
 def rows_of(
@@ -496,14 +491,12 @@ def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
 def rounding_by(params: QParams) -> Callable[[Array], Array]:
     """A kernel that rounds to the numbers of a point."""
     scale, zero_point = params.scales(), np.float32(params.zero_points())
-    low, high = (np.float32(end) for end in integer_range(params.storage))
+    low, high = (np.float32(end) - zero_point for end in integer_range(params.storage))
 
     def run(x: Array) -> Array:
         y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
         np.rint(y, out=y)
-        y += zero_point
         np.clip(y, low, high, out=y)
-        y -= zero_point
         y *= scale
         return y.astype(x.dtype, copy=False)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -52,27 +52,40 @@ def product_of(op: NNOp) -> Product:
             raise AssertionError(f"{op.name} has no weight")
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Windows over a frame `[*space, N, C]`: an input with its padding, in which windows move by `strides`."""
+class _Axis(NamedTuple):
+    """How windows lie over one spatial axis: element i is at `begin + step * i`, and zeros are wherever no element is."""
 
-    frame: Array
-    strides: Shape
-    dilations: Shape
-    kernel: Shape
-    output: Shape
+    size: int
+    """The number of elements."""
+    begin: int
+    step: int
+    kernel: int
+    dilation: int
+    stride: int
+    output: int
+    """The number of windows."""
 
-    def rows(self, chosen: Array, groups: int) -> Array:
-        """The chosen windows of all samples: `[G, R, taps * C/G]`."""
-        *space, samples, channels = self.frame.shape
-        first = [at * s for at, s in zip(np.unravel_index(chosen, self.output), self.strides, strict=True)]
-        flat = self.frame.reshape(-1, samples, channels)
-        found = np.empty((len(chosen), samples, prod(self.kernel), channels), np.float32)
-        for i, tap in enumerate(np.ndindex(*self.kernel)):
-            at = [f + t * d for f, t, d in zip(first, tap, self.dilations, strict=True)]
-            found[:, :, i] = flat[np.ravel_multi_index(at, space)]
-        rows = found.reshape(len(chosen) * samples, -1, groups, channels // groups)
-        return np.ascontiguousarray(rows.transpose(2, 0, 1, 3)).reshape(groups, len(rows), -1)
+    def elements(self, windows: Array) -> Array:
+        """The elements that windows `[R]` hold, `[R, kernel]`; -1 for zeros."""
+        at = windows[:, None] * self.stride + np.arange(self.kernel) * self.dilation - self.begin
+        found, between = np.divmod(at, self.step)
+        return np.where((between == 0) & (found >= 0) & (found < self.size), found, -1)
+
+
+def _windows(x: Array, axes: Sequence[_Axis], chosen: Array, groups: int) -> Array:
+    """The chosen windows over all samples of an input `[*space, N, C]`: `[G, R * N, taps * C/G]`."""
+    *space, samples, channels = x.shape
+    elements, zeros = np.zeros((len(chosen), 1), np.intp), np.zeros((len(chosen), 1), np.bool_)
+    for axis, windows in zip(axes, np.unravel_index(chosen, [axis.output for axis in axes]), strict=True):
+        each = axis.elements(windows)[:, None]
+        elements = (elements[:, :, None] * axis.size + each).reshape(len(chosen), -1)
+        zeros = (zeros[:, :, None] | (each < 0)).reshape(len(chosen), -1)
+    places, taps = np.unique(np.where(zeros, prod(space), elements), return_inverse=True)
+    read = np.zeros((len(places), samples, channels), np.float32)  # the places that windows hold, each once, and zeros
+    inside = places[: np.searchsorted(places, prod(space))]
+    read[: len(inside)] = x[np.unravel_index(inside, space)]
+    rows = read[taps.reshape(elements.shape)].reshape(len(chosen), -1, samples, groups, channels // groups)
+    return np.ascontiguousarray(rows.transpose(3, 0, 2, 1, 4)).reshape(groups, len(chosen) * samples, -1)
 
 
 @dataclass(frozen=True)
@@ -104,11 +117,11 @@ class _Convolution:
 
     def rows(self, x: Array, chosen: Array) -> Array:
         space, window = _space(x, self.op), self._window
-        pads, rank = window.pads_for(space, self._kernel), len(space)
-        size = tuple(b + s + e for b, s, e in zip(pads[:rank], space, pads[rank:], strict=True))
-        frame = _frame(x, self.op, size, pads[:rank], (1,) * rank)
+        begins = window.pads_for(space, self._kernel)[: len(space)]
         output = window.output_for(space, self._kernel)
-        return _Windows(frame, window.strides, window.dilations, self._kernel, output).rows(chosen, self.op.group_count)
+        each = zip(space, begins, self._kernel, window.dilations, window.strides, output, strict=True)
+        axes = [_Axis(size, begin, 1, *others) for size, begin, *others in each]
+        return _windows(_channels_last(x, self.op), axes, chosen, self.op.group_count)
 
 
 @dataclass(frozen=True)
@@ -133,36 +146,26 @@ class _TransposedConvolution:
 
     def rows(self, x: Array, chosen: Array) -> Array:
         op, space = self.op, _space(x, self.op)
-        kernel, dilations, output = op.kernel_shape, op.dilation_list, op.output_sizes(space)
         pads = op.resolved_pads(space)
         assert pads is not None, "the sizes of an array are known"
-        reach = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
-        size = tuple(o + r for o, r in zip(output, reach, strict=True))
-        begins = [r - begin for r, begin in zip(reach, pads, strict=False)]
-        frame = _frame(x, op, size, begins, op.stride_list)
-        return _Windows(frame, (1,) * len(space), dilations, kernel, output).rows(chosen, op.group_count)
+        begins = pads[: len(space)]
+        each = zip(
+            space, begins, op.stride_list, op.kernel_shape, op.dilation_list, op.output_sizes(space), strict=True
+        )
+        axes = [
+            _Axis(size, dilation * (kernel - 1) - begin, step, kernel, dilation, 1, output)
+            for size, begin, step, kernel, dilation, output in each
+        ]
+        return _windows(_channels_last(x, op), axes, chosen, op.group_count)
 
 
 def _space(x: Array, op: ConvOp | ConvTransposeOp) -> tuple[int, ...]:
     return x.shape[1:-1] if op.channels_last else x.shape[2:]
 
 
-def _frame(
-    x: Array, op: ConvOp | ConvTransposeOp, size: tuple[int, ...], begins: Iterable[int], steps: Iterable[int]
-) -> Array:
-    """`[*size, N, C]` of zeros with the input's elements at `begin + step * i`; those that lie outside are left out."""
-    x = np.moveaxis(x, 0, -2) if op.channels_last else np.moveaxis(x, (0, 1), (-2, -1))
-    frame = np.zeros((*size, *x.shape[-2:]), np.float32)
-    given: list[slice] = []
-    taken: list[slice] = []
-    for count, whole, begin, step in zip(x.shape, size, begins, steps, strict=False):
-        first = max(0, -(begin // step))
-        start = begin + first * step
-        last = first + max(0, min(count - first, -((start - whole) // step)))
-        taken.append(slice(first, last))
-        given.append(slice(start, start + (last - first) * step, step))
-    frame[tuple(given)] = x[tuple(taken)]
-    return frame
+def _channels_last(x: Array, op: ConvOp | ConvTransposeOp) -> Array:
+    """A view of an input as `[*space, N, C]`."""
+    return np.moveaxis(x, 0, -2) if op.channels_last else np.moveaxis(x, (0, 1), (-2, -1))
 
 
 @dataclass(frozen=True)
