@@ -16,7 +16,7 @@ from .executor import Executable, kernel_of, usual
 from .kernels import Array, Kernel
 from .program import Program, Row
 
-IN_MEMORY = 128 << 20
+IN_MEMORY = 64 << 20
 """Bytes of values between two layers, of all batches, that stay in memory; the values of further batches wait in files."""
 
 

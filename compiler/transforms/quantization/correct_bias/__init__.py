@@ -82,7 +82,7 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
         shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
         return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
 
-    solution, held = networks.solved(layer, Means.of_layer, shift)
+    solution, held = networks.solved(layer, given, Means.of_layer, shift)
     corrected = (bias + solution["shift"]).astype(bias.dtype)
     if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
         remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")

@@ -125,7 +125,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
         integers, scales = task.best()
         return {"integers": integers, "scales": scales}
 
-    solution, held = networks.solved(layer, Sums.of_both if method == "mismatch" else Sums.of_inputs, solve)
+    make = Sums.of_both if method == "mismatch" else Sums.of_inputs
+    solution, held = networks.solved(layer, weights, make, solve)
     integers, scale = solution["integers"], solution["scales"]
     after, before = held.sqnr(integers * scale), held.sqnr(grid.nearest(weights))
     if not after > before:

@@ -352,15 +352,19 @@ class Networks:
             self._changes[self._numbers[layer.compute]] = operands
 
     def solved(
-        self, layer: IntegerLayer, make: Callable[[IntegerLayer], S], solve: Callable[[S, Rows], Solution]
+        self,
+        layer: IntegerLayer,
+        weights: Array,
+        make: Callable[[IntegerLayer], S],
+        solve: Callable[[S, Rows], Solution],
     ) -> tuple[Solution, Rows]:
         """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives, and of rows of samples
-        that are not in the sums or, of a single run, of those that are. Layers must be requested in order. A checkpoint of the
-        cluster's work keeps what is solved.
+        that are not in the sums or, of a single run, of those that are. `weights` are the layer's matrices in the float network.
+        Layers must be requested in order. A checkpoint of the cluster's work keeps what is solved.
 
         Also returns these rows. Raises CompileError, located at the layer, for NaN and Inf.
         """
-        inputs, weights = self._twins.inputs(layer.compute), layer.product.matrices(layer.float_weight)
+        inputs = self._twins.inputs(layer.compute)
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * weights.shape[2]) / self._fit)
         for _ in self._before.inputs(layer.compute):  # what it reads of the layers before is not kept until the end
             pass

@@ -63,7 +63,9 @@ class Grid(NamedTuple):
 
     def nearest(self, weights: Array) -> Array:
         """The nearest numbers of the grid."""
-        return self.integers(weights) * self.scale
+        numbers = self.integers(weights)
+        numbers *= self.scale
+        return numbers
 
     def of_channels(self, step: int) -> Grid:
         """The grid of every `step`th output channel."""
@@ -87,7 +89,8 @@ class Factor(NamedTuple):
 
 
 def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Array:
-    integers = np.clip(np.rint(steps), low, high)
+    """The nearest integers, in place of `steps`."""
+    integers = np.clip(np.rint(steps, out=steps), low, high, out=steps)
     return integers if levels is None else levels[np.searchsorted((levels[:-1] + levels[1:]) / 2, integers)]
 
 
