@@ -146,7 +146,7 @@ class _Waiting:
     def in_file(live: Mapping[int, Array], file: Path) -> _Waiting:
         with file.open("wb") as stream:
             for array in live.values():
-                stream.write(np.ascontiguousarray(array).tobytes())
+                stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return _Waiting({slot: _hollow(array) for slot, array in live.items()}, file)
 
     def arrays(self) -> Iterator[tuple[int, Array]]:

@@ -164,27 +164,29 @@ def gptq(weights: Array, factor: Factor, grid: Grid) -> Array:
     without the inverse of H.
     """
     order, upper, _ = factor
-    left = np.take_along_axis(weights.astype(upper.dtype, copy=False), order[:, None, :], 2)
+    # each column in one piece of memory: [G, K, M]
+    left = np.take_along_axis(np.ascontiguousarray(weights.swapaxes(1, 2), upper.dtype), order[..., None], 1)
     integers, moved = np.empty_like(left), np.empty_like(left)
     scales, lows, highs = (_columns(each.astype(upper.dtype, copy=False), order, left.shape) for each in grid[:3])
-    diagonal, count = np.einsum("gkk->gk", upper)[:, None, :], left.shape[2]
+    diagonal, count = np.einsum("gkk->gk", upper)[:, None, :], left.shape[1]
     for begin in range(0, count, _BLOCK):
         end = min(begin + _BLOCK, count)
         near = upper[:, :end, begin:end] / diagonal[:, :, begin:end]
-        block = left[:, :, begin:end] + moved[:, :, :begin] @ near[:, :begin]
+        block = left[:, begin:end] + near[:, :begin].swapaxes(1, 2) @ moved[:, :begin]
         for j in range(begin, end):
-            scale = scales[:, :, j]
-            q = _nearest(block[:, :, j - begin] / scale, lows[:, :, j], highs[:, :, j], grid.levels)
-            integers[:, :, j], moved[:, :, j] = q, left[:, :, j] - q * scale
-            block[:, :, j - begin :] += moved[:, :, j, None] * near[:, None, j, j - begin :]
-    np.put_along_axis(left, order[:, None, :], integers, 2)
-    return left.astype(weights.dtype, copy=False)
+            scale = scales[:, j]
+            q = _nearest(block[:, j - begin] / scale, lows[:, j], highs[:, j], grid.levels)
+            integers[:, j], moved[:, j] = q, left[:, j] - q * scale
+            block[:, j - begin :] += near[:, j, j - begin :, None] * moved[:, None, j]
+    np.put_along_axis(left, order[..., None], integers, 1)
+    return np.ascontiguousarray(left.swapaxes(1, 2), weights.dtype)
 
 
 def _columns(values: Array, order: Array, shape: tuple[int, ...]) -> Array:
-    """Parameters of a grid, as broadcast to [G, M, 1] or [G, M, K], for each column in this order: [G, M, K]."""
-    if values.shape[-1] > 1:
-        values = np.take_along_axis(values, order[:, None, :], 2)
+    """Parameters of a grid, as broadcast to [G, M, 1] or [G, M, K], for each column in this order: [G, K, M]."""
+    values = values.swapaxes(1, 2)
+    if values.shape[1] > 1:
+        values = np.take_along_axis(values, order[..., None], 1)
     return np.broadcast_to(values, shape)
 
 
