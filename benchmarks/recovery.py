@@ -83,6 +83,7 @@ Options = Sequence[str]
 _ROUND = {name: ("--round-weights", name) for name in ("gptq", "mismatch", "adaround")}
 _BIAS: Options = ("--correct-bias",)
 _EQUALIZE: Options = ("--equalize",)
+_RANGES: Options = ("--fit-ranges",)
 
 
 class Width(NamedTuple):
@@ -95,6 +96,13 @@ class Width(NamedTuple):
 
 
 _ALL: Options = (*_EQUALIZE, *_ROUND["mismatch"], *_BIAS)
+_RECOGNIZER: Sequence[Options] = (
+    _ROUND["mismatch"],
+    (*_ROUND["mismatch"], *_BIAS),
+    (*_ROUND["mismatch"], *_RANGES),
+    (*_EQUALIZE, *_ROUND["mismatch"]),
+)
+"""Methods of the recognizer with weights of 4 bits."""
 _PEERS = ("quantize_static", "nncf", "nncf accurate", "aimet cle")
 WIDTHS: Sequence[Width] = (
     Width(
@@ -112,18 +120,8 @@ WIDTHS: Sequence[Width] = (
         ("digits", "resnet20"),
     ),
     Width(8, ((), _ROUND["mismatch"]), (), tuple(FIRST)),
-    Width(
-        4,
-        ((), _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"])),
-        ("aimet cle",),
-        ("ocr-recognizer",),
-    ),
-    Width(
-        4,
-        (_ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS), (*_EQUALIZE, *_ROUND["mismatch"])),
-        (),
-        tuple(FIRST),
-    ),
+    Width(4, ((), *_RECOGNIZER), ("aimet cle",), ("ocr-recognizer",)),
+    Width(4, _RECOGNIZER, (), tuple(FIRST)),
     Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
 ALONE = Width(
