@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..diagnostics import CompileError
 
@@ -40,7 +41,7 @@ _TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
 _SECONDS = 10
 """How long to wait for a scheduler."""
 _LOOK = 5
-"""Seconds without a result after which workers are looked for."""
+"""Seconds after which workers are looked for."""
 _PAUSED = 20
 """Seconds after which a share is taken from a worker that does not begin it."""
 _SENDING = 10
@@ -241,24 +242,33 @@ class OnDask:
 
         Raises CompileError if all workers were lost long ago.
         """
-        from distributed import as_completed
-
-        seen, idle = time.monotonic(), dict[str, float]()
+        arrived, idle = SimpleQueue[Any](), dict[str, float]()
+        looked = seen = time.monotonic()
         had_workers = bool(self._workers())
+        future: Any
+        for future in waiting:
+            future.add_done_callback(arrived.put)
         while waiting:
             try:
-                for future in cast(Iterable[Any], as_completed(list(waiting), loop=self.client.loop, timeout=_LOOK)):
-                    yield future, False, waiting.pop(future)
-            except TimeoutError:
-                _revive(self.client.cluster)
-                if self._workers():
-                    had_workers, seen = True, time.monotonic()
-                elif had_workers and time.monotonic() - seen > _PATIENCE:
-                    raise CompileError("the cluster has lost all of its workers", hint=f"{_LOGS}; {_RESUME}") from None
-                stranded = self._stranded(idle)
-                for future in [future for future in waiting if future.key in stranded]:
-                    future.cancel()
-                    yield future, True, waiting.pop(future)
+                future = arrived.get(timeout=max(0, looked + _LOOK - time.monotonic()))
+            except Empty:
+                future = None
+            if future in waiting:
+                yield future, False, waiting.pop(future)
+            if future in waiting:  # without a result
+                future.add_done_callback(arrived.put)
+            if time.monotonic() - looked < _LOOK:
+                continue
+            looked = time.monotonic()
+            _revive(self.client.cluster)
+            if self._workers():
+                had_workers, seen = True, time.monotonic()
+            elif had_workers and time.monotonic() - seen > _PATIENCE:
+                raise CompileError("the cluster has lost all of its workers", hint=f"{_LOGS}; {_RESUME}")
+            stranded = self._stranded(idle)
+            for future in [future for future in waiting if future.key in stranded]:
+                future.cancel()
+                yield future, True, waiting.pop(future)
 
     def _stranded(self, idle: dict[str, float]) -> set[str]:
         """The keys of the tasks on workers that Dask has paused, because their memory is nearly full, while they compute nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import pickle
@@ -241,6 +242,27 @@ def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
 
     with pytest.raises(TimeoutError, match="store 1"):
         list(cluster.OnDask(workers).shared_out(late, "store", [1]))
+
+
+def test_waiting_takes_no_memory(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often workers are looked for, the client's loop has one task for each share."""
+    monkeypatch.setattr(cluster, "_LOOK", 0.01)
+    tasks: list[int] = []
+
+    def count() -> None:
+        tasks.append(len(asyncio.all_tasks(workers.loop.asyncio_loop)))
+
+    def slow(_: None, seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+    counting = [threading.Timer(seconds, count) for seconds in (0.3, 0.9)]
+    for each in counting:
+        each.start()
+    assert list(cluster.OnDask(workers).shared_out(slow, None, [1.2])) == [(0, 1.2)]
+    for each in counting:
+        each.join()
+    assert tasks[1] <= tasks[0] + 3
 
 
 @pytest.mark.slow
