@@ -268,10 +268,11 @@ def calibrate(
     backend: Name = "auto",
     client: Any = None,
 ) -> Loaded:
-    """The first half of `quantize`, in place, with its arguments: observers, with the ranges and parameters of their values.
+    """Insert observers into a module, in place, and calibrate them: the first half of `quantize`, with its arguments.
 
-    `op.range` and `op.qparams` of each `nn.observe` in the module are what was found. `quantize(module, session)` goes on from
-    there, and needs no data then. Raises CompileError, located.
+    Each `nn.observe` then has the smallest and the largest value as `op.range`, and scale and zero point as `op.qparams`.
+    `quantize(module, session)` keeps them and converts to integers; it needs data only to recover accuracy. Raises
+    CompileError, located.
     """
     _check_session(session, "calibrate(module, session)")
     chosen = _settings(settings)

@@ -170,14 +170,16 @@ def sensitivity(
     session: Session | None = None,
     **options: Any,
 ) -> Sensitivity:
-    """What quantizing each layer costs at the network's outputs, on at most so many samples, as `amct sensitivity` measures it.
+    """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most so many samples.
 
-    `options` are those of `--quantize`, and `client` shares the layers among machines, as in `quantize_file`. Raises
-    CompileError, located.
+    `measure` is `sqnr`, in dB, or `kl`, the divergence of probabilities in nats. `options` are those of `--quantize`, as in
+    `quantize_file`; `client` shares the layers among machines. Raises CompileError, located.
     """
-    from .flows.sensitivity import sensitivity_of
+    from .flows.sensitivity import MEASURES, sensitivity_of
 
     at_least("samples", samples, 1)
+    if measure not in MEASURES:
+        raise CompileError(f"measure is {' or '.join(MEASURES)}, not '{measure}'")
     chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
     within, running = _session(session, profile), BackendOptions(cluster=engine_of_client(client))
     return sensitivity_of(Path(model), chosen, given, within, samples, running, measure)

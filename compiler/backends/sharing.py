@@ -148,8 +148,8 @@ class Bar(NamedTuple):
 
     def text(self, status: Status, failed: int) -> str:
         """What stands in front of the bar: the phase, the workers, and how many shares failed there."""
-        workers = filter(None, (status.text(), f"{failed} failed" if failed else ""))
-        return ": ".join(filter(None, (self.phase, ", ".join(workers))))
+        shares = f"{failed} share{'s' if failed > 1 else ''} failed" if failed else ""
+        return ": ".join(filter(None, (self.phase, ", ".join(filter(None, (status.text(), shares))))))
 
 
 def whole(share: object) -> Never:

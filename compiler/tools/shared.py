@@ -394,7 +394,7 @@ def add_cluster(add: Callable[..., object]) -> None:
     add("--cluster", metavar="CLUSTER", help=text)
     text = "certificate of the authority, own certificate and key, PEM files, for a scheduler at tls://host:8786"
     add("--cluster-tls", metavar="CA,CERT,KEY", default="", help=text)
-    text = "folder, or address that fsspec reads (s3://...), from which workers read weights; otherwise they are sent to each"
+    text = "folder or address (s3://...) that all workers see: weights are put there, and not sent to each worker"
     add("--cluster-store", metavar="DIR", help=text)
 
 

@@ -187,7 +187,7 @@ class ClusterOptions:
     cluster_tls: tuple[str, ...] = ()
     """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
     cluster_store: str | None = None
-    """A folder, or an address that fsspec reads, from which workers read the model's weights; otherwise they are sent."""
+    """A folder or an address (`s3://...`) that all workers see: weights are put there, and not sent to each worker."""
     checkpoint: str | None = None
     """A folder that keeps what a cluster has computed, so that the same work goes on where it was stopped."""
 

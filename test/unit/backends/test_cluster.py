@@ -244,25 +244,24 @@ def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
         list(cluster.OnDask(workers).shared_out(late, "store", [1]))
 
 
-def test_waiting_takes_no_memory(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often workers are looked for, the client's loop has one task for each share."""
-    monkeypatch.setattr(cluster, "_LOOK", 0.01)
-    tasks: list[int] = []
+def test_waiting_takes_no_memory(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often workers are looked for, the client's loop has no more tasks."""
+    tasks, looked = list[int](), tmp_path / "looked"
 
-    def count() -> None:
+    def look(_: Any) -> None:
         tasks.append(len(asyncio.all_tasks(workers.loop.asyncio_loop)))
+        if len(tasks) == 60:
+            looked.touch()
 
-    def slow(_: None, seconds: float) -> float:
-        time.sleep(seconds)
-        return seconds
+    def slow(file: Path, share: int) -> int:
+        while not file.exists():
+            time.sleep(0.01)
+        return share
 
-    counting = [threading.Timer(seconds, count) for seconds in (0.3, 0.9)]
-    for each in counting:
-        each.start()
-    assert list(cluster.OnDask(workers).shared_out(slow, None, [1.2])) == [(0, 1.2)]
-    for each in counting:
-        each.join()
-    assert tasks[1] <= tasks[0] + 3
+    monkeypatch.setattr(cluster, "_LOOK", 0.01)
+    monkeypatch.setattr(cluster, "_revive", look)
+    assert list(cluster.OnDask(workers).shared_out(slow, looked, [7])) == [(0, 7)]
+    assert tasks[59] < tasks[9] + 25
 
 
 @pytest.mark.slow

@@ -208,22 +208,20 @@ def _without_memory(common: Any, share: Any) -> None:
     raise MemoryError
 
 
-SHOWN = list[str]()
-
-
-def quantized(client: Any) -> tuple[str, list[str]]:
-    """A calibrated network, and what was warned of."""
+def quantized(client: Any) -> tuple[str, list[str], list[str]]:
+    """A calibrated network, what was warned of, and the progress."""
     module, session = amct_opt.parse(NET)
-    session.on_progress = lambda phase, done, total: SHOWN.append(f"{phase} {done}/{total}")
+    shown = list[str]()
+    session.on_progress = lambda phase, done, total: shown.append(f"{phase} {done}/{total}")
     amct_opt.quantize(module, session, data=X, client=client)
-    return amct_opt.to_text(module), list(session.warnings)
+    return amct_opt.to_text(module), list(session.warnings), shown
 
 
 def test_workers_with_little_memory() -> None:
     """Shares of 16 samples are computed in parts of 8 and 4; the bar counts the shares that failed."""
     here, there = quantized(None), quantized(Small(7))
-    assert "calibrate: 1 failed 0/100" in SHOWN
-    assert "calibrate: 6 failed 100/100" in SHOWN
+    assert "calibrate: 1 share failed 0/100" in there[2]
+    assert "calibrate: 6 shares failed 100/100" in there[2]
     assert here[0] == there[0]
     assert here[1] == []
     assert there[1] == ["calibrate: 6 of 7 shares computed in smaller parts, because workers ran out of memory or died"]

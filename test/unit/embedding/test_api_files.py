@@ -64,6 +64,7 @@ def test_what_layers_cost() -> None:
             "has no option 'weight_bit'.*did you mean weight_bits",
         ),
         (lambda: amct_opt.sensitivity(MODEL, DATA, samples=0), "samples must be"),
+        (lambda: amct_opt.sensitivity(MODEL, DATA, measure="mse"), "measure is sqnr or kl, not 'mse'"),  # pyright: ignore
         (lambda: amct_opt.quantize_file(MODEL, "out", profile="qqq"), "no profile is called 'qqq'"),
         (lambda: amct_opt.tune(MODEL, "out", DATA), "one goal is needed"),
         (lambda: amct_opt.tune(MODEL, "out", DATA, labels="folders"), "one goal is needed"),
