@@ -15,8 +15,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FORCE_FP16 = "FORCE_FP16_QUANT"
 ENTRY = "fakequant_precision_mode"
 """The key of the metadata."""
-_NORMAL, _LARGEST = np.float32(2.0**-14), np.float32(65504)
-"""The smallest and the largest normal number of float16."""
+_LEAST, _NORMAL, _LARGEST = np.float32(2.0**-24), np.float32(2.0**-14), np.float32(65504)
+"""The smallest, the smallest normal, and the largest number of float16."""
 _KEPT = np.uint32(0xFFFFE000)
 """Mask of the sign, the exponent, and the first 10 bits of the mantissa."""
 
@@ -34,12 +34,15 @@ def forces_fp16(op: Operation) -> bool:
 
 
 def float16_scales(scales: Array) -> Array:
-    """Rounds scales to float16 values or, beyond its normal numbers, to squares of float16 values; otherwise 0 or infinite."""
+    """Rounds scales to float16 values or, beyond its normal numbers, to squares of float16 values: the least one, or infinite if
+    there is none.
+    """
     scales = np.asarray(scales, np.float32)
     with np.errstate(over="ignore"):
         nearest = scales.astype(np.float16).astype(np.float32)
         root = np.sqrt(scales.astype(np.float64)).astype(np.float16).astype(np.float32)
-    return np.where((scales >= _NORMAL) & (scales <= _LARGEST), nearest, root * root).astype(np.float32)
+    square = np.square(np.maximum(root, _LEAST))
+    return np.where((scales >= _NORMAL) & (scales <= _LARGEST), nearest, square).astype(np.float32)
 
 
 def shortened(scales: Array) -> Array:

@@ -1,4 +1,8 @@
-"""Converts ranges to scale and zero point of signed integers: AMCT's min-max formulas, in float64, scales rounded to float32."""
+"""Converts ranges to scale and zero point of signed integers: AMCT's min-max formulas, in float64, scales rounded to float32.
+
+AMCT replaces scales below float32's epsilon by 1, which makes every number of such a range zero. Here only an empty range has
+the scale 1. AMCT's parser of records accepts all positive finite scales.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,18 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-SMALLEST_SCALE = 1.1920929e-07
-"""Scales below float32's epsilon mean "no signal" and become 1 (AMCT)."""
+LEAST_SCALE, _LARGEST = (float(each) for each in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+"""The least normal number of float32, whose reciprocal is finite, and the largest."""
+
+
+def scales_of(steps: Array) -> Array:
+    """float32 scales of any shape for the exact sizes of steps: 1 for an empty range, otherwise at least `LEAST_SCALE`."""
+    return np.asarray(np.where(steps == 0, 1, np.maximum(steps, LEAST_SCALE)), np.float32)
+
+
+def are_normal(scales: Array) -> bool:
+    """Whether all scales are normal float32 numbers, as those of sums must be: smaller ones lose digits."""
+    return bool(np.all((scales >= LEAST_SCALE) & (scales <= _LARGEST)))
 
 
 def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[float, int]:
@@ -22,10 +36,8 @@ def affine(low: float, high: float, bits: int, *, symmetric: bool) -> tuple[floa
     if symmetric:
         return float(symmetric_scales(np.array([low, high]), bits)), 0
     least = -(2 ** (bits - 1))
-    scale = np.float32((high - low) / (2**bits - 1))
-    if not scale >= SMALLEST_SCALE:
-        return 1.0, least
-    return float(scale), int(np.clip(np.rint(least - low / float(scale)), least, -least - 1))
+    scale = float(scales_of(np.asarray((high - low) / (2**bits - 1))))
+    return scale, int(np.clip(np.rint(least - low / scale), least, -least - 1))
 
 
 def symmetric_scales(values: Array, bits: int, axis: int | None = None, block: int | None = None) -> Array:
@@ -36,8 +48,7 @@ def symmetric_scales(values: Array, bits: int, axis: int | None = None, block: i
     low, high = _ends(values, axis, block)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
     down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
-    scales = np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float32)
-    return np.asarray(np.where(scales < SMALLEST_SCALE, 1, scales), np.float32)
+    return scales_of(np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float64))
 
 
 def asymmetric_params(
@@ -46,11 +57,9 @@ def asymmetric_params(
     """Scales and zero points by `affine`: float32 and int32, shape [] for all values, [channels] or [blocks]."""
     low, high = (np.asarray(end, np.float64) for end in _ends(values, axis, block))
     least = -(2 ** (bits - 1))
-    scales = np.asarray((high - low) / (2**bits - 1), np.float32)
-    empty = ~(scales >= SMALLEST_SCALE)
-    scales = np.asarray(np.where(empty, 1, scales), np.float32)
+    scales = scales_of((high - low) / (2**bits - 1))
     points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, -least - 1)
-    return scales, np.asarray(np.where(empty, least, points), np.int32)
+    return scales, np.asarray(points, np.int32)
 
 
 def _ends(values: Array, axis: int | None, block: int | None) -> tuple[Array, Array]:

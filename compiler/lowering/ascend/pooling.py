@@ -16,8 +16,9 @@ from ...dialects.ascend.base import same_pad_pairs
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn import AutoPad
 from ...dialects.nn.shapes import shape_of, static
+from ...runtime.affine import are_normal
 from ..refusal import NotLowered, require
-from .quantized import Activation, dequantized, in_range, lowers_quantized
+from .quantized import Activation, dequantized, lowers_quantized
 from .rules import Builder, lowers
 
 CAFFE = (("caffe", "Pooling"),)
@@ -182,7 +183,7 @@ def _averaged(
     if (count := pool.constant_count()) is None:
         raise NotLowered("constant-count", "its windows do not all count the same number of elements")
     scale = np.asarray(activation.scale / np.float32(count))
-    require(in_range(scale), "scale-range", "its scale divided by the count leaves the normal range of float32")
+    require(are_normal(scale), "scale-range", "its scale divided by the count leaves the normal range of float32")
     return [_narrowed(build, op, dequantized(build, pool.y, scale.reshape(1)))]
 
 

@@ -16,6 +16,7 @@ from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...ir.precision import forces_fp16, shortened
+from ...runtime.affine import are_normal
 from ..refusal import NotLowered, require
 from .constants import Array, dequantize_of
 from .rules import Builder, Key, Source, keys, keys_of
@@ -154,14 +155,8 @@ def dequantization_scale(activation: Activation, weight: Weight) -> Array:
     """`float32(s_x) * float32(s_w)` in float32: shape [] or [channels]. Raises NotLowered for one out of range."""
     with np.errstate(over="ignore", under="ignore"):
         scales = np.asarray(activation.scale * weight.scales)
-    require(in_range(scales), "scale-range", "activation scale times weight scale leaves the normal range of float32")
+    require(are_normal(scales), "scale-range", "activation scale times weight scale leaves the normal range of float32")
     return scales
-
-
-def in_range(scales: Array) -> bool:
-    """Whether all of these are normal float32 numbers."""
-    limits = np.finfo(np.float32)
-    return bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
 
 
 def bias_of(value: SSAValue | None, scales: Array) -> Bias:

@@ -11,7 +11,10 @@ import numpy as np
 
 from .observer import Array, Merging, Observer
 
-_EPSILON = 1.1920929e-07
+_SAME = 2.0**-23
+"""Ends that differ by at most this are the same; in a range narrower than 1, by this share of it. AMCT, which takes no share,
+counts small values as equal ones.
+"""
 _BLOCK = 1 << 16
 _RANGES = 32
 """The number of ranges at a time that fit into the cache with their steps."""
@@ -41,7 +44,7 @@ class HfmgObserver(Observer):
             self.low, self.high = low, high
             self.counts = np.zeros(self.num_of_bins, np.int64)
         self._widen(min(low, self.low), max(high, self.high))
-        if self.high - self.low < _EPSILON:
+        if self.high == self.low:
             self.counts[self.num_of_bins // 2] += array.size
         else:
             self._count(array.reshape(-1))
@@ -65,7 +68,7 @@ class HfmgObserver(Observer):
         self.counts = self.counts + rebinned(other.counts, other.low, other.high, low, high)
 
     def _widen(self, low: float, high: float) -> None:
-        if abs(low - self.low) >= _EPSILON or abs(high - self.high) >= _EPSILON:
+        if max(abs(low - self.low), abs(high - self.high)) > _SAME * min(1.0, self.high - self.low):
             self.counts = rebinned(self.counts, self.low, self.high, low, high)
             self.low, self.high = low, high
 
@@ -77,7 +80,7 @@ class HfmgObserver(Observer):
     def finish(self) -> tuple[float, float]:
         if not self.counts.size:
             raise ValueError("no values were seen")
-        if self.high - self.low < _EPSILON:
+        if self.high == self.low:
             return self.low, self.high
         ranges = [(0, self.num_of_bins - 1), *trimmed(self.counts)]
         left, right = ranges[int(np.argmin(step_losses(self.counts, ranges, 2**self.bits)))]
@@ -89,7 +92,7 @@ def rebinned(counts: Array, low: float, high: float, new_low: float, new_high: f
     """Converts counts over [low, high] to counts over a wider range, with the same number of bins."""
     bins = counts.size
     width, new_width = (high - low) / bins, (new_high - new_low) / bins
-    if width * bins < _EPSILON:  # all equal
+    if not width:  # all equal
         result = np.zeros(bins, np.int64)
         place = int((low - new_low) / new_width) if new_width else bins // 2
         result[min(place, bins - 1)] = counts.sum()
@@ -98,7 +101,9 @@ def rebinned(counts: Array, low: float, high: float, new_low: float, new_high: f
     ends = begins + width / new_width
     lower = np.clip(np.floor(begins), 0, bins - 1).astype(np.int64)
     upper = np.clip(np.ceil(ends) - 1, lower, bins - 1).astype(np.int64)
-    part = np.where(upper > lower, np.floor(counts * (lower + 1 - begins) / (ends - begins)), counts).astype(np.int64)
+    part = counts.astype(np.float64)
+    np.divide(counts * (lower + 1 - begins), ends - begins, out=part, where=upper > lower)
+    part = np.floor(part).astype(np.int64)
     result = np.zeros(bins, np.int64)
     np.add.at(result, lower, part)
     np.add.at(result, upper, counts - part)

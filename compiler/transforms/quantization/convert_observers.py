@@ -31,11 +31,12 @@ from ...dialects.nn import (
 )
 from ...rewriting import Remarks, erase_dead_constants, layer_of
 from ...rewriting.driver import garbage_collection_off
+from ...runtime.affine import LEAST_SCALE, are_normal
 from ...session import Session, session_of
 from .layers import channel_axis, layer_at
 from .legality import first_broken
 from .pairs import quantized_pair
-from .parameters import bias_fits, quantized_bias, widened_for_bias
+from .parameters import bias_fits, quantized_bias, widened
 from .precision import round_scales
 from .profiles import Profile, Row, profile_of
 from .sites import Site, sites
@@ -81,6 +82,11 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
         remarks.applied(site.compute, "quantized", _summary(site, row, params, weight))
+        if weight is not None and (raised := _raised(weight, params)):
+            reason = (
+                f"{raised} of {weight.scales.size} weight scales are raised, so that float32 has the scales of its sums"
+            )
+            remarks.note(site.compute, "scale-range", reason)
     for site, row, plan in found:
         if plan.input or (weight := _weight_at(site, row, plan)) is None:
             continue
@@ -175,8 +181,8 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
     scales, input_scale = weight.scales, params.scales()
     bias = None if row.bias is None else site.operand(row.bias)
     numbers = None if bias is None else array_of(bias)
-    if numbers is not None and not weight.fixed:
-        scales = widened_for_bias(scales, numbers, float(input_scale))
+    if not weight.fixed:
+        scales = widened(scales, numbers, float(input_scale))
     sums = _accumulator_scales(site, scales, input_scale)
     if bias is not None and numbers is not None:
         if weight.fixed:
@@ -187,13 +193,21 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
     weights.feed(site, row.weight, weight._replace(scales=scales))
 
 
+def _raised(weight: Weight, params: QParams) -> int:
+    """The number of weight scales whose products with the input's are too small for float32; those of records stay."""
+    products = weight.scales.astype(np.float64) * float(params.scales())
+    return 0 if weight.fixed else int(np.count_nonzero(products < LEAST_SCALE))
+
+
 def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:
-    """float32, [] or [channels]. Raises CompileError, located at the layer, where float32 does not hold them."""
+    """float32, [] or [channels]. Raises CompileError, located at the layer, if they are not normal float32 numbers."""
     with np.errstate(over="ignore", under="ignore"):
         products = np.asarray(scales * input_scale, np.float32)
-    if not np.all((products > 0) & np.isfinite(products)):
+    if not are_normal(products):
         largest = float(np.max(scales))
-        reason = f"has sums in units of {float(input_scale):.6g} times {largest:.6g}, which float32 cannot represent"
+        reason = (
+            f"has sums in units of {float(input_scale):.6g} times {largest:.6g}, which is not a normal float32 number"
+        )
         raise op_error(site.compute, reason, f"give skip-layers={layer_of(site.compute)}")
     return products
 

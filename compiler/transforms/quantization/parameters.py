@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType
 
 from ...dialects.nn import QParamsAttr, spread
-from ...runtime.affine import affine
+from ...runtime.affine import LEAST_SCALE, affine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,14 +61,17 @@ BIAS_LIMIT = 2**30
 """Largest bias in accumulator units: leaves the other half of the int32 range to the products."""
 
 
-def widened_for_bias(scales: Array, bias: Array, input_scale: float) -> Array:
-    """Weight scales, float32, raised if a bias would not fit into int32 at `input_scale * scale`.
+def widened(scales: Array, bias: Array | None, input_scale: float) -> Array:
+    """Weight scales, float32, raised until `input_scale * scale`, the unit of the sums, is a normal float32 number in which the
+    bias fits into int32.
 
-    This happens in channels whose weights are nearly zero; their weights lose less than the last bit of the bias.
+    The latter happens in channels whose weights are nearly zero; their weights lose less than the last bit of the bias.
     """
-    needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * BIAS_LIMIT)
-    needed = needed.max(initial=0.0) if scales.ndim == 0 else needed
-    return np.maximum(scales, needed.astype(np.float32))
+    least = np.float64(LEAST_SCALE / input_scale)
+    if bias is not None:
+        needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * BIAS_LIMIT)
+        least = np.maximum(least, needed.max(initial=0.0) if scales.ndim == 0 else needed)
+    return np.maximum(scales, least.astype(np.float32))
 
 
 def bias_fits(bias: Array, scales: Array) -> bool:

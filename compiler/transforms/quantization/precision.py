@@ -42,15 +42,15 @@ def round_scales(module: ModuleOp, remarks: Remarks) -> None:
     """Round the scales of the marked points to float16's precision; zero points do not change. The lowering reads the mode from
     the module's metadata.
 
-    Raises CompileError, located at the point, for a scale that is too large or too small.
+    Raises CompileError, located at the point, for a scale that is too large.
     """
     marked = (op for op in module.walk() if isinstance(op, ObserveOp) and op.fp16_scale is not None)
     points = [(op, op.qparams.data) for op in marked if op.qparams is not None]
     for point, params in points:
         scales = params.scales()
         rounded = float16_scales(scales)
-        if not np.all((rounded > 0) & np.isfinite(rounded)):
-            raise op_error(point, f"has a scale of {float(scales.min()):.6g}, which {FORCE_FP16} cannot hold")
+        if not np.all(np.isfinite(rounded)):
+            raise op_error(point, f"has a scale of {float(scales.max()):.6g}, which {FORCE_FP16} cannot hold")
         if np.array_equal(rounded, scales):
             continue
         point.qparams = QParamsAttr.of(

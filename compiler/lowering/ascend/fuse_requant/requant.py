@@ -13,7 +13,7 @@ from ....dialects.ascend import AscendDequantOp, AscendQuantOp, AscendRequantOp
 from ....dialects.ascend.base import i8
 from ....dialects.nn import constant_of
 from ....rewriting import Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
-from ..quantized import in_range
+from ....runtime.affine import are_normal
 from .relu_flag import dequant_of
 
 
@@ -60,7 +60,7 @@ class FuseRequant(FusionPattern[DequantQuant]):
     @condition
     def scale_in_range(self, m: DequantQuant) -> str | None:
         """deq_scale * scale is a normal float32 number"""
-        return None if in_range(_scales(m)) else "deq_scale times scale leaves the normal range of float32"
+        return None if are_normal(_scales(m)) else "deq_scale times scale leaves the normal range of float32"
 
     def match(self, op: Operation) -> DequantQuant | None:
         if not isinstance(op, AscendQuantOp) or (dequant := dequant_of(op.x)) is None:

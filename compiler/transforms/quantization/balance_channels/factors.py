@@ -9,7 +9,9 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SMALLEST = 1.1920929e-07
-"""float32's epsilon. Peaks below it count as zero, and factors lie between it and its reciprocal."""
+"""float32's epsilon. Factors lie between it and its reciprocal, and peaks below that share of the largest one count as zero.
+AMCT, which takes no share, balances no channel of small weights.
+"""
 
 
 def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -> Array:
@@ -20,7 +22,7 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -
     the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1.
     """
     a, w = activations.astype(np.float64), weights.astype(np.float64)
-    no_a, no_w = a < SMALLEST, w < SMALLEST
+    no_a, no_w = (peaks <= SMALLEST * min(1.0, peaks.max(initial=0.0)) for peaks in (a, w))
     both = ~no_a & ~no_w
     factors = np.ones_like(a)
     factors[both] = a[both] ** strength / w[both] ** (1 - strength)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....dialects.nn import ConvTransposeOp, MatMulOp
-from ....runtime.affine import in_blocks
+from ....runtime.affine import in_blocks, scales_of
 from ..balance_channels.input_channels import Weighted
 from .channels_seen import Seen
 
@@ -54,7 +54,7 @@ def quantized_rows(seen: Seen, up: Array, grids: Grids) -> Array:
 
 
 def _on_grid(rows: Array, low: float, high: float, steps: int) -> Array:
-    scale = np.float32((high - low) / steps)
+    scale = scales_of(np.asarray((high - low) / steps))
     zero = np.rint(np.float32(low) / scale)
     return np.clip(np.rint(rows / scale), zero, zero + steps) * scale
 
@@ -106,7 +106,7 @@ class Weight:
         shifts = self._of_inputs(up) - self._of_outputs(down)
         scaled = np.ldexp(self.numbers, shifts)
         peaks = self._peaks(np.abs(scaled))
-        scale = np.where(peaks > 0, peaks, 1) / np.float32(2 ** (self.grids.weight - 1) - 1)
+        scale = scales_of(peaks / np.float32(2 ** (self.grids.weight - 1) - 1))
         return np.ldexp(np.rint(scaled / scale) * scale, -shifts)
 
     def _peaks(self, magnitudes: Array) -> Array:

@@ -27,7 +27,7 @@ from ....dialects.nn import (
     spread,
 )
 from ..convert_observers import ROUNDED_FROM, point_of
-from ..parameters import bias_fits, quantized_bias, widened_for_bias
+from ..parameters import bias_fits, quantized_bias, widened
 from ..profiles import Profile
 from ..recurrent import recurrent_layers
 from ..sites import Site, sites
@@ -77,11 +77,11 @@ class IntegerLayer:
 
     @property
     def smallest(self) -> Array:
-        """The smallest scales with which the bias fits into int32: float32, [] or [channels]."""
+        """The smallest scales that sums and bias allow: float32, [] or [channels]."""
         nothing = np.zeros(self.weight.scales.shape, np.float32)
-        if self.weight.fixed or self.bias is None or self.input_scale is None:
+        if self.weight.fixed or self.input_scale is None:
             return nothing
-        return widened_for_bias(nothing, self.bias, self.input_scale)
+        return widened(nothing, self.bias, self.input_scale)
 
     @property
     def scales(self) -> Array:

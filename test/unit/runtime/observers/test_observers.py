@@ -55,7 +55,18 @@ def test_equal_values(name: str, symmetric: bool, fill: float) -> None:
     """A range that holds the value, or of a scale that is near enough."""
     low, high = observed(name, np.full((3, 5), fill, np.float32), symmetric=symmetric)
     scale, zero_point = affine(low, high, 8, symmetric=symmetric)
-    assert abs(float(rounded(np.array(fill), scale, zero_point, 8)) - fill) <= max(abs(fill) / 2, 1e-7)
+    assert abs(float(rounded(np.array(fill), scale, zero_point, 8)) - fill) <= max(abs(fill) / 2, 2.0**-126)
+
+
+@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=true}"])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_size_of_values_does_not_matter(name: str, symmetric: bool) -> None:
+    """A power of two scales every number of the algorithms exactly."""
+    rng = np.random.default_rng(11)
+    arrays = [(rng.normal(size=(4, 50, 50)) * scale + 0.3).astype(np.float32) for scale in (1, 3, 0.2)]
+    low, high = observed(name, *arrays, symmetric=symmetric)
+    small = observed(name, *(np.ldexp(array, -90) for array in arrays), symmetric=symmetric)
+    assert np.ldexp(small, 90).tolist() == [low, high]
 
 
 @pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=true}"])

@@ -42,6 +42,13 @@ def test_balance_of_nothing() -> None:
     np.testing.assert_array_equal(balance_factors(np.zeros(3), np.zeros(3)), np.ones(3))
 
 
+def test_balance_of_small_peaks() -> None:
+    """A power of two that both peaks have is in none of the factors; what is zero is so in comparison."""
+    a, w = np.array([4.0, 1, 0, 8]), np.array([1.0, 2, 0.5, 1e-9])
+    small = balance_factors(np.ldexp(a, -60), np.ldexp(w, -60))
+    np.testing.assert_array_equal(small, balance_factors(a, w))
+
+
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.8])
 def test_balanced_peaks(strength: float) -> None:
     """At strength s the peaks become `(a*w)^(1-s)` and `(a*w)^s`."""

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from amct_opt.runtime.affine import symmetric_scales
+from amct_opt.runtime.affine import LEAST_SCALE, affine, are_normal, asymmetric_params, rounded, symmetric_scales
 from amct_opt.transforms.quantization.parameters import (
     activation_params,
     bias_fits,
     quantized,
     quantized_bias,
-    widened_for_bias,
+    widened,
 )
 
 # AMCT's ARQ on this matrix: the values and the expected integers are the reference's own
@@ -32,9 +32,22 @@ def test_equal_sides_use_the_positive_one() -> None:
     assert symmetric_scales(np.array([-1.27, 1.27]), 8) == np.float32(0.01)
 
 
-def test_no_signal_has_scale_one() -> None:
+def test_an_empty_range_has_scale_one() -> None:
     assert symmetric_scales(np.zeros((2, 3)), 8, axis=0).tolist() == [1.0, 1.0]
     assert activation_params(0.0, 0.0, 8, symmetric=False).data.scale == (1.0,)
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+@pytest.mark.parametrize("largest", [1e-3, 1e-7, 1e-12, 1e-30, 1e-37, 1e-40])
+def test_no_range_is_too_small_for_its_scale(largest: float, bits: int) -> None:
+    """Every number is within half a step, and no step is less than it takes or than the least normal number."""
+    values = np.linspace(-0.7, 1, 50) * largest
+    least = max(LEAST_SCALE, 1.7 * largest / (2**bits - 1))
+    scales, points = asymmetric_params(values, bits)
+    each = [affine(-0.7 * largest, largest, bits, symmetric=symmetric) for symmetric in (False, True)]
+    for scale, point in (*each, (float(symmetric_scales(values, bits)), 0), (float(scales), int(points))):
+        assert LEAST_SCALE <= scale <= 1.3 * least
+        assert np.abs(rounded(values, scale, point, bits) - values).max() <= 1.001 * scale / 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +106,16 @@ def test_the_ends_of_int32(steps: float, fits: bool) -> None:
 
 @pytest.mark.parametrize("bias", [1e4, -1e4, 3e38])
 def test_widened_scales_let_any_bias_fit(bias: float) -> None:
-    scales = widened_for_bias(np.float32([1e-6, 0.01]), np.float32([bias, 0]), 0.5)
+    scales = widened(np.float32([1e-6, 0.01]), np.float32([bias, 0]), 0.5)
     assert scales[1] == np.float32(0.01)
     integers = quantized_bias(np.float64([bias, 0]), scales * np.float32(0.5))
     assert abs(int(integers[0])) == pytest.approx(2**30, rel=1e-6)
+
+
+@pytest.mark.parametrize("input_scale", [LEAST_SCALE, 3.7e-25, 0.013, 1.0, 5.1e7])
+def test_widened_scales_have_sums_of_normal_scales(input_scale: float) -> None:
+    scales = np.float32([LEAST_SCALE, 2.3e-30, 0.01])
+    found = widened(scales, None, input_scale)
+    assert are_normal(found * np.float32(input_scale))
+    kept = scales * np.float64(input_scale) >= LEAST_SCALE
+    assert (found[kept] == scales[kept]).all()

@@ -49,7 +49,7 @@ def cut(number: float) -> float:
         (65504.0, 65504.0),
         (1e-6, half(sqrt(np.float32(1e-6))) ** 2),
         (70000.0, half(sqrt(70000)) ** 2),
-        (1e-20, 0.0),
+        (1e-20, 2.0**-48),  # the least one
         (1e10, inf),
     ],
 )
@@ -205,7 +205,7 @@ MODE = "fakequant_precision_mode: 'FORCE_FP16_QUANT'"
             "layer 'fc': fakequant_precision_mode must be FORCE_FP16_QUANT",
         ),
         (LAYER.format("conv", 0.1, "fakequant_precision_mode: 'FP8'"), "must be DEFAULT or FORCE_FP16_QUANT, not FP8"),
-        (LAYER.format("conv", 1e-20, MODE), "has a scale of 1e-20, which FORCE_FP16_QUANT cannot hold"),
+        (LAYER.format("conv", 1e20, MODE), "has a scale of 1e\\+20, which FORCE_FP16_QUANT cannot hold"),
     ],
 )
 def test_bad_records(folder: Path, text: str, message: str) -> None:

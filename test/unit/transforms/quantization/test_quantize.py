@@ -120,6 +120,47 @@ def test_quantized_network(data: tuple[Path, np.ndarray]) -> None:
     assert {r.layer for r in session.remarks if r.rule == "quantized"} == {"conv", "fc"}
 
 
+def scaled(of_x: int, of_weights: int) -> str:
+    """NET for inputs times 2^of_x, with weights times 2^of_weights: each number of it times a power of two."""
+    text = NET.replace(dense(WEIGHT), dense(np.ldexp(WEIGHT, of_weights)))
+    text = text.replace(dense(COLUMNS), dense(np.ldexp(COLUMNS, of_weights)))
+    return text.replace("[0.5, -0.5, 0.25, 0.0]", str([x * 2.0 ** (of_x + of_weights) for x in (0.5, -0.5, 0.25, 0.0)]))
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+@pytest.mark.parametrize(("bits", "observer"), [(8, "ifmr"), (8, "hfmg"), (16, "mse")])
+@pytest.mark.parametrize(("of_x", "of_weights"), [(-30, 0), (0, -40), (-20, -25)])
+def test_small_numbers_get_the_same_integers(
+    tmp_path: Path, profile: str, bits: int, observer: str, of_x: int, of_weights: int
+) -> None:
+    """Scaling by powers of two changes the exponents of the scales and nothing else."""
+    x = np.random.default_rng(1).normal(size=(6, 3, 6, 6)).astype(np.float32)
+    found: list[list[object]] = []
+    for by in ((0, 0), (of_x, of_weights)):
+        np.savez(tmp_path / "calib.npz", x=np.ldexp(x, by[0]))
+        module, session = network(scaled(*by))
+        session.profile = profile
+        QuantizePass(data=str(tmp_path / "calib.npz"), observer=observer, bits=bits).apply(session, module)
+        backs = [op for op in module.walk() if isinstance(op, nn.DequantizeOp)]
+        integers = [array.tolist() for op in backs if (array := nn.array_of(op.input)) is not None]
+        mantissas = [np.frexp(op.qparams.data.scales())[0].tolist() for op in backs]
+        found.append([integers, mantissas, [op.qparams.data.zero_point for op in backs]])
+    assert found[1] == found[0]
+
+
+def test_sums_of_no_normal_scale_raise_those_of_weights(data: tuple[Path, np.ndarray]) -> None:
+    """Weights near 1e-37 times inputs near 1: the scales of the sums are 2^-126, and a remark reports it."""
+    module, session = network(scaled(0, -123))
+    QuantizePass(data=str(data[0])).apply(session, module)
+    verify(module)
+    (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
+    assert (conv.bias.owner.qparams.data.scales() == np.float32(2.0**-126)).all()
+    assert {(r.layer, r.rule) for r in session.remarks if r.rule == "scale-range"} == {
+        ("conv", "scale-range"),
+        ("fc", "scale-range"),
+    }
+
+
 def test_metadata_names_the_data(data: tuple[Path, np.ndarray]) -> None:
     module, session = network()
     QuantizePass(str(data[0])).apply(session, module)

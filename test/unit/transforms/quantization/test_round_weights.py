@@ -165,6 +165,14 @@ def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest() -> None
         assert found <= nearest
 
 
+def test_adaround_of_small_weights() -> None:
+    """A power of two changes no integer."""
+    x = rows(1, 30, 8)
+    h, weights = np.einsum("gnk,gnl->gkl", x, x), np.random.default_rng(4).normal(size=(1, 3, 8))
+    integers = adaround(weights, h, grid(weights, 3))
+    assert adaround(np.ldexp(weights, -100), h, grid(np.ldexp(weights, -100), 3)).tolist() == integers.tolist()
+
+
 def test_adaround_takes_its_parameters() -> None:
     """Without a step it is the nearest number, then single turns; a term of no weight leaves the error alone to decide."""
     rng = np.random.default_rng(3)

@@ -102,7 +102,7 @@ def by_formula(channel: np.ndarray, bits: int) -> tuple[float, int, list[int]]:
     low, high = min(0.0, float(channel.min())), max(0.0, float(channel.max()))
     least = -(2 ** (bits - 1))
     scale = float(np.float32((high - low) / (2**bits - 1)))
-    if scale < 1.1920929e-07:
+    if not scale:
         scale, point = 1.0, least
     else:
         point = round(least - low / scale)
