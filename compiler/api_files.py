@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -16,6 +15,7 @@ from .api import PathLike, engine_of_client, load
 from .backends import Runner
 from .configuration.ranges import at_least
 from .diagnostics import CompileError
+from .pipelines.options import composed, leaves
 from .reduction import SECONDS
 from .runtime.data import FloatModel, Preprocess, Samples
 from .runtime.executor import Array
@@ -265,14 +265,14 @@ def _session(session: Session | None, profile: str | None) -> Session:
 
 def _options(options: Mapping[str, Any]) -> QuantizeOptions:
     """Raises CompileError for an option that quantization does not have."""
-    known = [each.name for each in fields(QuantizeOptions) if each.init]
+    known = list(leaves(QuantizeOptions))
     for name in options:
         if name not in known:
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
             raise CompileError(f"quantization has no option '{name}'", hint=hint)
     fitting: dict[str, Any] = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in options.items()}
-    return QuantizeOptions(**fitting)
+    return composed(QuantizeOptions, fitting)
 
 
 def _text(data: PathLike | None) -> str | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Sequence
-from dataclasses import MISSING, Field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, Field, is_dataclass
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from .options import Leaf, leaves
 
 _WORDS = {bool: "true, false", int: "integer", float: "number", str: "text"}
 
@@ -44,8 +46,9 @@ class Option(NamedTuple):
 
 
 def owners(cls: type[Any]) -> list[type[Any]]:
-    """The classes that declare options of `cls`, itself first."""
-    return [c for c in cls.__mro__ if c is not object and _declared(c)]
+    """The classes that declare options of `cls`, itself first, and those of its parts last."""
+    parts = dict.fromkeys(leaf.part for leaf in _leaves(cls) if leaf.part)
+    return [*(c for c in cls.__mro__ if _declared(c)), *(o for p in parts for o in owners(get_type_hints(cls)[p]))]
 
 
 def options(owner: type[Any]) -> Sequence[Option]:
@@ -61,9 +64,11 @@ def statement(cls: type[Any]) -> str:
 
 
 def _declared(cls: type[Any]) -> list[Field[Any]]:
-    own = inspect.get_annotations(cls)
-    known: dict[str, Field[Any]] = getattr(cls, "__dataclass_fields__", {})
-    return [f for f in known.values() if f.init and f.name in own and f in fields(cls)]
+    return [leaf.field for leaf in _leaves(cls) if not leaf.part and leaf.field.name in inspect.get_annotations(cls)]
+
+
+def _leaves(cls: type[Any]) -> Iterable[Leaf]:
+    return leaves(cls).values() if is_dataclass(cls) else ()
 
 
 def _value_type(hint: Any) -> Any:

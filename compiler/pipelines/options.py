@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from xdsl.utils.arg_spec import ArgSpec
 
 from ..diagnostics import CompileError
 
@@ -23,7 +25,7 @@ def build(cls: type[_T], text: str, what: str) -> _T:
     Dashes and underscores are the same. A bare option name means true; any other bare word is the value of the class's
     `positional` option. Raises CompileError for unknown options and bad values.
     """
-    known = _options(cls)
+    known = leaves(cls)
     positional: str | None = getattr(cls, "positional", None)
     given: list[tuple[str, str]] = []
     for part in split(text):
@@ -34,13 +36,73 @@ def build(cls: type[_T], text: str, what: str) -> _T:
     return build_from(cls, given, what)
 
 
-def _options(cls: type[Any]) -> dict[str, Field[Any]]:
-    return {f.name: f for f in fields(cls) if f.init}
+class Leaf(NamedTuple):
+    """One option of a dataclass."""
+
+    field: Field[Any]
+    type: Any
+    part: str
+    """The field that holds the object with this option; empty for an option of the dataclass itself."""
+
+
+def leaves(cls: type[Any]) -> dict[str, Leaf]:
+    """The options of a dataclass by name. A field whose type is a dataclass is a part: its options count as the owner's."""
+    hints, found = get_type_hints(cls), dict[str, Leaf]()
+    for field in (f for f in fields(cls) if f.init):
+        if is_dataclass(part := hints[field.name]):
+            found |= {name: leaf._replace(part=field.name) for name, leaf in leaves(cast("type[Any]", part)).items()}
+        else:
+            found[field.name] = Leaf(field, hints[field.name], "")
+    return found
+
+
+def composed(cls: type[_T], values: Mapping[str, Any]) -> _T:
+    """An instance from values of its options, each of which goes into its part."""
+    hints, known = get_type_hints(cls), leaves(cls)
+    own: dict[str, Any] = {name: value for name, value in values.items() if not known[name].part}
+    for part in dict.fromkeys(leaf.part for leaf in known.values() if leaf.part):
+        own[part] = hints[part](**{name: value for name, value in values.items() if known[name].part == part})
+    return cls(**own)
+
+
+def values_of(options: Any) -> dict[str, Any]:
+    """The values of the options of an instance, from which `composed` makes an equal one."""
+    known = leaves(type(options))
+    return {name: getattr(getattr(options, leaf.part) if leaf.part else options, name) for name, leaf in known.items()}
+
+
+def build_from_spec(cls: type[_T], spec: ArgSpec) -> _T:
+    """Like `build`, from options that xDSL has parsed."""
+    return build_from(cls, ((key, _text(values)) for key, values in spec.parameters.items()), f"--{spec.name}")
+
+
+def _text(values: Sequence[Any]) -> str:
+    """An option's values in a pipeline as the text of the same flag option; no value means true."""
+    return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values) or "true"
+
+
+class Parts:
+    """A base of passes with parts: xDSL, which knows only fields of plain types, reads and prints all options of the pass."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def from_spec(cls, spec: ArgSpec) -> Self:
+        return build_from_spec(cls, spec)
+
+    def spec(self, *, include_default: bool = False) -> ArgSpec:
+        known = leaves(type(self))
+        given = {
+            name: value if isinstance(value, tuple) else () if value is None else (value,)
+            for name, value in values_of(self).items()
+            if include_default or value != known[name].field.default
+        }
+        return ArgSpec(self.name, given)
 
 
 def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T:
     """Like `build`, from options that are already split into names and value texts."""
-    hints, known = get_type_hints(cls), _options(cls)
+    known = leaves(cls)
     values: dict[str, Any] = {}
     for key, value in given:
         name = key.replace("-", "_")
@@ -51,11 +113,11 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
             )
         if name in values:
             raise CompileError(f"{what}: option '{key}' is given twice")
-        values[name] = convert(value, hints[name], f"{what}: {key}")
-    for name, field in known.items():
+        values[name] = convert(value, known[name].type, f"{what}: {key}")
+    for name, (field, *_) in known.items():
         if name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise CompileError(f"{what} needs the option '{name.replace('_', '-')}'")
-    return cls(**values)
+    return composed(cls, values)
 
 
 def split(text: str) -> list[str]:

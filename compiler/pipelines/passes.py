@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -17,7 +16,7 @@ from ..ir.verification import verify
 from ..ir.weights import WeightError
 from ..registry import Registry
 from ..session import Session
-from .options import build, build_from
+from .options import build, build_from_spec
 
 After = Callable[[ModulePass, ModuleOp, float], None]
 """Called after each pass with the pass, the module, and the seconds it took."""
@@ -50,16 +49,10 @@ def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
             elif spec.name in others and spec.name not in known:
                 passes.append(others[spec.name]().from_spec(spec))
             else:
-                given = ((key, _text(values)) for key, values in spec.parameters.items())
-                passes.append(build_from(known[spec.name], given, f"--{spec.name}"))
+                passes.append(build_from_spec(known[spec.name], spec))
     except (ArgSpecParseError, ValueError) as e:
         raise CompileError(f"pipeline '{text}': {_last_line(e)}") from None
     return passes
-
-
-def _text(values: Sequence[Any]) -> str:
-    """An option's values in a pipeline as the text of the same flag option; no value means true."""
-    return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values) or "true"
 
 
 def _last_line(error: BaseException) -> str:

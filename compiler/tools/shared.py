@@ -8,13 +8,12 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
-from ..pipelines.options import names, shapes
+from ..pipelines.options import composed, leaves, names, shapes
 from ..session import ImportOptions, Session
 from ..universe import FRONTENDS
 from .parser import Parser
@@ -215,7 +214,7 @@ def image_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_quantize_options(parser: Parser, title: str = "") -> None:
-    """Options for what is quantized and how: the common ones, then every other field of `QuantizeOptions`, under headings.
+    """Options for what is quantized and how: the common ones, then every other option of `QuantizeOptions`, under headings.
 
     `title` comes before each heading.
     """
@@ -290,11 +289,11 @@ def quantize_options(args: argparse.Namespace) -> QuantizeOptions:
     from ..transforms.quantization.request import QuantizeOptions
 
     given: dict[str, Any] = {}
-    for field in fields(QuantizeOptions):
-        value = getattr(args, field.name, None)
+    for name, leaf in leaves(QuantizeOptions).items():
+        value = getattr(args, name, None)
         if value is not None:
-            given[field.name] = names(value) if field.default == () else value
-    return QuantizeOptions(**given)
+            given[name] = names(value) if leaf.field.default == () else value
+    return composed(QuantizeOptions, given)
 
 
 def quantizing_session(args: argparse.Namespace) -> Session:

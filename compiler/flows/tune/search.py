@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ...configuration.settings import Arq
 from ...diagnostics import CompileError
 from ...files import filling, reading, replacing
 from ...lowering.ascend.fused import inline_fused
+from ...pipelines.options import composed, values_of
 from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
 from ...runtime.data import Samples
@@ -38,7 +39,7 @@ from .goal import Judge
 from .widths import FLOAT, LOW, WHOLE, Choice, Program
 
 Changes = Mapping[str, Any]
-"""Fields of `QuantizeOptions`."""
+"""Options of `QuantizeOptions`, by name."""
 
 STEPS: Sequence[Changes] = (
     {"round_weights": "mismatch"},
@@ -117,10 +118,11 @@ class Search:
     def run(self) -> None:
         """Try the steps until the goal is reached, then leave layers in float."""
         won = self.attempt({}) if self.budget == UNLIMITED else self.fitted({}, 0)
+        given = values_of(self.options)
         for step in STEPS:
             if won.reached:
                 return
-            if any(getattr(self.options, name, None) for name in step):
+            if any(given[name] for name in step):
                 continue  # it is given for all trials
             try:
                 trial = self.attempt({**won.changes, **step})
@@ -282,7 +284,7 @@ class Search:
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:
     """The options with the changes of a trial; widths of layers are added to those that are given."""
     widths = {name: (*getattr(options, name), *changes.get(name, ())) for name in WIDTHS}
-    return replace(options, **{**changes, **widths})
+    return composed(QuantizeOptions, {**values_of(options), **changes, **widths})
 
 
 def _widths(chosen: Sequence[Choice]) -> Changes:

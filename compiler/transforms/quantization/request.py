@@ -10,6 +10,7 @@ from ...configuration.checks import check_observers
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
+from ...pipelines.options import Parts
 from ...session import Session
 from .layers import checked
 from .options import SettingsOptions
@@ -72,21 +73,26 @@ class Request:
         return replace(self, settings=settings)
 
 
-class QuantizationOptions(SettingsOptions, PointOptions):
+@dataclass(frozen=True, kw_only=True)
+class QuantizationOptions(Parts, SettingsOptions):
     """The options that make a request."""
+
+    points: PointOptions = AS_THE_PROFILE
 
     def request(self, session: Session) -> Request:
         """Raises CompileError for bad options and files, located at the line or layer, and for what the profile does not
         support.
         """
         settings = self.settings()
-        return Request(settings, profile_of(session), self.records(settings), self)
+        return Request(settings, profile_of(session), self.records(settings), self.points)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizeOptions(QuantizationOptions, RecoveryOptions):
+class QuantizeOptions(QuantizationOptions):
     """The options of all of quantization."""
+
+    recovery: RecoveryOptions = NO_RECOVERY
 
     def request(self, session: Session) -> Request:
         """The same."""
-        return replace(super().request(session), recovery=self)
+        return replace(super().request(session), recovery=self.recovery)

@@ -3,9 +3,10 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -14,7 +15,12 @@ import pytest
 import amct_opt
 from amct_opt import CompileError, Executable, Settings
 from amct_opt.dialects.nn import ObserveOp
-from amct_opt.pipelines.passes import make_pass
+from amct_opt.flows.model_file import simplify_and_fuse
+from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
+
+from ..conftest import Amct
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -215,23 +221,53 @@ def test_targets_by_name_and_made(tmp_path: Path) -> None:
     assert not (tmp_path / "c.mlir").exists()
 
 
-def test_recovery_is_the_options_of_the_pass() -> None:
-    module, session = amct_opt.load(DIGITS / "digits.onnx")
-    amct_opt.run_pipeline(module, "fuse", session)
+SPREAD = """
+func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<[[100.0, -0.2], [50.0, 0.3], [-15.0, 0.25]]> : tensor<3x2xf32>
+  %b = nn.constant dense<[10.0, 0.05]> : tensor<2xf32>
+  %v = nn.constant dense<[[0.01, -0.03], [5.0, 3.0]]> : tensor<2x2xf32>
+  %h = nn.matmul %x, %w, %b from <onnx, "MatMul", "fc1"> : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %r = nn.relu %h from <onnx, "Relu", "relu1"> : (tensor<?x2xf32>) -> tensor<?x2xf32>
+  %y = nn.matmul %r, %v, %b from <onnx, "MatMul", "fc2"> : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  func.return %y : tensor<?x2xf32>
+}
+"""
+"""Its hidden channels are far apart, which equalization ends."""
+METHODS = ("gptq", "mismatch", "adaround")
+RECOVERIES: Sequence[dict[str, Any]] = (
+    {"equalize": True},
+    {"fit_ranges": True},
+    *({"round_weights": method} for method in METHODS),
+    {"correct_bias": True},
+    {"equalize": True, "fit_ranges": True, "round_weights": "gptq", "correct_bias": True},
+)
+
+
+@pytest.mark.parametrize("given", RECOVERIES, ids=lambda given: "-".join(map(str, given.values())))
+def test_passes_commands_and_functions_recover_alike(amct_tool: Amct, given: dict[str, Any], tmp_path: Path) -> None:
+    """The same decisions from option text, arguments and objects, and the same bytes: few samples, so that all calibrate."""
+    model, data = tmp_path / "net.mlir", tmp_path / "few.npz"
+    model.write_text(SPREAD)
+    np.savez(data, x=X[:6])
+    text = " ".join(f"{name}={value}" for name, value in given.items())
+    made = cast(QuantizePass, make_pass("quantize", f"data={data} {text}"))
+    module, session = amct_opt.load(model)
+    request = made.request(session)
+    assert request.recovery == RecoveryOptions(**given)
+    simplify_and_fuse(request, module, session)
     by_pass = module.clone()
-    options = f"data={DIGITS / 'calib.npz'} equalize=true fit-ranges=true round-weights=gptq correct-bias=true"
-    make_pass("quantize", options).apply(session.clone(), by_pass)
-    amct_opt.quantize(
-        module,
-        session,
-        data=DIGITS / "calib.npz",
-        equalize=True,
-        fit_ranges=True,
-        round_weights="gptq",
-        correct_bias=True,
-    )
+    run_passes(by_pass, [made], session.clone())
+    amct_opt.quantize(module, session, data=data, **given)
     assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
-    assert {"equalize", "fit-ranges", "round-weights", "correct-bias"} <= {r.pass_name for r in session.remarks}
+    assert {name.replace("_", "-") for name in given} <= {r.pass_name for r in session.remarks}
+    amct_opt.quantize_file(model, tmp_path / "function", data, **given)
+    flags = [f"--{n.replace('_', '-')}" + ("" if value is True else f"={value}") for n, value in given.items()]
+    arguments = "quantize", model, "-o", tmp_path / "command", "--data", data
+    assert amct_tool(*arguments, *flags).status == 0
+    for name in ("net_nn.mlir", "net_ascend.mlir", "net_qdq.onnx", "net_record.txt"):
+        assert (tmp_path / "function" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
+    amct_opt.save(module, tmp_path / "net_nn.mlir", session)
+    assert (tmp_path / "net_nn.mlir").read_bytes() == (tmp_path / "command" / "net_nn.mlir").read_bytes()
 
 
 def test_one_executable_run_by_several_threads() -> None:

@@ -7,14 +7,16 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import parse_spec
 from xdsl.utils.exceptions import PassFailedException
 
 from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import WeightError
-from amct_opt.pipelines.options import build, split
+from amct_opt.pipelines.options import build, composed, split, values_of
 from amct_opt.pipelines.passes import InvalidAfterPass, make_pass, parse_pipeline, run_passes
 from amct_opt.session import Session, session_of
+from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 
 
@@ -195,3 +197,13 @@ def test_a_clone_knows_the_same_and_keeps_its_own_remarks() -> None:
 def test_plain_contexts_get_a_session_that_prints_missed_remarks(capsys: pytest.CaptureFixture[str]) -> None:
     Leaves().apply(Context(), ModuleOp([]))
     assert capsys.readouterr().err == 'net.mlir:1:1: remark: [leaves missed rule] "layer": because\n'
+
+
+def test_options_of_parts_are_options_of_the_pass() -> None:
+    """In our text, in xDSL's, and in what xDSL prints."""
+    made = make_pass("quantize", "bits=8 round-weights=gptq align-concat=none skip-layers=a,b")
+    assert isinstance(made, QuantizePass)
+    assert (made.recovery.round_weights, made.points.align_concat, made.bits) == ("gptq", "none", 8)
+    text = 'quantize{bits=8 skip_layers="a","b" align_concat="none" round_weights="gptq"}'
+    assert (str(made.spec()), QuantizePass.from_spec(parse_spec(text))) == (text, made)
+    assert composed(QuantizePass, values_of(made)) == made

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from amct_opt.diagnostics import CompileError
+from amct_opt.pipelines.options import leaves
 from amct_opt.tools import amct
 from amct_opt.tools.settings_file import settings_of
 from amct_opt.tools.shared import quantize_options
+from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 
 YAML = """
@@ -63,7 +64,7 @@ def test_a_file_says_what_options_say(name: str, text: str, tmp_path: Path) -> N
         weight_bits=4,
         skip_layers=("conv1", "*/head/*"),
         layer_weight_bits=("fc:8", "conv2:6"),
-        equalize=True,
+        recovery=RecoveryOptions(equalize=True),
         shift=False,
     )
 
@@ -112,7 +113,7 @@ def test_suggestion(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["quantize", "tune", "sensitivity"])
 def test_every_setting_is_an_option(name: str) -> None:
     parser = amct.parser().commands()[name]
-    known = {field.name for field in fields(QuantizeOptions)} - ({"record"} if name != "quantize" else set())
+    known = {*leaves(QuantizeOptions)} - ({"record"} if name != "quantize" else set())
     assert known <= parser.complete().names()
     described = {action.dest: action.help for action in parser.actions()}
     assert all(described[field] for field in known), "each has a text"

@@ -17,6 +17,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.weights import open_side_file, write_side_file
+from amct_opt.pipelines.options import composed
 from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
 from amct_opt.tools import amct_opt
@@ -71,7 +72,7 @@ def calibrate(
     """A process of its own, but for the process."""
     session: Session = new_session()
     module = parse_module(session, text or net(), "net.mlir")
-    InsertObserversPass(observer=observer, **points).apply(session, module)  # pyright: ignore[reportArgumentType]
+    composed(InsertObserversPass, {"observer": observer, **points}).apply(session, module)
     CalibratePass(data, load_state=tuple(load), save_state=save).apply(session, module)
     return module
 

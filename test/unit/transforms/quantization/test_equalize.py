@@ -34,6 +34,7 @@ from amct_opt.transforms.quantization.equalize.products import products_of
 from amct_opt.transforms.quantization.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.equalize.trial import Trial
 from amct_opt.transforms.quantization.outputs import halves
+from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
@@ -410,7 +411,7 @@ def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:
 def test_undone_changes_leave_nothing() -> None:
     module = module_of(post_norm, [ROWS], dynamic=False)
     text, session = amct_opt.to_text(module), new_session()
-    request = QuantizeOptions(equalize=True).request(session)
+    request = QuantizeOptions(recovery=RecoveryOptions(equalize=True)).request(session)
     (link,) = products_of(module, [], request, session, Remarks(session, "equalize"))
     changes = scaled(link, np.array([0, 0, 5, 0, -1, 0]))
     assert changes is not None

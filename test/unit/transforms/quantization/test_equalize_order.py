@@ -39,22 +39,27 @@ def test_links_that_count_at_the_outputs_come_first(monkeypatch: pytest.MonkeyPa
     assert [r.layer for r in remarks if r.rule == "outputs"] == ["quiet"]
 
 
-def test_recovery_that_does_as_well_undoes_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", ["correct-bias=true", "fit-ranges=true", "round-weights=gptq"])
+def test_recovery_that_does_as_well_undoes_all(others: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = module_of(triple, [IMAGE], dynamic=False)
     np.savez(tmp_path / "data.npz", x0=IMAGE)
 
     def recovered(options: str) -> tuple[ModuleOp, list[tuple[str, str]]]:
         session, copy = new_session(), module.clone()
-        make_pass("quantize", f"data={tmp_path / 'data.npz'} correct-bias=true {options}").apply(session, copy)
+        make_pass("quantize", f"data={tmp_path / 'data.npz'} {options}").apply(session, copy)
         return copy, [(r.rule, r.reason) for r in session.remarks if r.pass_name == "equalize"]
 
     reasons = iter([None, "no better"])
     monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons))
-    found, remarks = recovered("equalize=true")
+    found, remarks = recovered(f"equalize=true {others}")
     assert next(reasons, "none left") == "none left"
     assert ("outputs", "after recovery no better") in remarks
     assert "equalized" not in dict(remarks)
-    assert str(found) == str(recovered("")[0])
+    assert str(found) == str(recovered(others)[0])
+    reasons = iter([None, "not asked: nothing else recovers accuracy"])
+    _, remarks = recovered("equalize=true")
+    assert "equalized" in dict(remarks)
+    assert next(reasons, None) is not None
 
 
 def test_one_run_does_not_decide() -> None:
