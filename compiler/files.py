@@ -1,8 +1,9 @@
 """Writes files so that neither a failure nor a crash leaves a partial file, or files of two runs side by side.
 
-Files are written to a temporary folder on the same disk, flushed to it, and renamed. Files that belong together change in one
-step: the temporary folder becomes the folder's journal, whose files are then moved into place. If the process is killed
-meanwhile, the next command that reads or writes in the folder moves the rest (`reading`, `replacing`, `filling`).
+Files are written to a temporary folder on the same disk, flushed to it, and renamed. Files of one folder that belong together
+change in one step, for any program that reads them: the temporary folder becomes the folder's journal, whose files are then
+moved into place (`_settle`). If the process is killed meanwhile, the next command that reads or writes in the folder moves the
+rest (`reading`, `replacing`, `filling`).
 
 The locks are those of `flock` on the folders themselves: they leave no file, and end with their process. Where a file system
 has none, nothing is locked, and nothing of other processes is removed.
@@ -15,7 +16,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -28,6 +29,11 @@ _RANDOM = "?" * 8
 """The rest of such a name, as `tempfile` makes it."""
 _JOURNAL = ".amct-journal"
 """The folder with the files of a complete result that are not in place yet."""
+_OLD, _LINKS, _SEEN, _NEXT = (f".amct-{name}" for name in ("old", "links", "seen", "next"))
+"""In the journal: the old files, the links that take the place of all files for a moment, the link to the journal or to the old
+files that they lead through, and the one that replaces it."""
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""Errors of a file system without links."""
 _STAGED: set[Path] = set()
 """The temporary folders of this process."""
 
@@ -50,7 +56,7 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
         streams: list[IO[bytes]] = []
         for path in paths:
             try:
-                streams.append(cleanup.enter_context(_open(Path(os.path.realpath(path)), folders, cleanup)))
+                streams.append(cleanup.enter_context(_open(_followed(path), folders, cleanup)))
             except OSError as e:
                 raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from None
         try:
@@ -248,6 +254,7 @@ def _replace(staging: Path, folder: Path) -> None:
         if len(paths) == 1:
             paths[0].replace(folder / paths[0].name)
         else:
+            _link(staging, paths, folder)
             _flush(staging)
             staging.rename(folder / _JOURNAL)
             _flush(folder)
@@ -259,18 +266,77 @@ def _replace(staging: Path, folder: Path) -> None:
         _flush(folder)
 
 
+def _link(staging: Path, paths: Sequence[Path], folder: Path) -> None:
+    """Add to a future journal what makes `_settle` one step, if the file system has links. Raises OSError."""
+    try:
+        (staging / _NEXT).symlink_to(".")
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        return
+    (staging / _SEEN).symlink_to(_OLD)
+    old, links = staging / _OLD, staging / _LINKS
+    old.mkdir()
+    links.mkdir()
+    for path in paths:
+        (links / path.name).symlink_to(Path(_JOURNAL, _SEEN, path.name))
+        if (final := folder / path.name).is_symlink():
+            (old / path.name).symlink_to(os.path.realpath(final))
+        elif final.exists():
+            _share(final, old / path.name)
+
+
+def _share(file: Path, other: Path) -> None:
+    """Give a file a second name. It is copied where the system allows no hard link. Raises OSError."""
+    try:
+        other.hardlink_to(file)
+    except OSError:
+        shutil.copy2(file, other)
+
+
 def _settle(folder: Path) -> None:
-    """Move the files of a journal into place. Raises CompileError if they cannot be moved."""
+    """Move the files of a journal into place. Raises CompileError if they cannot be moved.
+
+    First a link to the old file takes the place of each file. All of them lead through one link, which then turns to the new
+    files. Last, each new file takes the place of the link to it. A program that reads at any instant finds the old files before
+    that turn, and the new ones after it. On a file system without links the old files are removed first: they are missing for a
+    moment, and never next to new ones.
+    """
     journal = folder / _JOURNAL
     if not os.path.lexists(journal):
         return
     try:
-        for path in sorted(journal.iterdir()):
+        new = sorted(path for path in journal.iterdir() if path.name not in (_OLD, _LINKS, _SEEN, _NEXT))
+        if os.path.lexists(journal / _NEXT):
+            for link in (journal / _LINKS).iterdir():
+                link.replace(folder / link.name)
+            _flush(folder)
+            (journal / _NEXT).replace(journal / _SEEN)
+            _flush(journal)
+        elif not os.path.lexists(journal / _SEEN):
+            for path in new:
+                (folder / path.name).unlink(missing_ok=True)
+        for path in new:
             path.replace(folder / path.name)
-        journal.rmdir()
+        _flush(folder)
+        shutil.rmtree(journal)
     except OSError as e:
         message = f"a run was interrupted while its files replaced others, and the rest cannot be moved: {e.strerror}"
         raise CompileError(message, where=str(journal)) from None
+
+
+def _followed(path: Path) -> Path:
+    """A path after links are followed, but not those of a journal, whose files are moved into place first.
+
+    Raises CompileError if they cannot be moved.
+    """
+    real = Path(os.path.realpath(path))
+    if _JOURNAL not in real.parts:
+        return real
+    folder = Path(*real.parts[: real.parts.index(_JOURNAL)])
+    with _locked(folder, fcntl.LOCK_EX):
+        _settle(folder)
+    return Path(os.path.realpath(path))
 
 
 @contextmanager
