@@ -11,6 +11,7 @@ has none, nothing is locked, and nothing of other processes is removed.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
@@ -128,13 +129,33 @@ def scratch() -> Generator[Path]:
         yield folder
 
 
+def scratch_until_the_end() -> Path:
+    """Like `scratch`; the folder is removed when the process ends. Raises CompileError if it cannot be made."""
+    cleanup = ExitStack()
+    atexit.register(cleanup.close)
+    return cleanup.enter_context(scratch())
+
+
+def own_temporary_folder() -> None:
+    """From now on a folder of its own has all temporary files of this process, of libraries, and of processes that it starts.
+
+    It is removed at the end of the process, or by the next command if the process is killed. Where it cannot be made nothing
+    changes: whatever needs temporary files reports that.
+    """
+    cleanup = ExitStack()
+    with suppress(OSError):
+        folder = cleanup.enter_context(_staging(Path(tempfile.gettempdir())))
+        atexit.register(cleanup.close)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
 @contextmanager
 def spooling() -> Generator[None]:
     """Temporary files are made or written. Raises CompileError, located in their folder, if that fails."""
     try:
         yield
     except OSError as e:
-        folder = tempfile.tempdir or os.environ.get("TMPDIR", "")
+        folder, *_ = (tempfile.tempdir or os.environ.get("TMPDIR", "")).partition(f"/{_UNFINISHED}")
         message = f"temporary files cannot be written: {e.strerror}"
         raise CompileError(message, where=folder, hint="the environment variable TMPDIR sets their folder") from None
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
@@ -18,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from ..diagnostics import CompileError, first_line
 from ..dialects.nn.shapes import element_of
-from ..files import replacing
+from ..files import replacing, scratch
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import body, input_names, main_function, output_names, return_op
 from ..lowering.ascend.fused import inline_fused
@@ -62,8 +61,8 @@ class IreeModule:
         self._watched = watched
         self._types = [cast("TensorType[Any]", a.type) for a in body(function).args]
         self._results = [numpy_dtype(element_of(v)) for v in (*return_op(function).arguments, *watched)]
-        with TemporaryDirectory(prefix="amct-") as folder:
-            text = Path(folder) / "model.mlir"
+        with scratch() as folder:
+            text = folder / "model.mlir"
             weights = [p for p in LinalgTarget().write(_returning(module, watched), text, session) if p != text]
             config = runtime.Config("local-task")
             parameters = runtime.ParameterIndex()

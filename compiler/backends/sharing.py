@@ -5,10 +5,7 @@ A share is a number of whole runs of the model, so that every run is the one of 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -20,6 +17,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..diagnostics import CompileError
+from ..files import scratch, scratch_until_the_end
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
@@ -245,8 +243,8 @@ def _result(outcome: Outcome[R]) -> R:
 
 def packed(module: ModuleOp, session: Session, cluster: str | Engine) -> Packed:
     """A module that can be sent to a cluster. Raises CompileError if its weights cannot be stored for the workers."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / _FILE
+    with scratch() as folder:
+        path = folder / _FILE
         _, *beside = write_module(module, path, locations=True)
         return Packed(path.read_bytes(), _arrays(beside[0], cluster) if beside else b"", session.profile)
 
@@ -276,8 +274,7 @@ def _beside(arrays: bytes | Stored) -> Path:
     """The file beside the text, which it names by its name."""
     if isinstance(arrays, Stored):
         return fetched(arrays)
-    path = Path(tempfile.mkdtemp(prefix="amct-opt"), _FILE).with_suffix(".safetensors")
-    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    path = (scratch_until_the_end() / _FILE).with_suffix(".safetensors")
     if arrays:
         path.write_bytes(arrays)
     return path

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import shutil
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from ..files import scratch_until_the_end
 from ..runtime.data.addresses import is_address, local, opened, put, size_of
 
 _KEPT = 32
@@ -48,8 +47,7 @@ def _fetched(file: Stored) -> Path:
     with opened(file.address) as content:
         if not is_address(file.address):
             return local(file.address)
-        path = Path(tempfile.mkdtemp(prefix="amct-opt"), file.address.rpartition("/")[2])
-        atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+        path = scratch_until_the_end() / file.address.rpartition("/")[2]
         with path.open("wb") as stream:
             shutil.copyfileobj(content, stream)
         return path

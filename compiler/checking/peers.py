@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..diagnostics import first_line
 from ..dialects.nn.shapes import element_of
+from ..files import scratch
 from ..formats.onnx.graphs import all_nodes
 from ..frontends.naming import Namer
 from ..frontends.onnx.graph import named
@@ -51,8 +51,8 @@ def beside_onnxruntime(path: Path, module: ModuleOp, runs: Sequence[Inputs]) -> 
     wanted = [*dict.fromkeys([*names.values(), *outputs])]
     dtypes = {graph.slots[v]: element_of(v) for v in graph.slots}
     follower = Follower(graph, layers, as_it_is)
-    with tempfile.TemporaryDirectory() as folder:
-        session = _session(path, wanted, Path(folder))
+    with scratch() as folder:
+        session = _session(path, wanted, folder)
         for inputs in runs:
             found = _run(session, inputs)
             given = {slot: found[name] for slot, name in names.items() if name in found}

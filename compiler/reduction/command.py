@@ -49,10 +49,12 @@ def failure_of(command: str, model: Path, seconds: float) -> Failure | None:
     ) as process:
         try:
             output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
+        except BaseException as e:  # Ctrl-C as well: the command does not go on alone
             _kill(process.pid)
             process.communicate()
-            return Failure(_TIMED_OUT, "")
+            if isinstance(e, subprocess.TimeoutExpired):
+                return Failure(_TIMED_OUT, "")
+            raise
     status = process.returncode
     if status > 128 and status - 128 in signal.valid_signals():  # how a shell reports a signal of its last command
         status = 128 - status

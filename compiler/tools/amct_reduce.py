@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ..diagnostics import CompileError
+from ..files import scratch
 from .parser import add_command
 from .shared import MODEL, add_import_options, add_json, command_session, import_options, positive, print_json, protect
 
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> None:
     protect([stem.with_suffix(".onnx"), stem.with_suffix(".mlir")], [args.model])
     session.imports = import_options(args)
     given = read(args.model, session)
-    with tempfile.TemporaryDirectory(prefix="amct-reduce-") as folder:
-        command = Command(args.line, Path(folder), args.command_seconds)
+    with scratch() as folder:
+        command = Command(args.line, folder, args.command_seconds)
         wanted = command.failure(given)
         if wanted is None:
             raise CompileError("the command does not fail on this model", where=str(args.model))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 TYPE_CHECKING = False
@@ -17,13 +19,20 @@ if TYPE_CHECKING:
 
     from ..diagnostics import CompileError
 
-INTERRUPTED = 130
+_INTERRUPTS: Mapping[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+"""The signals that end a tool in one line, with what it says. The status is 128 more than the signal, as a shell reports it."""
+_GRACE = 2.0
+"""Seconds that a tool has to end after a signal. Native code may run longer before Python notices the signal."""
 INTERNAL_ERROR = 70
 _USAGE = 2
 _NEW_OBJECTS = 50_000
 """How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
 with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
 """
+_STDERR: list[int] = []
+"""A second descriptor of stderr: the usual one leads nowhere while libraries are loaded that print to it."""
+with suppress(OSError):  # it is closed
+    _STDERR.append(os.dup(2))
 _IMPORTS = "<frozen importlib._bootstrap>"
 """The file that Python gives for the code of its import statement."""
 _STREAMS = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
@@ -45,19 +54,21 @@ def amct_opt() -> None:
 def _start(name: str, module: str) -> None:
     from importlib import import_module
 
-    def end(*_: object) -> None:
-        _end_interrupted(name)
+    def end(number: int, _: object) -> None:
+        _end_interrupted(name, number)
 
-    signal.signal(signal.SIGINT, end)  # libraries that are being loaded make other errors of KeyboardInterrupt
+    for number in _INTERRUPTS:  # libraries that are being loaded make other errors of KeyboardInterrupt
+        signal.signal(number, end)
     import_module(".truncated", __package__).end_in_one_line()
+    import_module("..files", __package__).own_temporary_folder()
     run_tool(name, import_module(f".{module}", __package__).run)
 
 
 def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     """Run a tool on the process's arguments and exit with its status.
 
-    Text is UTF-8 whatever the locale. A closed pipe ends the tool quietly, Ctrl-C with one line; any other exception that
-    leaves `run` is reported as a bug, with its traceback.
+    Text is UTF-8 whatever the locale. A closed pipe ends the tool quietly, Ctrl-C and SIGTERM with one line; any other exception
+    that leaves `run` is reported as a bug, with its traceback.
     """
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
@@ -74,10 +85,10 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
         status = _status(run)
         interrupts.end()
     except KeyboardInterrupt:
-        _end_interrupted(name)
+        _end_interrupted(name, interrupts.seen or signal.SIGINT)
     except Exception as e:
         if interrupts.seen:  # a library made another error of it
-            _end_interrupted(name)
+            _end_interrupted(name, interrupts.seen)
         _report(name, e)
         status = INTERNAL_ERROR
     sys.exit(status)
@@ -148,30 +159,44 @@ class _Output(io.TextIOWrapper):
 
 
 class _Interrupts:
-    """Ctrl-C raises KeyboardInterrupt. Where that cannot be raised, while a library is loaded, and the second time, it ends the
-    process."""
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt. They end the process where that cannot be raised, while a library is loaded,
+    the second time, and if the tool does not end soon after the first time."""
 
     def __init__(self, name: str):
         self.name = name
-        self.seen = False
-        signal.signal(signal.SIGINT, self._raise)
+        self.seen = 0
+        """The signal that came, 0 before."""
+        for number in _INTERRUPTS:
+            signal.signal(number, self._raise)
         sys.unraisablehook, self._hook = self._lost, sys.unraisablehook
+        arrived, arrives = os.pipe()
+        os.set_blocking(arrives, False)
+        signal.set_wakeup_fd(arrives, warn_on_full_buffer=False)  # written to at once, also while native code runs
+        _thread.start_new_thread(self._watch, (arrived,))
 
-    def _raise(self, _: int, frame: FrameType | None) -> NoReturn:
+    def _raise(self, number: int, frame: FrameType | None) -> NoReturn:
         if self.seen or _in_import(frame):
-            _end_interrupted(self.name)
-        self.seen = True
+            _end_interrupted(self.name, number)
+        self.seen = number
         raise KeyboardInterrupt
+
+    def _watch(self, arrived: int) -> None:
+        while (number := os.read(arrived, 1)[0]) not in _INTERRUPTS:
+            pass
+        time.sleep(_GRACE)
+        if signal.getsignal(number) == self._raise:
+            _end_interrupted(self.name, number)
 
     def _lost(self, unraisable: Any) -> None:
         if unraisable.exc_type is not KeyboardInterrupt:
             self._hook(unraisable)
         else:
-            _end_interrupted(self.name)
+            _end_interrupted(self.name, self.seen or signal.SIGINT)
 
     def end(self) -> None:
-        """The result is complete: from now on Ctrl-C changes nothing."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        """The result is complete: from now on these signals change nothing."""
+        for number in _INTERRUPTS:
+            signal.signal(number, signal.SIG_IGN)
         sys.unraisablehook = self._hook
 
 
@@ -183,14 +208,15 @@ def _in_import(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _end_interrupted(name: str) -> NoReturn:
+def _end_interrupted(name: str, number: int) -> NoReturn:
     """End at once: neither threads that are still running nor what libraries do at the end may delay or print anything."""
     files = sys.modules.get(f"{__name__.partition('.')[0]}.files")
     if abandon := getattr(files, "abandon", None):  # not while it is being loaded
         abandon()
     with suppress(OSError):
-        os.write(2, f"{name}: interrupted\n".encode())
-    os._exit(INTERRUPTED)
+        for stderr in _STDERR:
+            os.write(stderr, f"{name}: {_INTERRUPTS[number]}\n".encode())
+    os._exit(128 + number)
 
 
 def _open_closed_streams() -> None:

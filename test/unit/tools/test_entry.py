@@ -20,10 +20,15 @@ THREADS = "OPENBLAS_NUM_THREADS"
 
 @pytest.fixture(autouse=True)
 def unchanged() -> Iterator[None]:
-    before = gc.get_threshold(), signal.getsignal(signal.SIGINT)
+    threshold, handlers = (
+        gc.get_threshold(),
+        {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)},
+    )
     yield
-    gc.set_threshold(*before[0])
-    signal.signal(signal.SIGINT, before[1])
+    gc.set_threshold(*threshold)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    signal.set_wakeup_fd(-1)
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("3", "3")])
@@ -114,8 +119,28 @@ def test_the_help_of_no_command_gets_lost(command: str, tmp_path: Path) -> None:
             assert done in ((1, message), (0, "")) if place.startswith("|") else done == (1, message)
 
 
-def test_interrupts_while_libraries_are_loaded(tmp_path: Path) -> None:
-    """Whatever they make of it; also if the interrupt comes where nothing can be raised."""
+SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+
+
+def ended(code: str, folder: Path) -> tuple[int, str]:
+    """The status and stderr of a process; temporary files are removed."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        timeout=60,
+        check=False,
+    )
+    assert not [*temporary.iterdir()]
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.parametrize(("number", "status", "word"), SIGNALS)
+def test_interrupts_while_libraries_are_loaded(number: str, status: int, word: str, tmp_path: Path) -> None:
+    """Whatever they make of it; also if the interrupt comes where nothing can be raised, or while their output is silenced."""
     for stop in ("finally: pass", "except KeyboardInterrupt: raise ImportError('no numpy')"):
         code = f"""
 import os, signal, sys
@@ -123,15 +148,15 @@ from amct_opt.tools import entry
 class Stop:
     def find_spec(self, name, *_):
         if name.endswith({"'numpy'" if "no numpy" in stop else "'xdsl'"}):
-            try: os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(9)]
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try: os.kill(os.getpid(), signal.{number}); [0 for _ in range(9)]
             {stop}
 sys.meta_path.insert(0, Stop())
 sys.argv[1:] = ["run", "net.mlir", "--data", "x.npz", "-o", "y.npz"]
 entry.amct()
 """
         (tmp_path / "net.mlir").write_text(RELU)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, check=False)
-        assert (done.returncode, done.stderr.decode()) == (130, "amct: interrupted\n")
+        assert ended(code, tmp_path) == (status, f"amct: {word}\n")
 
 
 def test_an_interrupt_does_not_make_a_library_missing(tmp_path: Path) -> None:
@@ -147,25 +172,74 @@ def run(_):
         return 0
 run_tool("tool", run)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stderr) == (130, "tool: interrupted\n")
+    assert ended(code, tmp_path) == (130, "tool: interrupted\n")
 
 
-def test_an_interrupt_that_cannot_be_raised_ends_the_process() -> None:
-    code = """
-import os, signal, time
-from amct_opt.tools.entry import run_tool
+@pytest.mark.parametrize(("number", "status", "word"), SIGNALS)
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        pytest.param("Closing(); time.sleep(30)", id="it cannot be raised"),
+        pytest.param("send(); ctypes.CDLL(None).sleep(30)", id="native code runs"),
+        pytest.param("swallow(); time.sleep(30)", id="a library catches it"),
+    ],
+)
+def test_an_interrupt_that_has_no_effect_ends_the_process(
+    stuck: str, number: str, status: int, word: str, tmp_path: Path
+) -> None:
+    """In one line, without its temporary files, and without an unfinished result."""
+    code = f"""
+import ctypes, os, signal, tempfile, threading, time
+from pathlib import Path
+from amct_opt.files import filling, own_temporary_folder
+from amct_opt.tools import entry
+def send():
+    threading.Thread(target=lambda: (time.sleep(0.05), os.kill(os.getpid(), signal.{number}))).start()
+def swallow():
+    try: os.kill(os.getpid(), signal.{number}); time.sleep(1)
+    except KeyboardInterrupt: pass
 class Closing:
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.{number})
         time.sleep(1)
 def run(_):
-    Closing()
-    time.sleep(30)
-run_tool("tool", run)
+    own_temporary_folder()
+    tempfile.mkdtemp()
+    with filling(Path("out")):
+        {stuck}
+entry._GRACE = 0.1
+entry.run_tool("tool", run)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
-    assert (done.returncode, done.stderr) == (130, "tool: interrupted\n")
+    assert ended(code, tmp_path) == (status, f"tool: {word}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+
+
+def test_temporary_files_of_a_killed_process_go_with_the_next_command(tmp_path: Path) -> None:
+    """Of libraries as well, and of processes that it starts; those of a process that runs stay."""
+    code = """
+import os, signal, subprocess, sys, tempfile
+from amct_opt.files import own_temporary_folder
+own_temporary_folder()
+tempfile.mkdtemp()
+subprocess.run([sys.executable, "-c", "import tempfile; tempfile.mkdtemp()"])
+print(len(os.listdir(tempfile.gettempdir())), flush=True)
+os.kill(os.getpid(), signal.{})
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def start(number: str) -> subprocess.Popen[str]:
+        line = [sys.executable, "-c", code.format(number)]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment)
+
+    with start("SIGSTOP") as stopped, start("SIGKILL") as killed:
+        for process in (stopped, killed):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "2\n"
+        killed.wait()
+        assert len([*tmp_path.iterdir()]) == 2
+        assert shell("amct", "TOOL --version", tmp_path, TMPDIR=str(tmp_path)) == (0, "")
+        assert len([*tmp_path.iterdir()]) == 1
+        stopped.kill()
 
 
 def test_a_file_that_becomes_shorter_while_it_is_read_is_one_line(tmp_path: Path) -> None:

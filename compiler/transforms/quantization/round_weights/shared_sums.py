@@ -6,10 +6,9 @@ it takes to begin. Sums are equal to the bit to those of one process.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -24,6 +23,7 @@ from ....backends import Runner
 from ....backends.checkpoint import Checkpoint
 from ....backends.cluster import Settled, failure
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
+from ....files import scratch
 from ....runtime.data import Samples
 from ....session import Session
 from ..profiles import profile_of
@@ -143,8 +143,9 @@ class _Folder:
     """A folder for temporary files, removed with this object."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="amct-opt"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        cleanup = ExitStack()
+        self.path: Path = cleanup.enter_context(scratch())
+        weakref.finalize(self, cleanup.close)
 
 
 @dataclass
