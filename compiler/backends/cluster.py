@@ -19,12 +19,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-from ..diagnostics import CompileError
+from ..diagnostics import CompileError, first_line
 
 _DIED = "workers of the cluster run out of memory, or die, on the same work again and again"
-_LOGS = "their logs say why; if memory runs out, start fewer workers on each machine"
+_FEWER = "if memory runs out, start fewer workers on each machine"
+_LOGS = f"their logs say why; {_FEWER}"
 
 _RESUME = "with --checkpoint DIR the same command goes on where it was stopped"
 
@@ -139,9 +140,15 @@ def client(text: str, tls: tuple[str, ...] = ()) -> Any:
         "dashboard_address": "127.0.0.1:0",
         "silence_logs": logging.CRITICAL,
     }
-    workers = LocalCluster(n_workers=int(match[1]), threads_per_worker=1, **options)
-    atexit.register(_closed, workers)
-    return _until_the_end(Client(workers))
+    try:
+        workers = LocalCluster(n_workers=int(match[1]), threads_per_worker=1, **options)
+        atexit.register(_closed, workers)
+        return _until_the_end(Client(workers))
+    except Exception as e:  # Dask's have no other base; the first one says what went wrong
+        while e.__cause__ is not None:
+            e = cast("Exception", e.__cause__)
+        reason = first_line(str(e)).rstrip(".") or type(e).__name__
+        raise CompileError(f"the workers do not start: {reason}", where=text, hint=_FEWER) from None
 
 
 def _until_the_end(opened: Any) -> Any:

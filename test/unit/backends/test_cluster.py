@@ -161,6 +161,14 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.client("tcp://127.0.0.1:9")
 
 
+def test_workers_that_die_while_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = "import os, sys\nif '--multiprocessing-fork' in sys.orig_argv: os.kill(os.getpid(), 9)"
+    (tmp_path / "sitecustomize.py").write_text(dying)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(CompileError, match=r"^local:1: error: the workers do not start: \w[^\n]*\n  hint: [^\n]*$"):
+        cluster.client("local:1")
+
+
 def test_certificates(tmp_path: Path) -> None:
     files = tuple(str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
     for address, given, message in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -102,6 +103,26 @@ def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path
     with pytest.raises(CompileError) as error:
         settings_of(tmp_path / name, amct.parser().commands()["quantize"])
     assert message in str(error.value)
+
+
+_LAUGHS = "\n".join(f"- &a{i} [{','.join(f'*a{i - 1}' for _ in range(10))}]" for i in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mean:\n- &a0 [x]\n{_LAUGHS}",
+        f"mean: &a0 {'x' * 999}\nstd:\n- &b [{','.join(['*a0'] * 99)}]\n- [{','.join(['*b'] * 99)}]",
+        f"scale: 1\n? - &a0 [x]\n{indent(_LAUGHS, '  ')}\n: 1",
+        "mean: &a [1, *a]",
+        "mean: &a {x: *a}",
+    ],
+)
+def test_aliases_that_take_much_memory(text: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"s.yaml:\d+: error: takes too much memory when its aliases are expanded"):
+        _parsed(tmp_path, "s.yaml", text)
+    args = _parsed(tmp_path, "s.yaml", "mean: &a [1, 2]\nstd: *a")
+    assert (args.mean, args.std) == ("1,2", "1,2")
 
 
 def test_suggestion(tmp_path: Path) -> None:
