@@ -100,6 +100,12 @@ def _average_pool(values: IntegerValues, row: Row, result: Result) -> Chain | No
     return _alone(kernels.quantized_average_pool)(values, row, result)
 
 
+def _reduced_mean(values: IntegerValues, row: Row, result: Result) -> Chain | None:
+    if not cast(nn.ReduceMeanOp, row.op).averages_space:
+        return None
+    return _alone(kernels.quantized_global_average_pool)(values, row, result)
+
+
 CHAINS: dict[type[Operation], Callable[[IntegerValues, Row, Result], Chain | None]] = {
     nn.ConvOp: _conv,
     nn.MatMulOp: _product,
@@ -107,5 +113,6 @@ CHAINS: dict[type[Operation], Callable[[IntegerValues, Row, Result], Chain | Non
     nn.MulOp: _pairs(kernels.quantized_mul),
     nn.AveragePoolOp: _average_pool,
     nn.GlobalAveragePoolOp: _alone(kernels.quantized_global_average_pool),
+    nn.ReduceMeanOp: _reduced_mean,
 }
 """Operations with an integer kernel."""

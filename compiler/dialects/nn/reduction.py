@@ -50,6 +50,12 @@ class ReduceMeanOp(ReduceOp):
 
     name = "nn.reduce_mean"
 
+    @property
+    def averages_space(self) -> bool:
+        """Whether it is a `nn.global_average_pool` of `[N, C, *spatial]`, as PyTorch's exporter writes one."""
+        axes = sorted(self.axis_list())
+        return self.keepdims is not None and axes != [] and axes == [*range(2, len(shape_of(self.input)))]
+
 
 @irdl_op_definition
 class ReduceSumOp(ReduceOp):

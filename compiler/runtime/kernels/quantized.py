@@ -207,7 +207,7 @@ def quantized_average_pool(op: nn.AveragePoolOp, x: QParams, result: Result) -> 
     return in_layout(op, run)
 
 
-def quantized_global_average_pool(op: nn.GlobalAveragePoolOp, x: QParams, result: Result) -> Run:
+def quantized_global_average_pool(op: nn.GlobalAveragePoolOp | nn.ReduceMeanOp, x: QParams, result: Result) -> Run:
     """QLinearGlobalAveragePool: integer sums times `sx / (sy * count)`."""
     zero_point, quantize = int(x.zero_points()), result.quantized()
 
@@ -216,7 +216,7 @@ def quantized_global_average_pool(op: nn.GlobalAveragePoolOp, x: QParams, result
         sums = q.sum(axis=axes, dtype=np.int64, keepdims=True) - zero_point * count
         return quantize(_scaled(sums, x.scales() / (result.params.scales() * np.float32(count))))
 
-    return in_layout(op, run)
+    return run if isinstance(op, nn.ReduceMeanOp) else in_layout(op, run)
 
 
 def _multiplier(x: QParams, weight: QParams) -> Array:

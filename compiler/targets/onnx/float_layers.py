@@ -78,6 +78,11 @@ def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
     return layer.helper("Max", op.input) if is_at_risk and op.qparams.data.storage.width.data == 4 else op.input
 
 
+def is_between_integers(input: SSAValue, result: SSAValue) -> bool:
+    """Whether an operation reads what was dequantized, and its result is quantized."""
+    return _is_dequantized(input) and _is_quantized(result)
+
+
 def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
     """Whether integer kernels accept a weight or a bias unchanged.
 

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from ..graph import readers
+from .float_layers import is_between_integers
 from .layer import Layer, Operand, converter
 
 NodeParts = tuple[str, list[Operand], dict[str, Any]]
@@ -251,6 +252,8 @@ def reduction(op: nn.ReduceOp, layer: Layer) -> str:
     axes = op.axis_list()
     if not axes:
         return layer.node("Identity", op.input)
+    if isinstance(op, nn.ReduceMeanOp) and op.averages_space and is_between_integers(op.input, op.result):
+        return layer.node("GlobalAveragePool", op.input)  # onnxruntime has no integer kernel for ReduceMean
     return layer.emit(*_reduction(_REDUCTIONS[type(op)], op.input, axes, op.keepdims is not None, layer), layer.label)[
         0
     ]

@@ -20,6 +20,7 @@ from ....dialects.nn import (
     MatMulOp,
     NNOp,
     OriginAttr,
+    ReduceMeanOp,
     constant_of,
 )
 from ....dialects.nn.shapes import element_of, known, shape_of
@@ -152,6 +153,14 @@ def average_in_integers(site: Site) -> str | None:
     if pool.has_integer_kernel:
         return None
     return "onnxruntime has no integer kernel for its dilations, or for its ceil_mode with padding that counts"
+
+
+@rule("averages-space")
+def averages_space(site: Site) -> str | None:
+    """a mean is that of GlobalAveragePool: over all axes behind the channels, which stay as 1"""
+    if cast(ReduceMeanOp, site.compute).averages_space:
+        return None
+    return "onnxruntime has an integer kernel only for the mean over all axes behind the channels, with keepdims"
 
 
 def _ceil_is_floor(pool: AveragePoolOp, spatial: Sequence[int]) -> bool:

@@ -108,10 +108,13 @@ def test_average_pools_without_an_integer_kernel(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("out", [OUT, Point(2**-9, 1), Point(0.004, -128)])
 @pytest.mark.parametrize("space", [(13, 12), (8, 8), (1, 1)])
-def test_global_average_pools(out: Point, space: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("reduced", [False, True])
+def test_global_average_pools(out: Point, space: tuple[int, int], reduced: bool, tmp_path: Path) -> None:
+    """As a mean over axes, too, which is how PyTorch's exporter writes them."""
     net = Chain(3, 40, *space)
     point = Point(2**-5, -3)
-    y = net.add(nn.GlobalAveragePoolOp, net.at(net.x, point))
+    x = net.at(net.x, point)
+    y = net.add(nn.ReduceMeanOp, x, axes=(-1, 2), keepdims=True) if reduced else net.add(nn.GlobalAveragePoolOp, x)
     pair = both(net.module(net.at(y, out)), [reals(net.rng, (3, 40, *space), point)], tmp_path)
     assert pair.kernels["QLinearGlobalAveragePool"] == 1
     assert pair.differing == 0
