@@ -137,8 +137,8 @@ class LayerRecord:
 
 
 def _types(name: str) -> Mapping[str, int]:
-    """The integer types that a field may contain, by their bits."""
-    return {**_TYPES_OF_INTEGERS, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
+    """The integer types that a field may contain, by their bits; weights have at most 8."""
+    return {"INT4": 4, "INT8": 8, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
 
 
 def _broken(record: LayerRecord) -> Iterator[str]:

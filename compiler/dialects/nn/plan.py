@@ -21,7 +21,7 @@ from .qparams import QParamsAttr
 from .shapes import shape_of
 
 _KEY = "nn.plan"
-_BITS = range(2, 17)
+_BITS = range(2, 9)
 _SHIFTS = range(1, 17)
 _INTEGER = base(IntegerType)
 

@@ -167,8 +167,6 @@ def _observe(layer: Computed, points: Points, request: Request, remarks: Remarks
     inputs = "inputs" if site.multiplies_inputs else "input"
     source = f"{inputs} observed by {held.observer}" if given is None else "parameters from the record"
     remarks.applied(site.compute, "observed", source)
-    if held.remarks and given is None:
-        remarks.note(site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}")
 
 
 def _lacking(record: Record, name: str, site: Site) -> str | None:

@@ -48,7 +48,7 @@ def layer_at(site: Site, row: Row) -> Layer:
         ascend=_ascend_types(op, dimensions),
         weighted=row.weight is not None and not two_inputs,
         channel_wise=row.per_channel and not _is_batch(op),
-        low_bits=dimensions == 2,
+        low_bits=row.low_bits == "always" or dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
     )

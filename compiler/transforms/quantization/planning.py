@@ -75,8 +75,16 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
         set_plan(each.site.compute, Plan(input=True, weights=weights, balance=known.balance, shift=shift))
+        if weight is not None and request.record is None:
+            note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:
             remarks.missed(each.site.compute, refused[0].name, f"its weight takes all levels: {refused[1]}")
+
+
+def note_impossible(op: Operation, held: LayerSettings, remarks: Remarks) -> None:
+    """Leave a remark with the settings for all layers that a layer cannot have."""
+    if held.remarks:
+        remarks.note(op, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}")
 
 
 def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tuple[int, ...]:

@@ -62,6 +62,8 @@ class Row:
     """The target computes real results from integers as fast as integer results: only integer readers get quantized ones."""
     two_inputs: bool = False
     """If the weight is an activation as well, both are quantized, without zero points."""
+    low_bits: Literal["planar", "always"] = "planar"
+    """Which weights may have fewer than 8 bits while the input is quantized: in two-dimensional convolutions (AMCT), or all."""
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
@@ -143,9 +145,9 @@ PPQ = Profile(
         **{kind: Row(active=False) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False) for kind in _MOVING},
         nn.PadOp: Row(rules=(pads_with_zero,), active=False),
-        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
-        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), weight_only="always"),
+        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
+        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), low_bits="always", weight_only="always"),
         AddOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.SubOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.ConcatOp: Row(alignment="concat"),
@@ -174,8 +176,10 @@ QDQ = Profile(
         **{kind: Row(rules=_SCORES, active=False, between=True) for kind in _MOVING},
         nn.PadOp: Row(rules=(pads_with_zero,), active=False, between=True),
         nn.ResizeOp: Row(rules=(picks_nearest,), active=False, between=True),
-        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant)),
-        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), gives_reals=True, weight_only="always"),
+        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
+        MatMulOp: Row(
+            1, 2, per_channel=True, rules=(bias_constant,), gives_reals=True, low_bits="always", weight_only="always"
+        ),
         **{kind: Row(between=True) for kind in (nn.ReluOp, nn.Relu6Op, nn.ClipOp, nn.LeakyReluOp, nn.SigmoidOp)},
         nn.MulOp: Row(rules=_SCORES, between=True),
         AddOp: Row(rules=_SCORES, alignment="elementwise", between=True),

@@ -137,6 +137,7 @@ ERRORS = {
     "balance": ("tensor_balance_factor: 1e-7", "tensor_balance_factor must lie in [1.19209e-07, 8.38861e+06], not 1e-07"),
     "large balance": ("tensor_balance_factor: 9e6", "not 9e+06"),
     "type": ('dst_type: "INT3"', "dst_type must be one of INT4, INT8, INT16, not 'INT3'"),
+    "type of a weight": ('wts_type: "INT16"', "wts_type must be one of INT4, INT8, INT6, INT7, not 'INT16'"),
     "tensor with weight": ("is_tensor_quantize: true scale_w: 1 offset_w: 0", "is_tensor_quantize is for inputs"),
     "recurrent offset": ("scale_h: 1 offset_h: 200", "offset_h must lie in [-128, 127], not 200"),
     "recurrent weight": ("scale_r: 1 offset_r: 3", "offset_r must be 0, not 3"),

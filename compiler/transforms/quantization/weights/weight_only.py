@@ -9,6 +9,7 @@ from ....dialects.nn import Plan, set_plan
 from ....rewriting import Remarks, layer_of
 from ..layers import has_integer_weight
 from ..legality import weight_only_broken
+from ..planning import note_impossible
 from ..profiles import Row
 from ..sites import Site
 from .planned_weights import planned_weight
@@ -42,5 +43,4 @@ def plan_weight_only(
     if refused is not None:
         reason = f"its weight has a scale for each channel, not for each group: {refused[1]}"
         remarks.missed(site.compute, refused[0].name, reason)
-    if held.remarks:
-        remarks.note(site.compute, "configuration", f"not as the configuration has it: {'; '.join(held.remarks)}")
+    note_impossible(site.compute, held, remarks)

@@ -1,9 +1,19 @@
-// Weights of fewer than 8 bits: two-dimensional convolutions have them, other layers 8 (AMCT). 3 bits are stored in 4, 6 and 7 in 8.
+// Weights of fewer than 8 bits: on Ascend two-dimensional convolutions have them, other layers 8 (AMCT). 3 bits are stored in 4, 6 and 7 in 8.
 // RUN: amct-opt %s --quantize='weight-bits=3' 2>/dev/null | filecheck %s --check-prefix THREE
 // RUN: amct-opt %s --quantize='weight-bits=4' 2>/dev/null | filecheck %s --check-prefix FOUR
 // RUN: amct-opt %s --quantize='weight-bits=6' 2>/dev/null | filecheck %s --check-prefix SIX
 // RUN: amct-opt %s --quantize='weight-bits=7' 2>/dev/null | filecheck %s --check-prefix SEVEN
 // RUN: amct-opt %s --quantize='weight-bits=6' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+
+// Profiles other than Ascend's have them in all layers, and report what no layer has.
+// RUN: amct-opt %s --profile=qdq --quantize='weight-bits=4' 2>/dev/null | filecheck %s --check-prefix QDQ
+// RUN: amct-opt %s --profile=qdq --quantize='weight-asymmetric=true' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix OFFSET
+
+// QDQ-DAG:    nn.dequantize %w.i4 by <i4,
+// QDQ-DAG:    nn.dequantize %vw.i4 by <i4,
+// QDQ-DAG:    nn.dequantize %mw.i4 by <i4,
+// OFFSET-DAG: "volume": not as the configuration has it: cannot have an asymmetric weight
+// OFFSET-DAG: "fc": not as the configuration has it: cannot have an asymmetric weight
 
 // Asked of one layer it is an error; of a type only where no layer of it can.
 // RUN: echo 'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { quant_bits: 7 } } }' > %t.cfg

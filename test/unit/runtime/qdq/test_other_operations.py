@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx.numpy_helper import to_array
 
 import amct_opt
 from amct_opt.dialects import nn
+from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.universe import new_session
 
 from .nets import Chain, Point, reals
@@ -198,6 +202,37 @@ def test_products_of_other_ranks(name: str, tmp_path: Path) -> None:
     pair = both(module, [x], tmp_path)
     assert pair.kernels["QLinearMatMul"] == 1
     assert pair.differing == 0
+
+
+FEW_BITS = {
+    "a matrix": ((4, 6), (6, 5), nn.MatMulOp, {}),
+    "a transposed matrix and a bias": ((4, 6), (5, 6), nn.MatMulOp, {"transpose_b": True}),
+    "a batch of weights": ((2, 4, 6), (2, 6, 5), nn.MatMulOp, {}),
+    "one spatial axis": ((2, 6, 9), (5, 6, 3), nn.ConvOp, {}),
+}
+
+
+@pytest.mark.parametrize("bits", [3, 4, 6, 7])
+@pytest.mark.parametrize("name", FEW_BITS)
+def test_weights_of_few_bits(name: str, bits: int, tmp_path: Path) -> None:
+    """Weights of 3 and 4 bits are INT4 in the file, multiplied in float by onnxruntime; others INT8, for its integer kernels."""
+    x_shape, w_shape, kind, properties = FEW_BITS[name]
+    net = Chain(*x_shape)
+    operands = [net.constant(net.rng.normal(size=w_shape).astype(np.float32), "w")]
+    if "bias" in name:
+        operands.append(net.constant(net.rng.normal(size=5).astype(np.float32), "b"))
+    module, x = net.module(net.add(kind, net.x, *operands, **properties)), net.rng.normal(size=x_shape)
+    session = new_session()
+    session.profile = "qdq" if bits <= 4 else "ppq"
+    settings = SettingsOptions(weight_bits=bits).settings()
+    amct_opt.quantize(module, session, settings, data=[{"arg0": x.astype(np.float32)}])
+    pair = both(module, [x.astype(np.float32)], tmp_path, rewrite=None if bits <= 4 else in_integers)
+    np.testing.assert_allclose(pair.theirs[0], pair.ours[0], rtol=0, atol=1e-5)
+    graph = onnx.load(tmp_path / "qdq.onnx").graph
+    (weight,) = [i for i in graph.initializer if tuple(i.dims) == w_shape]
+    assert weight.data_type == (onnx.TensorProto.INT4 if bits <= 4 else onnx.TensorProto.INT8)
+    low, high = int(to_array(weight).min()), int(to_array(weight).max())
+    assert max(high, -1 - low) == 2 ** (bits - 1) - 1
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
