@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -20,14 +19,14 @@ from ..configuration.record import (
     record_text,
 )
 from ..diagnostics import CompileError
-from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, array_of
+from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, dequantize_of
 from ..files import replacing
 from ..ir.precision import FORCE_FP16, forces_fp16
-from ..rewriting import Array, Remarks, layer_of
+from ..rewriting import Remarks, layer_of
 from ..session import Session
 from ..transforms.quantization.balance_channels import factors_of
 from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
-from ..transforms.quantization.layers import is_quantized, layer_at
+from ..transforms.quantization.layers import is_quantized
 from ..transforms.quantization.legality import row_of
 from ..transforms.quantization.profiles import Profile, Row, profile_of
 from ..transforms.quantization.recurrent import Recurrent, recurrent_layers
@@ -35,9 +34,6 @@ from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
 from ..transforms.quantization.values.grids import point_behind
 from . import Target
-
-_FEW = 256
-"""Weights of up to this many elements may have few levels by chance."""
 
 
 @dataclass(frozen=True)
@@ -170,25 +166,16 @@ def _params_behind(value: SSAValue | None, profile: Profile) -> QParams | None:
     return point.qparams.data if isinstance(point, DequantizeOp) else None
 
 
-def _params_of(value: SSAValue | None) -> QParams | None:
-    """The parameters that a value was dequantized with."""
-    if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
-        return value.op.qparams.data
-    return None
-
-
 def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
     """`params` are those of the input. Raises CompileError for what a record cannot express."""
-    weight = None if row.weight is None or site.multiplies_inputs else _params_of(site.operand(row.weight))
+    weight = None if row.weight is None or site.multiplies_inputs else dequantize_of(site.operand(row.weight))
     if row.weight is not None and weight is None and not site.multiplies_inputs:
         raise CompileError("its input is quantized, its weight is not")
     scales, offsets = _scales_of(weight)
     if params is None:
         assert weight is not None, "only layers with weights have these alone"
-        return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_integers(weight), weight_compress_only=True)
-    integers = None if row.weight is None else _integers_of(site.operand(row.weight))
-    cluster = _levels(integers)
-    few_bits = None if weight is None or cluster else _few_bits(site, row, weight, integers)
+        return LayerRecord(scale_w=scales, offset_w=offsets, wts_type=_weight_type(weight), weight_compress_only=True)
+    levels = () if weight is None else weight.level_list
     return LayerRecord(
         scale_d=_scale(params),
         offset_d=params.zero_point[0],
@@ -197,34 +184,43 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         shift_bit=() if (shift := shift_of(site.compute)) is None else shift.shift_list,
         tensor_balance_factor=factors_of(site),
         act_type=_integers(params),
-        wts_type=None if weight is None else few_bits or _integers(weight),
+        wts_type=None if weight is None else _weight_type(weight),
         fakequant_precision_mode=_mode(site),
-        cluster=cluster,
+        cluster=levels
+        if len(levels) in CLUSTERS
+        else (),  # fewer integers than levels were asked for: they are no choice
     )
 
 
 def _recurrent_record(each: Recurrent) -> LayerRecord:
     """The scales of both weights of a recurrent layer."""
-    w, r = (params for value in each.weights if (params := _params_of(value)) is not None)
+    w, r = (back for value in each.weights if (back := dequantize_of(value)) is not None)
     (scale_w, offset_w), (scale_r, offset_r) = _scales_of(w), _scales_of(r)
     return LayerRecord(
         scale_w=scale_w,
         offset_w=offset_w,
         scale_r=scale_r,
         offset_r=offset_r,
-        wts_type=_integers(w),
+        wts_type=_weight_type(w),
         weight_compress_only=True,
     )
 
 
-def _scales_of(weight: QParams | None) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def _scales_of(weight: DequantizeOp | None) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Scales and the same number of offsets; 1 and 0 for a layer without a weight (AMCT)."""
     if weight is None:
         return (1.0,), (0,)
-    if weight.block is not None:
+    params = weight.qparams.data
+    if params.block is not None:
         raise CompileError("its weight has scales per group, which no record has")
-    scales = tuple(map(float, weight.scales().reshape(-1)))
-    return scales, weight.zero_point * len(scales) if len(weight.zero_point) == 1 else weight.zero_point
+    scales = tuple(map(float, params.scales().reshape(-1)))
+    return scales, params.zero_point * len(scales) if len(params.zero_point) == 1 else params.zero_point
+
+
+def _weight_type(weight: DequantizeOp) -> str | None:
+    """The name of a weight's integer type; None for the default, INT8."""
+    stated = "" if weight.bits is None else f"INT{weight.bits.value.data}"
+    return stated if stated in OWN_WEIGHT_TYPES else _integers(weight.qparams.data)
 
 
 def _mode(site: Site) -> str | None:
@@ -235,33 +231,6 @@ def _scale(params: QParams) -> float:
     if params.axis is not None:
         raise CompileError("its input has more than one scale")
     return float(params.scales())
-
-
-def _integers_of(weight: SSAValue | None) -> Array | None:
-    """The int8 numbers that a weight was dequantized from."""
-    dequantize = weight.op if isinstance(weight, OpResult) else None
-    integers = array_of(dequantize.input) if isinstance(dequantize, DequantizeOp) else None
-    return integers if integers is not None and integers.dtype.name == "int8" else None
-
-
-def _levels(integers: Array | None) -> tuple[int, ...]:
-    """The integers of a weight with exactly as many levels as non-uniform quantization leaves, otherwise none."""
-    if integers is None or integers.size <= _FEW:
-        return ()
-    values = np.unique(integers)
-    return tuple(map(int, values)) if values.size in CLUSTERS else ()
-
-
-def _few_bits(site: Site, row: Row, weight: QParams, integers: Array | None) -> str | None:
-    """The type of a weight of 6 or 7 bits: the peak of every scale is the largest integer of so many bits."""
-    if integers is None or not layer_at(site, row).low_bits:
-        return None
-    others = tuple(i for i in range(integers.ndim) if i != weight.axis)
-    most, least = integers.max(others), integers.min(others)
-    peaks = np.maximum(most, -1 - least)[(most > 0) | (least < 0)]
-    return next(
-        (name for name, bits in OWN_WEIGHT_TYPES.items() if peaks.size and (peaks == 2 ** (bits - 1) - 1).all()), None
-    )
 
 
 def _integers(params: QParams) -> str | None:

@@ -62,7 +62,7 @@ from .opaque import QUANTIZING, RANDOM, OpaqueOp
 from .plan import Plan, PlanAttr, WeightPlan, plan_of, set_plan, weights_of
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, blocks_of, spread
-from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points
+from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points, dequantize_of
 from .reduction import (
     ArgMaxOp,
     ArgMinOp,
@@ -218,6 +218,7 @@ __all__ = [
     "blocks_of",
     "constant_ints",
     "constant_of",
+    "dequantize_of",
     "ints",
     "is_layer",
     "kinds",

@@ -11,7 +11,7 @@ from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.dtypes import Tensor, is_float
+from ...ir.dtypes import Tensor, integer_range, is_float
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints
@@ -127,6 +127,7 @@ class DequantizeOp(PointOp):
     """`(q - zero_point) * scale` (ONNX DequantizeLinear).
 
     input of any shape in the storage type of `qparams`, result of the same shape in float32, or in the declared float type.
+    `bits` and `levels` state that a weight has fewer integers than the type: those of so many bits, or these, ascending.
     """
 
     name = "nn.dequantize"
@@ -135,10 +136,23 @@ class DequantizeOp(PointOp):
 
     input: Operand = operand_def(ANY_TENSOR)
     qparams: QParamsAttr = prop_def(QParamsAttr)
+    bits: Int | None = opt_prop_def(INT)
+    levels: Ints | None = opt_prop_def(INTS)
     result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def level_list(self) -> tuple[int, ...]:
+        """The integers of a weight of few levels; empty if it may have all."""
+        return () if self.levels is None else ints(self.levels)
 
     def infer(self) -> Sequence[Tensor]:
         storage: IntegerType = self.qparams.data.storage
+        low, high = integer_range(storage)
+        if self.bits is not None and not 2 <= self.bits.value.data <= storage.width.data:
+            raise VerifyException(f"bits must lie in [2, {storage.width.data}], not {self.bits.value.data}")
+        levels = self.level_list
+        if not all(low <= level <= high for level in levels) or list(levels) != sorted(set(levels)):
+            raise VerifyException(f"levels must ascend in [{low}, {high}]")
         if element_of(self.input) != storage:
             raise VerifyException(f"input is of {element_of(self.input)}, the parameters are for {storage}")
         if not is_float(element_of(self.result)):
@@ -183,6 +197,11 @@ class ShiftAccumulatorOp(PointOp):
             raise VerifyException(f"{len(self.shift_list)} shifts for {len(params.scale)} scales")
         self.check_axis(self.qparams)
         return [tensor_of(self.input)]
+
+
+def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
+    """The dequantization that gives a value, None if another operation does."""
+    return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
 
 
 def before_points(value: SSAValue) -> SSAValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
@@ -14,22 +14,15 @@ from ...ir.dtypes import numpy_dtype
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def dequantize_of(value: SSAValue | None) -> nn.DequantizeOp | None:
-    """The dequantize that produces a value."""
-    if isinstance(value, OpResult) and isinstance(value.op, nn.DequantizeOp):
-        return value.op
-    return None
-
-
 def constant_behind(value: SSAValue | None) -> nn.ConstantOp | None:
     """The constant that produces a value, directly or through a dequantize."""
-    dequantize = dequantize_of(value)
+    dequantize = nn.dequantize_of(value)
     return nn.constant_of(value if dequantize is None else dequantize.input)
 
 
 def numbers_behind(value: SSAValue | None) -> Array | None:
     """The numbers of a constant, or `(q - zero_point) * scale` of a dequantized one, in float32 and then in its type."""
-    constant, dequantize = constant_behind(value), dequantize_of(value)
+    constant, dequantize = constant_behind(value), nn.dequantize_of(value)
     if constant is None or dequantize is None:
         return nn.array_of(value)
     scales, points = dequantize.qparams.data.broadcastable(constant.array.shape)

@@ -21,6 +21,7 @@ from ...dialects.nn import (
     QuantizeOp,
     ShiftAccumulatorOp,
     constant_of,
+    dequantize_of,
     set_type,
 )
 from ...rewriting import Remarks, erase_dead_constants
@@ -43,7 +44,6 @@ from . import (
     space,
 )
 from .antiquant import gives_integers, is_read_in_float, reals
-from .constants import dequantize_of
 from .fused import inline_fused
 from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules

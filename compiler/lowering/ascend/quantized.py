@@ -18,7 +18,7 @@ from ...dialects.nn.shapes import element_of
 from ...ir.precision import forces_fp16, shortened
 from ...runtime.affine import are_normal
 from ..refusal import NotLowered, require
-from .constants import Array, dequantize_of
+from .constants import Array
 from .rules import Builder, Key, Source, keys, keys_of
 
 
@@ -132,7 +132,7 @@ class Quantizer:
 
 def weight_of(value: SSAValue) -> Weight:
     """The constant behind a dequantized weight. Raises NotLowered if there is none."""
-    if (dequantize := dequantize_of(value)) is None:
+    if (dequantize := nn.dequantize_of(value)) is None:
         raise NotLowered("int8-weight", "its weight is not quantized")
     params = dequantize.qparams.data
     require(params.storage in (i8, i4), "int8-weight", f"its weight is {params.storage}, not i8 or i4")
@@ -161,7 +161,7 @@ def dequantization_scale(activation: Activation, weight: Weight) -> Array:
 
 def bias_of(value: SSAValue | None, scales: Array) -> Bias:
     """The bias of an operation whose accumulators have these scales. Raises NotLowered for integers of other scales."""
-    if (dequantize := dequantize_of(value)) is None:
+    if (dequantize := nn.dequantize_of(value)) is None:
         return Bias(None, value)
     params = dequantize.qparams.data
     require(params.storage == i32, "int32-bias", f"its bias is {params.storage}, not i32")

@@ -18,7 +18,7 @@ from ...dialects.ascend.base import i4, i8
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of, shape_of
 from ..refusal import NotLowered, require
-from .constants import Array, dequantize_of
+from .constants import Array
 from .linear import multiply
 from .quantized import stored_as_int8
 from .rules import Builder
@@ -26,7 +26,7 @@ from .rules import Builder
 
 def has_integer_weight(op: NNOp) -> bool:
     """Whether a matrix product reads an integer constant as reals."""
-    if not isinstance(op, nn.MatMulOp) or (dequantize := dequantize_of(op.rhs)) is None:
+    if not isinstance(op, nn.MatMulOp) or (dequantize := nn.dequantize_of(op.rhs)) is None:
         return False
     return nn.constant_of(dequantize.input) is not None
 
@@ -35,7 +35,7 @@ def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
     """A matrix product whose second operand satisfies `has_integer_weight`. Raises NotLowered where Ascend has no form
     for it.
     """
-    dequantize = dequantize_of(op.rhs)
+    dequantize = nn.dequantize_of(op.rhs)
     assert dequantize is not None
     params, element, rank = dequantize.qparams.data, element_of(op.lhs), len(shape_of(op.rhs))
     columns = rank - 2 if op.transpose_b is not None else rank - 1

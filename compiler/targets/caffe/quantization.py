@@ -19,7 +19,7 @@ from ...dialects import nn
 from ...dialects.ascend.pooling import axis_count
 from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
-from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, dequantize_of, weight_of
+from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, weight_of
 from ...lowering.refusal import NotLowered, require
 from ...transforms.quantization.shift_accumulators import shift_of
 from ..graph import source
@@ -49,7 +49,7 @@ def integers_of(op: Operation) -> Integers | None:
     """
     if not isinstance(op, nn.ConvolutionOp | nn.MatMulOp | nn.AveragePoolOp):
         return None
-    dequantize = dequantize_of(source(op.operands[0]))
+    dequantize = nn.dequantize_of(source(op.operands[0]))
     if dequantize is None or not isinstance(dequantize.input, OpResult):
         return None
     quantize, params = dequantize.input.op, dequantize.qparams.data
@@ -130,7 +130,7 @@ def compute(
         blobs = [arrange(integers.weight), *([] if integers.bias is None else [integers.bias])]
         accumulator = layer.layer(kind, integers.quantize.result, blobs=blobs, **{message: parameters})
         return dequantized(layer, accumulator, integers)
-    if integers is None and dequantize_of(source(op.operands[1])) is not None:
+    if integers is None and nn.dequantize_of(source(op.operands[1])) is not None:
         layer.note("float-weight", "its weight is written as the reals that its integers stand for")
     blobs = [arrange(layer.array(op.operands[1], "weight"))]
     if op.bias is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i32
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -25,6 +25,7 @@ from ...dialects.nn import (
     WeightPlan,
     array_of,
     constant_of,
+    dequantize_of,
     plan_of,
     set_plan,
     set_type,
@@ -237,11 +238,9 @@ def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> S
 def _summary(site: Site, row: Row, params: QParams, weight: Weight | None) -> str:
     bits, scale = params.storage.width.data, f"{float(params.scales()):.6g}"
     if row.two_inputs and site.multiplies_inputs:
-        scales = (f"{float(back.qparams.data.scales()):.6g}" for i in site.inputs if (back := _back(site.operand(i))))
+        scales = (
+            f"{float(back.qparams.data.scales()):.6g}" for i in site.inputs if (back := dequantize_of(site.operand(i)))
+        )
         return f"int{bits} inputs, scales {' and '.join(scales)}"
     activation = f"int{bits} input, scale {scale}, zero point {params.zero_point[0]}"
     return activation if weight is None else f"{activation}; {described(weight)}"
-
-
-def _back(value: SSAValue | None) -> DequantizeOp | None:
-    return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None

@@ -8,6 +8,7 @@ import pytest
 from amct_opt.configuration.record import read_record
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.base import integer
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.options import build
 from amct_opt.pipelines.passes import make_pass
@@ -35,7 +36,10 @@ def quantized(options: str):
     return module, session
 
 
-@pytest.mark.parametrize("options", ["", "bits=16", "weight-bits=4", "channel-wise=false activation-offset=false"])
+@pytest.mark.parametrize(
+    "options",
+    ["", "bits=16", "weight-bits=4", "weight-bits=6", "weight-bits=7", "channel-wise=false activation-offset=false"],
+)
 def test_the_record_gives_the_same_integers(tmp_path: Path, options: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where a bias has widened the scale of a weight that is nearly zero."""
     module, session = quantized(f"seed=3 {options}")
@@ -54,6 +58,15 @@ def test_the_record_gives_the_same_integers(tmp_path: Path, options: str, capsys
 
 def constants(module) -> list[np.ndarray]:
     return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
+
+
+@pytest.mark.parametrize("stated", [None, 6, 7])
+def test_few_bits_are_those_that_the_module_states(stated: int | None) -> None:
+    """Integers that are small by chance have 8 bits."""
+    module, session = quantized("seed=3 weight-bits=6")
+    for back in [op for op in module.walk() if isinstance(op, nn.DequantizeOp) and op.bits is not None]:
+        back.bits = None if stated is None else integer(stated)
+    assert record_of(module, session).layers["conv1"].wts_type == (None if stated is None else f"INT{stated}")
 
 
 def test_what_is_written(tmp_path: Path) -> None:

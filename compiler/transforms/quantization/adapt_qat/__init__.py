@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....diagnostics import op_error
-from ....dialects.nn import ConstantOp, DequantizeOp, QuantizeOp, array_of, constant_of
+from ....dialects.nn import ConstantOp, DequantizeOp, QuantizeOp, array_of, constant_of, dequantize_of
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....ir.functions import main_function
@@ -28,7 +28,7 @@ from ..profiles import Row, profile_of
 from ..sites import Site, sites
 from .bias import quantize_bias
 from .factors import absorb_factors
-from .integers import dequantize_of, erase_unused, quantize_constants, store_signed, transpose_constants
+from .integers import erase_unused, quantize_constants, store_signed, transpose_constants
 from .rules import broken
 
 

@@ -27,6 +27,7 @@ from ....dialects.nn import (
     SubOp,
     array_of,
     constant_of,
+    dequantize_of,
 )
 from ....dialects.nn.shapes import shape_of
 from ....ir.dtypes import integer_range
@@ -42,7 +43,7 @@ from ...fusion.computing import (
 )
 from ...fusion.fuse_bn.norm import factor_and_shift
 from ..layers import channel_axis as weight_axis
-from .integers import dequantize_of, erase_unused
+from .integers import erase_unused
 
 _F32 = np.finfo(np.float32)
 _ROUNDING = 8 * _F32.eps

@@ -20,6 +20,7 @@ from ....dialects.nn import (
     QuantizeOp,
     TransposeOp,
     constant_of,
+    dequantize_of,
     ints,
 )
 from ....dialects.nn.shapes import element_of
@@ -31,11 +32,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _UI8 = IntegerType(8, Signedness.UNSIGNED)
 _MOVED = 128
-
-
-def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
-    """The dequantization that computes a value, None if another operation does."""
-    return value.op if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp) else None
 
 
 def quantize_constants(module: ModuleOp) -> None:
@@ -97,6 +93,8 @@ def transpose_constants(module: ModuleOp) -> None:
         made = DequantizeOp.make(
             turned.result,
             qparams=qparams,
+            bits=back.bits,
+            levels=back.levels,
             result_types=op.result_types,
             location=op.location,
             name=op.result.name_hint,

@@ -73,10 +73,15 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
 
 
 def integers_of(weight: Weight) -> Array:
-    """The integers of a weight by nearest rounding: int8, or int32 for more than 8 bits."""
+    """The integers of a weight by nearest rounding: int8."""
+    return integers_and_levels(weight)[0]
+
+
+def integers_and_levels(weight: Weight) -> tuple[Array, Array | None]:
+    """The integers of a weight by nearest rounding, int8, and the levels among which they are, None for all."""
     integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
     levels = levels_among(weight, integers)
-    return integers if levels is None else nearest(integers, levels)
+    return (integers, None) if levels is None else (nearest(integers, levels), levels)
 
 
 def levels_among(weight: Weight, integers: Array) -> Array | None:
@@ -130,7 +135,7 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     assert constant is not None
     key = constant.key.removesuffix(".folded")
     location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
-    integers = integers_of(weight)
+    integers, levels = integers_and_levels(weight)
     storage = IntegerType(4 if weight.bits <= 4 else 8)
     stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
@@ -138,6 +143,8 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     back = DequantizeOp.make(
         stored.result,
         qparams=qparams,
+        bits=None if weight.bits == storage.width.data else weight.bits,
+        levels=None if levels is None else levels.tolist(),
         result_types=[weight.value.type],
         location=location,
         name=weight.value.name_hint,

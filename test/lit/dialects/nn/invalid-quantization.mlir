@@ -279,3 +279,19 @@ func.func @main(%x: tensor<2xf32>) {
   nn.shift_accumulator %x of <i32, scale = [1.0, 2.0, 3.0], axis = 0> by [1] : tensor<2xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2xi8>) {
+  // CHECK: invalid-quantization.mlir:287:3: error: 'nn.dequantize' op bits must lie in [2, 8], not 9
+  nn.dequantize %x by <i8, scale = 1.0> bits 9 : (tensor<2xi8>) -> tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<2xi8>) {
+  // CHECK: invalid-quantization.mlir:295:3: error: 'nn.dequantize' op levels must ascend in [-128, 127]
+  nn.dequantize %x by <i8, scale = 1.0> levels [3, 2] : (tensor<2xi8>) -> tensor<2xf32>
+  func.return
+}

@@ -26,8 +26,8 @@ func.func @steps(%x: tensor<?x3xf32>, %h: tensor<2xf16>) {
   %d = nn.dequantize %q by <i8, scale = 0.1, zero_point = -128> : (tensor<?x3xi8>) -> tensor<?x3xf32>
   // CHECK-NEXT: %c = nn.quantize %x by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> given record : (tensor<?x3xf32>) -> tensor<?x3xi4>
   %c = nn.quantize %x by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> given record : (tensor<?x3xf32>) -> tensor<?x3xi4>
-  // CHECK-NEXT: %r = nn.dequantize %c by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> : (tensor<?x3xi4>) -> tensor<?x3xf32>
-  %r = nn.dequantize %c by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> : (tensor<?x3xi4>) -> tensor<?x3xf32>
+  // CHECK-NEXT: %r = nn.dequantize %c by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> bits 3 levels [-4, 0, 3] : (tensor<?x3xi4>) -> tensor<?x3xf32>
+  %r = nn.dequantize %c by <i4, scale = [0.1, 1.0e-08, 16777216.0], zero_point = [-8, 0, 7], axis = 1> bits 3 levels [-4, 0, 3] : (tensor<?x3xi4>) -> tensor<?x3xf32>
   // CHECK-NEXT: %w = nn.constant dense<7> : tensor<3x2xi32>
   %w = nn.constant dense<7> : tensor<3x2xi32>
   // CHECK-NEXT: %b = nn.dequantize %w by <i32, scale = "ops-quantization.safetensors#fc.weight.scale", zero_point = 3, axis = 0> : (tensor<3x2xi32>) -> tensor<3x2xf32>

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.configuration.record import read_record
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.ir.text import parse_module
+from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import symmetric_scales
@@ -105,3 +105,43 @@ def test_record(tmp_path: Path, quantize: Quantize) -> None:
     again, _ = quantize("")
     for name, array in integers(module).items():
         np.testing.assert_array_equal(integers(again)[name], array, name)
+
+
+def product(weight: np.ndarray, plan: str) -> str:
+    """A matrix product with a calibrated input and a plan for its weight, [16, 16]."""
+    return f"""
+func.func @main(%x: tensor<?x16xf32> {{nn.name = "x"}}) -> (tensor<?x16xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant #nn.external<"w", tensor<16x16xf32>, "0x{weight.astype(np.float32).tobytes().hex()}">
+  %o = nn.observe %x as "fc:0" by "minmax" gives <i8, scale = 0.1> : tensor<?x16xf32>
+  %y = nn.matmul %o, %w from <onnx, "Gemm", "fc"> {{nn.plan = #nn.plan<{plan}>}} :
+    (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  func.return %y : tensor<?x16xf32>
+}}
+"""
+
+
+def recorded(text: str, options: str, folder: Path) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The integers of the weight of a product that is quantized, printed and read again; and the cluster of its record."""
+    session = new_session()
+    module = parse_module(session, text)
+    make_pass("quantize", options).apply(session, module)
+    module = parse_module(session, module_text(module))
+    RecordTarget().write(module, folder / "record.txt", session)
+    (array,) = (op.array for op in module.walk() if isinstance(op, nn.ConstantOp))
+    return array, read_record(folder / "record.txt").layers["fc"].cluster
+
+
+@pytest.mark.parametrize("levels", [16, 32])
+def test_a_small_weight_keeps_its_levels_through_a_record(levels: int, tmp_path: Path) -> None:
+    weight = np.random.default_rng(4).normal(size=(16, 16))
+    first, cluster = recorded(product(weight, f"input, weight i8 levels {levels}"), "", tmp_path)
+    assert cluster == tuple(np.unique(first))
+    assert len(cluster) == levels
+    again, _ = recorded(product(weight, "input, weight i8"), f"record={tmp_path}/record.txt", tmp_path)
+    np.testing.assert_array_equal(again, first)
+
+
+def test_few_integers_by_chance_are_not_levels(tmp_path: Path) -> None:
+    weight = np.random.default_rng(4).permutation(np.repeat(np.arange(16), 16)).reshape(16, 16)
+    integers, cluster = recorded(product(weight, "input, weight i8"), "", tmp_path)
+    assert (np.unique(integers).size, cluster) == (16, ())
