@@ -283,6 +283,12 @@ class _Check:
         with self.stage("quantize"):
             options = " ".join([f"data={data}", *self.choices.quantize])
             run_passes(module, [make_pass("quantize", options)], self.session)
+        if "quantize again" in self.choices.checks:
+            with self.stage("quantize again", refuses=False):
+                again = module.clone()
+                run_passes(again, [make_pass("quantize", options)], self.new_session())
+                if module_text(again) != module_text(module):
+                    raise Mismatch("quantize again", "quantizing a quantized module changes it")
         with self.stage("simulation"):
             simulated = self.run(module)
             self.sane("simulation", simulated)

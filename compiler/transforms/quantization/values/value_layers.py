@@ -69,14 +69,15 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
             leave_in_float(site.compute, held.skipped, SKIPPED[held.skipped], remarks)
         elif takes_weight_only(site, held, record):
             plan_weight_only(site, row, held, settings, record, remarks)
+        elif has_integer_weight(site):
+            if isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
+                layers[site.owner] = ValueLayer(site, row, held)
+        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
+            leave_in_float(site.compute, broken[0].name, broken[1], remarks)
         elif isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
             layers[site.owner] = ValueLayer(site, row, held)
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
-        elif has_integer_weight(site):
-            continue  # only its weight is quantized
-        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
-            leave_in_float(site.compute, broken[0].name, broken[1], remarks)
         elif record is not None and not (_is_listed(site, record) or _belongs_to_layer(site, layers)):
             leave_in_float(site.compute, "record", "the record does not list it", remarks)
         else:

@@ -137,7 +137,7 @@ def random_options(random: np.random.Generator, profile: str, layers: list[str])
 
 
 def check_random(seed: int, folder: Path) -> None:
-    """On a random network, by random options: the whole is its steps, and what is said is what is done."""
+    """On a random network, by random options: the whole is its steps, twice is once, and what is said is what is done."""
     graph, outputs = random_network(seed)
     profile = ("ascend", "ppq", "qdq")[seed % 3]
     session = new_session()
@@ -157,6 +157,8 @@ def check_random(seed: int, folder: Path) -> None:
     again = new_session()
     again.profile = profile
     assert in_steps(text, again, options, recovery) == whole, f"seed {seed}: {profile} {options} {recovery}"
+    make_pass("quantize", f"data=x.npz {options} {recovery}").apply(again, module)
+    assert amct_opt.to_text(module) == whole, f"seed {seed}: {profile} {options} {recovery} twice is not once"
     plain = new_session()
     plain.profile = profile
     unasked, _ = amct_opt.parse(text, plain, name="net.mlir")

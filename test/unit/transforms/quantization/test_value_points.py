@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from amct_opt.transforms.quantization.calibrate import calibrate
 from amct_opt.universe import new_session
 
 from ...scripts import script
+from ...targets.operations import const, module_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -220,6 +222,39 @@ def test_quantizing_twice_changes_nothing(tmp_path: Path) -> None:
     module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz")
     before = str(module)
     run_passes(module, [make_pass("quantize", f"data={DIGITS / 'calib.npz'}")], session)
+    assert str(module) == before
+
+
+def at_run_time(x: Any) -> Any:
+    """A convolution with a weight that is computed, and one that is constant, of the same value."""
+    weight = nn.ReluOp.make(x)
+    return nn.ConvOp.make(x, weight, pads=(1, 1, 1, 1)), nn.ConvOp.make(x, const(np.ones((3, 3, 1, 1))))
+
+
+FLOAT_AFTER_INTEGERS: Mapping[str, Callable[[Any], Any]] = {
+    "linear resize": lambda x: nn.ResizeOp.make(x, sizes=(0, 0, 5, 5), mode="linear"),
+    "cubic resize": lambda x: nn.ResizeOp.make(x, sizes=(0, 0, 5, 5), mode="cubic"),
+    "padding with one": lambda x: nn.PadOp.make(x, pads=(0, 0, 1, 1) * 2, value=1.0),
+    "computed weight": at_run_time,
+}
+"""Operations that stay float although they read what others quantize."""
+
+
+@pytest.mark.parametrize("profile", ["qdq", "ppq", "ascend", "ascend-a2"])
+@pytest.mark.parametrize("name", FLOAT_AFTER_INTEGERS)
+def test_quantizing_twice_leaves_float_what_was_float(name: str, profile: str, tmp_path: Path) -> None:
+    def build(x: Any) -> Any:
+        results = FLOAT_AFTER_INTEGERS[name](nn.ConvOp.make(x, const(np.ones((3, 3, 1, 1)))))
+        results = results if isinstance(results, tuple) else (results,)
+        return tuple(nn.TransposeOp.make(each, perm=(3, 2, 1, 0)) for each in results)
+
+    image = np.random.default_rng(0).normal(size=(3, 3, 3, 3)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x0=image)
+    module, session = module_of(build, [image], dynamic=False), qdq_session(profile)
+    quantize = make_pass("quantize", f"data={tmp_path / 'data.npz'}")
+    run_passes(module, [quantize], session)
+    before = str(module)
+    run_passes(module, [quantize], session)
     assert str(module) == before
 
 
