@@ -64,6 +64,8 @@ class Session(Context):
 
     skip_fusion: frozenset[str] = frozenset()
     """Layers that no fusion pass may touch (`--skip-fusion`)."""
+    fusions_skipped: set[str] = field(default_factory=set[str])
+    """The names that have kept a pattern of the last fusion pass from being applied, of this list or of a configuration's."""
     profile: str = "ascend"
     """The target profile that decides what is quantized, and how (`--profile`)."""
     imports: ImportOptions = ImportOptions()
@@ -155,6 +157,7 @@ class Session(Context):
         vars(session).update(vars(super().clone()))
         session.remarks = list(self.remarks)
         session.warnings = list(self.warnings)
+        session.fusions_skipped = set()
         session.passes = self.passes.copy()
         session.frontends = self.frontends.copy()
         session.targets = self.targets.copy()

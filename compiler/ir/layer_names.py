@@ -1,5 +1,5 @@
-"""The names that users may give a layer: its name in the file, the path of its PyTorch module, or the index of a node
-without name.
+"""The names that users may give a layer: its name in the file, which remarks print, the path of its PyTorch module, or the index
+of a node without name.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from fnmatch import fnmatchcase
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ..dialects.nn import NNOp, OriginAttr
+from ..dialects.nn import NNOp, OriginAttr, is_layer
 
 Operations = Mapping[str, Sequence[NNOp]]
 """Operations by a name, in program order."""
+
+
+def layer_name(op: Operation) -> str:
+    """The name of an operation in remarks: its source layer, otherwise its result's name, otherwise its kind."""
+    origin = op.properties.get("origin")
+    if isinstance(origin, OriginAttr):
+        return origin.layer.data
+    return next((r.name_hint for r in op.results if r.name_hint), op.name)
 
 
 def module_path(layer: str) -> str:
@@ -53,16 +61,15 @@ def has_lost_module(op: Operation) -> bool:
 
 def names_of(op: Operation) -> tuple[str, ...]:
     """The names that users may use for an operation: its layer, and its modules."""
-    origin = op.properties.get("origin")
-    return (origin.layer.data, *modules_of(op)) if isinstance(origin, OriginAttr) else ()
+    return (layer_name(op), *modules_of(op))
 
 
-def named_among(ops: Iterable[Operation], names: Collection[str]) -> str | None:
-    """The name among these that is a layer or module of the operations, or an enclosing module; otherwise None."""
+def named_among(ops: Iterable[Operation], names: Collection[str]) -> list[str]:
+    """The names among these that are layers or modules of the operations, or enclosing modules."""
     if not names:
-        return None
+        return []
     called = (name for op in ops for own in names_of(op) for name in (own, *_prefixes(own)))
-    return next((name for name in called if name in names), None)
+    return [name for name in dict.fromkeys(called) if name in names]
 
 
 def _prefixes(path: str) -> list[str]:
@@ -94,16 +101,18 @@ class LayerNames:
         inside: dict[str, list[NNOp]] = {}
         indices: dict[str, list[NNOp]] = {}
         for op in module.walk():
-            if not isinstance(op, NNOp) or not isinstance(origin := op.origin, OriginAttr):
+            if not isinstance(op, NNOp):
                 continue
-            layer, paths = origin.layer.data, modules_of(op)
+            origin, layer, paths = op.origin, layer_name(op), modules_of(op)
+            if not isinstance(origin, OriginAttr) and not is_layer(op):
+                continue
             layers.setdefault(layer, []).append(op)
             for path in paths:
                 modules.setdefault(path, []).append(op)
             for around in dict.fromkeys(prefix for path in paths for prefix in _prefixes(path)):
                 inside.setdefault(around, []).append(op)
             kind, _, index = layer.rpartition("_")
-            if kind == origin.op_type.data:
+            if isinstance(origin, OriginAttr) and kind == origin.op_type.data:
                 indices.setdefault(index, []).append(op)
         return LayerNames(layers, modules, inside, indices)
 
@@ -128,7 +137,7 @@ class LayerNames:
         found: dict[str, None] = {}
         for name in names:
             ops = () if self._first(name, self.layers, self.inside, self.indices) else self.find_inside(name)
-            found.update(dict.fromkeys(o.layer.data for op in ops if isinstance(o := op.origin, OriginAttr)))
+            found.update(dict.fromkeys(map(layer_name, ops)))
             if not ops:
                 found[name] = None
         return [*found]

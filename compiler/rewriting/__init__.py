@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ..diagnostics import Gain, Remark, RemarkKind, describe
-from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, OriginAttr, QuantizeOp, constant_of
+from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, QuantizeOp, constant_of
 from ..ir.dtypes import finfo
-from ..ir.layer_names import modules_of, named_among
+from ..ir.layer_names import layer_name, modules_of, named_among
 from ..session import Session, session_of
 from .driver import apply_patterns
 
@@ -75,15 +75,10 @@ def erase_constant(op: ConstantOp) -> None:
 
 
 def layer_of(op: Operation) -> str:
-    """The user's name of an operation: its source layer, for a point the layer that it belongs to, otherwise its result's name,
-    otherwise its kind.
-    """
+    """The user's name of an operation (`layer_name`), for a point that of the layer that it belongs to."""
     if isinstance(op, ObserveOp):
         return op.point.data.rpartition(":")[0] or op.point.data
-    origin = op.properties.get("origin")
-    if isinstance(origin, OriginAttr):
-        return origin.layer.data
-    return next((r.name_hint for r in op.results if r.name_hint), op.name)
+    return layer_name(op)
 
 
 class Remarks:
@@ -250,8 +245,9 @@ class FusionPattern(RewritePattern, Generic[M]):
         if (match := self.match(op)) is None:
             return
         parts = matched_operations(match)
-        if (skipped := named_among(parts, self.remarks.session.skip_fusion)) is not None:
-            self.remarks.missed(op, "skip-fusion", f"{skipped} is on the list of --skip-fusion")
+        if skipped := named_among(parts, self.remarks.session.skip_fusion):
+            self.remarks.session.fusions_skipped.update(skipped)
+            self.remarks.missed(op, "skip-fusion", f"{skipped[0]} is on the list of --skip-fusion")
             return
         if len({p.parent_block() for p in parts}) > 1:
             self.remarks.missed(op, "one-region", "its operations are in different regions")

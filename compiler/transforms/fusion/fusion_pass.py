@@ -60,14 +60,14 @@ def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions,
         hint = f": did you mean {', '.join(meant)}?" if meant else ""
         remarks.session.warn(f"skip-types names '{unknown}', which is not the type of an operation of the model{hint}")
     remarks.session.skip_fusion = frozenset(names.expanded(remarks.session.skip_fusion))
-    first = len(remarks.session.remarks)
+    remarks.session.fusions_skipped.clear()
     yield
-    refusals = [r.reason for r in remarks.session.remarks[first:] if r.rule == "skip-fusion"]
     for setting, skipped in options.skipped(remarks.session).items():
         for layer in skipped:
             if not (found := names.find_inside(layer)):
-                remarks.session.warn(f"{setting} names '{layer}', which is not a layer or module of the model")
-            elif not any(reason.startswith(f"{layer} is ") for reason in refusals):
+                unknown = f"{setting} names '{layer}', which is not a layer or module of the model"
+                remarks.session.warn(f"{unknown}: {names.hint(layer)}")
+            elif remarks.session.fusions_skipped.isdisjoint(names.expanded([layer])):
                 remarks.note(
                     found[0], "skip-fusion", f"{layer} is one of {setting}, but nothing is fused with it anyway"
                 )

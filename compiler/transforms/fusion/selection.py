@@ -63,7 +63,7 @@ class FusionOptions:
         if not self.do_fusion or (settings is not None and not settings.do_fusion):
             guards.append(lambda _: Refusal("do-fusion", "do-fusion is false"))
         if settings is not None and settings.skip_fusion_layers:
-            guards.append(_skip_layers(LayerNames.of(module).expanded(settings.skip_fusion_layers)))
+            guards.append(_skip_layers(LayerNames.of(module).expanded(settings.skip_fusion_layers), session))
         if settings is not None and settings.tensor_quantize:
             guards.append(_keep_tensors(settings.tensor_quantize))
         if self.skip_types:
@@ -81,10 +81,12 @@ class FusionOptions:
         return read_settings(Path(self.config))
 
 
-def _skip_layers(layers: Collection[str]) -> Guard:
+def _skip_layers(layers: Collection[str], session: Session) -> Guard:
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
-        skipped = named_among(parts, layers)
-        return None if skipped is None else Refusal("skip-fusion", f"{skipped} is one of skip_fusion_layers")
+        if not (skipped := named_among(parts, layers)):
+            return None
+        session.fusions_skipped.update(skipped)
+        return Refusal("skip-fusion", f"{skipped[0]} is one of skip_fusion_layers")
 
     return refuse
 

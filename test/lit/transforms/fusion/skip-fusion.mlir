@@ -12,7 +12,7 @@
 // TYPES-NOT: warning
 
 // What is fused with nothing anyway, and what is not there, is reported.
-// NEEDLESS-DAG: warning: --skip-fusion names 'typo', which is not a layer or module of the model
+// NEEDLESS-DAG: warning: --skip-fusion names 'typo', which is not a layer or module of the model: layers are conv1, bn1, relu1
 // NEEDLESS-DAG: [fuse-bn analysis skip-fusion] "relu1": relu1 is one of skip_fusion_layers, but nothing is fused with it anyway
 // NEEDLESS-DAG: [fuse-bn missed skip-fusion] "bn1": bn1 is on the list of --skip-fusion
 // CHECK:     [fuse-bn missed skip-fusion] "bn1": conv1 is on the list of --skip-fusion

@@ -1,4 +1,4 @@
-"""Layers by patterns: a name that has wildcards is a name first."""
+"""Layers by the names that remarks print, and by patterns: a name that has wildcards is a name first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from amct_opt.configuration.settings import Settings
 from amct_opt.diagnostics import CompileError
 from amct_opt.ir.layer_names import LayerNames
 from amct_opt.ir.text import parse_module
+from amct_opt.pipelines.passes import make_pass
+from amct_opt.session import Session
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.fusion.fuse_modules import fuse_modules
 from amct_opt.transforms.quantization.layers import checked
 from amct_opt.transforms.quantization.profiles import PROFILES
 from amct_opt.universe import new_session
@@ -68,3 +71,52 @@ def test_fusion(capsys: pytest.CaptureFixture[str]) -> None:
     assert session.skip_fusion == {*LAYERS[1:], "*/hed/*"}
     assert "--skip-fusion names '*/hed/*', which is not a layer" in capsys.readouterr().err
     assert LayerNames.of(module).expanded(["fc?", "fc1"]) == ["fc1"]
+
+
+UNNAMED = """
+func.func @main(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %w = nn.constant dense<0.5> : tensor<2x3x1x1xf32>
+  %k = nn.constant dense<2.0> : tensor<1x2x1x1xf32>
+  %a = nn.conv %x, %w : (tensor<1x3x4x4xf32>, tensor<2x3x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %b = nn.mul %a, %k : (tensor<1x2x4x4xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %0 = nn.softmax %b axis 1 : tensor<1x2x4x4xf32>
+  %c = nn.mul %0, %k from <onnx, "Mul", "mul1"> : (tensor<1x2x4x4xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  func.return %c : tensor<1x2x4x4xf32>
+}
+"""
+"""Layers with a name of the source, a name in the text, and none."""
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_name_in_remarks_is_accepted(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def session_with(*skipped: str) -> Session:
+        session = new_session()
+        session.profile, session.skip_fusion = profile, frozenset(skipped)
+        return session
+
+    session = session_with()
+    module = parse_module(session, UNNAMED)
+    FuseAllPass(do_fusion=False).apply(session, module)
+    make_pass("quantize").apply(session, module)
+    names = {remark.layer for remark in session.remarks} | {"nn.softmax"}
+    assert names >= {"b", "mul1"}
+    capsys.readouterr()
+    for name in names:
+        session = session_with(name)
+        module = parse_module(session, UNNAMED)
+        checked(Settings(skip_layers=(name,)), module, PROFILES[profile])
+        FuseAllPass().apply(session, module)
+        assert capsys.readouterr().err == ""
+        with pytest.raises(CompileError) as e:
+            fuse_modules(module, [[name, "x"]], session)
+        assert "no layer or module is called" not in e.value.message or "'x'" in e.value.message
+
+
+def test_what_a_name_keeps_from_fusion_is_no_matter_of_words() -> None:
+    """Both names, and the pattern for one of them, each keep the product out of the convolution."""
+    session = new_session()
+    session.skip_fusion = frozenset({"a", "b"})
+    module = parse_module(session, UNNAMED)
+    FuseAllPass(config=Settings(skip_fusion_layers=("[b]",))).apply(session, module)
+    assert not [r for r in session.remarks if "anyway" in r.reason]
+    assert [op.name for op in module.walk() if op.name == "nn.mul"] == ["nn.mul"] * 2
