@@ -19,7 +19,7 @@ def compressed_operators(path: Path) -> Mapping[str, tuple[str, ...]]:
     """
     top = read_object(path)
     if "graph" not in top.values:
-        raise top.error("has no graph", "atc --mode=1 --om=model.om --json=model.json lists a compiled model")
+        raise top.error("has no graph", "`atc --mode=1 --om=model.om --json=model.json` lists a compiled model")
     found: dict[str, tuple[str, ...]] = {}
     for op in (op for graph in top.take_objects("graph") for op in graph.take_objects("op")):
         name = op.take("name", str, "")

@@ -80,6 +80,14 @@ OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
 CLUSTERS = (16, 32)
 
 
+class BadField(CompileError):
+    """A value that a field of a record cannot have."""
+
+    def __init__(self, field: str, reason: str):
+        super().__init__(f"{field} {reason}")
+        self.field = field
+
+
 @dataclass(frozen=True)
 class LayerRecord:
     """The record of one layer, with AMCT's names: `_d` is for its input, `_w` for its weight. Floats are float32 values.
@@ -119,7 +127,7 @@ class LayerRecord:
             elif kind == "float" and value is not None:
                 object.__setattr__(self, name, f32(value))
         if broken := next(_broken(self), None):
-            raise CompileError(broken)
+            raise BadField(*broken)
 
     @property
     def bits(self) -> int:
@@ -141,11 +149,11 @@ def _types(name: str) -> Mapping[str, int]:
     return {"INT4": 4, "INT8": 8, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
 
 
-def _broken(record: LayerRecord) -> Iterator[str]:
-    """The rules of AMCT's parser that a record breaks."""
+def _broken(record: LayerRecord) -> Iterator[tuple[str, str]]:
+    """The rules of AMCT's parser that a record breaks: the field, and what is wrong with it."""
     for name in ("dst_type", "act_type", "wts_type"):
         if (value := getattr(record, name)) not in (None, *_types(name)):
-            yield f"{name} must be one of {', '.join(_types(name))}, not '{value}'"
+            yield name, f"must be one of {', '.join(_types(name))}, not '{value}'"
             return
     for name in ("scale_d", "scale_h"):
         yield from _bad_scales(name, (getattr(record, name),) if getattr(record, name) is not None else ())
@@ -153,43 +161,43 @@ def _broken(record: LayerRecord) -> Iterator[str]:
         yield from _bad_scales(name, getattr(record, name))
     for of in "dh":
         if (getattr(record, f"scale_{of}") is None) != (getattr(record, f"offset_{of}") is None):
-            yield f"scale_{of} and offset_{of} belong together"
+            yield f"scale_{of}", f"and offset_{of} belong together"
     limit = 2 ** (record.bits - 1)
     for name in ("offset_d", "offset_h"):
         if (value := getattr(record, name)) is not None and not -limit <= value < limit:
-            yield f"{name} must lie in [{-limit}, {limit - 1}], not {value}"
+            yield name, f"must lie in [{-limit}, {limit - 1}], not {value}"
     for of in "wr":
         scales, offsets = getattr(record, f"scale_{of}"), getattr(record, f"offset_{of}")
         if len(scales) != len(offsets):
-            yield f"scale_{of} and offset_{of} must have the same length, not {len(scales)} and {len(offsets)}"
+            yield f"scale_{of}", f"and offset_{of} must have the same length, not {len(scales)} and {len(offsets)}"
     yield from _bad_weight_offsets(record)
     if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
-        yield "shift_bit must be 0 everywhere, or lie in [1, 16] everywhere"
+        yield "shift_bit", "must be 0 everywhere, or lie in [1, 16] everywhere"
     if record.cluster and len(record.cluster) not in CLUSTERS:
-        yield f"cluster must hold 16 or 32 numbers, not {len(record.cluster)}"
+        yield "cluster", f"must hold 16 or 32 numbers, not {len(record.cluster)}"
     if outside := [n for n in record.cluster if not -128 <= n <= 127]:
-        yield f"cluster must lie in [-128, 127], not {outside[0]}"
+        yield "cluster", f"must lie in [-128, 127], not {outside[0]}"
     if outside := [x for x in record.tensor_balance_factor if not f32(EPSILON) <= x <= f32(1 / EPSILON)]:
-        yield f"tensor_balance_factor must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
+        yield "tensor_balance_factor", f"must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
     if record.is_tensor_quantize and record.scale_w:
-        yield "is_tensor_quantize is for inputs that are quantized alone: scale_w does not apply"
+        yield "is_tensor_quantize", "is for inputs that are quantized alone: scale_w does not apply"
 
 
-def _bad_weight_offsets(record: LayerRecord) -> Iterator[str]:
+def _bad_weight_offsets(record: LayerRecord) -> Iterator[tuple[str, str]]:
     limit = 2 ** (record.weight_bits - 1)
     for name in ("offset_w", "offset_r"):
         offsets: tuple[int, ...] = getattr(record, name)
         if not record.weight_compress_only and any(offsets):
-            yield f"{name} must be 0, not {next(n for n in offsets if n)}"
+            yield name, f"must be 0, not {next(n for n in offsets if n)}"
         elif outside := [n for n in offsets if not -limit <= n < limit]:
-            yield f"{name} must lie in [{-limit}, {limit - 1}], not {outside[0]}"
+            yield name, f"must lie in [{-limit}, {limit - 1}], not {outside[0]}"
     if record.weight_compress_only and record.scale_d is not None:
-        yield "weight_compress_only is for weights that are quantized alone: scale_d does not apply"
+        yield "weight_compress_only", "is for weights that are quantized alone: scale_d does not apply"
 
 
-def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[str]:
+def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[tuple[str, str]]:
     if bad := [x for x in scales if not 0 < x < inf]:
-        yield f"{name} must be positive and finite, not {bad[0]:g}"
+        yield name, f"must be positive and finite, not {bad[0]:g}"
 
 
 @dataclass(frozen=True)
@@ -238,8 +246,8 @@ def _read_layer(name: str, value: Located, joint_quant: bool) -> LayerRecord:
         raise value.error(f"layer '{name}': shift_bit requires joint_quant", field="shift_bit")
     try:
         return LayerRecord(**values)
-    except CompileError as e:
-        raise value.error(f"layer '{name}': {e.message}", field=e.message.partition(" ")[0]) from None
+    except BadField as e:
+        raise value.error(f"layer '{name}': {e.message}", field=e.field) from None
 
 
 def _plain(value: Any) -> Any:

@@ -86,7 +86,7 @@ def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """The arguments, with those of a settings file where the command line has none."""
     first = argv[0].partition("=")[0]
     if first.startswith("--") and not any(option.startswith(first) for option in tool.options()):
-        tool.error(f"unrecognized arguments: {first}")  # else its value would be taken for a command
+        tool.unrecognized([first])  # else its value would be taken for a command
     args = tool.parse_args(argv)
     if getattr(args, "settings", None) is None:
         return args

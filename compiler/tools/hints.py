@@ -10,6 +10,8 @@ from ..diagnostics import CompileError
 _HINT = "  hint: "
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*|-t)(?![\w-])")
 _SETTING = re.compile(r"(?<![\w{-])([a-z][a-z-]*)=(true\b|(?=[\w.]))")
+_OTHER_TOOL = re.compile(r"`(?!amct)[^`]*`")
+"""A command of another tool, which hints quote: its options are not ours."""
 _OPSET = re.compile(r"-t '?onnx\{opset=(\d+)\}'?")
 
 
@@ -28,8 +30,14 @@ def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> s
     """A hint with the command's own options if it has them; else it names the command that does. Empty if no command has them.
 
     `resize=224`, an option of a pass, is `--resize 224` for a command that has it, and `weight-only=true` is `--weight-only`.
-    AMCT's commands spell some with underscores (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`.
+    AMCT's commands spell some with underscores (`--input_shape`), and `--opset 21` stands for `-t 'onnx{opset=21}'`. Quoted
+    commands of other tools stay as they are.
     """
+    others = iter(_OTHER_TOOL.findall(hint))
+    return re.sub("``", lambda _: next(others), _in_own_options(_OTHER_TOOL.sub("``", hint), options, complete))
+
+
+def _in_own_options(hint: str, options: Collection[str], complete: Collection[str]) -> str:
     hint = _SETTING.sub(lambda m: f"--{m[1]}{'' if m[2] else ' '}" if f"--{m[1]}" in options else m[0], hint)
     if "--opset" in options:
         hint = _OPSET.sub(r"--opset \1", hint)

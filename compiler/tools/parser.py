@@ -12,7 +12,7 @@ from ..diagnostics import CompileError
 USAGE = 2
 """The exit status after a `UsageError`."""
 
-_UNKNOWN, _MISSING = "unrecognized arguments: ", "the following arguments are required"
+_MISSING = "the following arguments are required"
 
 
 class UsageError(CompileError):
@@ -44,16 +44,18 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         parsed, unknown = super(Parser, self.complete()).parse_known_args(args, namespace)
         if unknown:
-            self.error(f"{_UNKNOWN}{' '.join(unknown)}")
+            self.unrecognized(unknown)
         return parsed, unknown
+
+    def unrecognized(self, words: Sequence[str]) -> NoReturn:
+        raise UsageError(f"unrecognized arguments: {' '.join(words)}", where=self.prog, hint=self.hint(words))
 
     def format_help(self) -> str:
         return super(Parser, self.complete()).format_help()
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix(_UNKNOWN).split() if message.startswith(_UNKNOWN) else []
         missing = message.startswith(_MISSING)
-        raise UsageError(message, where=self.prog, hint=self.format_usage().strip() if missing else self.hint(unknown))
+        raise UsageError(message, where=self.prog, hint=self.format_usage().strip() if missing else self.hint(()))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """The value must be one of the action's choices, if it has some."""

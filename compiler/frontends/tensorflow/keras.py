@@ -168,7 +168,7 @@ def _load(path: Path) -> Any:
         try:
             return _loader("tf_keras")(path, compile=False, safe_mode=True)
         except ImportError:
-            hint = "pip install --no-deps tf_keras: it reads what Keras 2 wrote"
+            hint = "`pip install --no-deps tf_keras`: it reads what Keras 2 wrote"
             raise CompileError(f"Keras cannot load it: {reason}", where=where, hint=hint) from None
         except Exception as e:
             reason = _reason(e)

@@ -54,7 +54,7 @@ def test_options_of_hints(name: str) -> None:
     options = OPT if name == "amct-opt" else COMMANDS[name].options()
     for hint in HINTS:
         fitted = fitting(hint, options, OPT)
-        if fitted.startswith("with amct-opt: ") or re.search("amct|atc|pip ", hint):
+        if fitted.startswith("with amct-opt: ") or re.search("amct|`", hint):
             continue
         assert {*_OPTION.findall(fitted)} <= options, f"{name}: {fitted}"
         assert " -t " not in fitted or "-t" in options, f"{name}: {fitted}"
@@ -72,4 +72,9 @@ def test_spelling() -> None:
     assert fitting("--nothing-has-this", OPT, OPT) == ""
     assert fitting("give weight-only=true", COMMANDS["quantize"].options(), OPT) == "give --weight-only"
     assert fitting("give weight-only=true", OPT, OPT) == "give weight-only=true"
+    for other in ("`pip install --no-deps tf_keras`", "`atc --mode=1 --inputs -t x` lists a model"):
+        assert fitting(other, COMMANDS["run"].options(), OPT) == other
+        assert fitting(f"{other}; give --nothing-has-this", OPT, OPT) == ""
+        advice = f"{other}, and --input-shape gives sizes"
+        assert fitting(advice, COMMANDS["calibration"].options(), OPT) == f"{other}, and --input_shape gives sizes"
     assert fitting("no option at all", frozenset(), OPT) == "no option at all"
