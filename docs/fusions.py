@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import textwrap
@@ -19,6 +18,7 @@ from xdsl.ir import Operation, OpResult
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module, print_module
+from amct_opt.pipelines.described import Option, options, owners
 from amct_opt.rewriting import FusionPattern
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
@@ -95,24 +95,17 @@ def _overview(passes: Sequence[type[FusionPass]]) -> str:
 
 def _pass(cls: type[FusionPass]) -> str:
     lines = [f"## `--{cls.name}`", "", inspect.getdoc(cls) or "", ""]
-    shared = {f.name for f in dataclasses.fields(FusionOptions)}
-    if own := [f for f in dataclasses.fields(cls) if f.name not in shared]:
-        rows = [f"| `{f.name.replace('_', '-')}` | {_type(f.type)} | {_default(f.default)} |" for f in own]
-        lines += ["| option | value | default |", "| --- | --- | --- |", *rows, ""]
+    own = [each for owner in owners(cls) if owner is not FusionOptions for each in options(owner)]
+    if own:
+        rows = [f"| `{o.name}` | {_values(o)} | {f'`{o.default}`' if o.default else 'none'} | {o.text} |" for o in own]
+        lines += ["| option | value | default | meaning |", "| --- | --- | --- | --- |", *rows, ""]
     examples = _examples(cls)
     lines += [_pattern(pattern, examples) for pattern in cls.PATTERNS]
     return "\n".join(lines)
 
 
-def _type(annotation: Any) -> str:
-    text = str(annotation)
-    if literal := re.fullmatch(r"Literal\[(.*)\]", text):
-        return re.sub("['\"]", "`", literal[1])
-    return {"tuple[str, ...]": "names, separated by commas"}.get(text, text)
-
-
-def _default(value: Any) -> str:
-    return f"`{value}`" if value else "none"
+def _values(option: Option) -> str:
+    return ", ".join(f"`{choice}`" for choice in option.choices) or "names, separated by commas"
 
 
 def _pattern(cls: type[FusionPattern[Any]], examples: dict[str, Example]) -> str:

@@ -9,11 +9,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from .fuse_activation import FuseActivationPass
+from .fuse_activation import FuseActivationPass, RegionOptions
 from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
 from .fuse_mul import FuseMulPass
-from .fuse_small_bn import FuseSmallBnPass
+from .fuse_small_bn import FuseSmallBnPass, NormOptions
 from .fusion_pass import FusionPass, needless_skips_noted, run_fusions
 from .selection import FusionOptions
 
@@ -25,13 +25,17 @@ REGIONS = FuseActivationPass()
 
 
 @dataclass(frozen=True)
-class FuseAllPass(FusionOptions, ModulePass):
+class FuseAllPass(NormOptions, RegionOptions, FusionOptions, ModulePass):
     """Every fusion: fuse-small-bn, fuse-bn, fuse-mul and fuse-bias together, then fuse-activation."""
 
     name = "fuse-all"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        options: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(FusionOptions)}
         with needless_skips_noted(ctx, op, self, self.name):
-            run_fusions(ctx, op, [replace(each, **options) for each in FOLDS])
-            replace(REGIONS, **options).fuse(ctx, op)
+            run_fusions(ctx, op, [self._part(each) for each in FOLDS])
+            self._part(REGIONS).fuse(ctx, op)
+
+    def _part(self, part: FusionPass) -> FusionPass:
+        """The part with the options of the whole, which has all of them."""
+        options: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(part)}
+        return replace(part, **options)

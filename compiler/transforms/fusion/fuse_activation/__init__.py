@@ -31,15 +31,20 @@ from .pattern import RegionPattern, Rules, owner_of
 
 
 @dataclass(frozen=True)
-class FuseActivationPass(FusionPass):
+class RegionOptions:
+    """Options for regions."""
+
+    activation_type: tuple[str, ...] = ()
+    """The activations to fuse, `relu,leaky_relu,swish` or `Relu,LeakyRelu,Swish`; by default the profile's."""
+
+
+@dataclass(frozen=True)
+class FuseActivationPass(RegionOptions, FusionPass):
     """Fuses a convolution or matrix product with the residual add and the activation behind it, possibly behind
     a max pool, and any other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
     """
 
     name = "fuse-activation"
-
-    activation_type: tuple[str, ...] = ()
-    """The activations to fuse, `relu,leaky_relu,swish` or `Relu,LeakyRelu,Swish`; by default the profile's."""
 
     PATTERNS: ClassVar[tuple[type[RegionPattern[Any]], ...]] = (
         FuseComputeResidualActivation,

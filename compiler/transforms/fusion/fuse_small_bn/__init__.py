@@ -23,17 +23,20 @@ from .norm import RULES, SmallNormPattern
 
 
 @dataclass(frozen=True)
-class FuseSmallBnPass(FusionPass):
-    """Turns batch norms written in small operations (products and sums with constants) into `nn.batch_norm`.
+class NormOptions:
+    """Options for batch norms in small operations."""
 
-    `rules`: `extended` accepts any input, `tf1.15` and `tf2.6` those of AMCT under these versions of TensorFlow.
-    """
+    rules: Literal["extended", "tf1.15", "tf2.6"] = "extended"
+    """`extended` accepts any input, `tf1.15` and `tf2.6` those of AMCT under these versions of TensorFlow."""
+
+
+@dataclass(frozen=True)
+class FuseSmallBnPass(NormOptions, FusionPass):
+    """Turns batch norms written in small operations (products and sums with constants) into `nn.batch_norm`."""
 
     name = "fuse-small-bn"
 
     PATTERNS: ClassVar[Patterns] = (FuseKerasNorm, FuseWrittenNorm, FuseAffineNorm)
-
-    rules: Literal["extended", "tf1.15", "tf2.6"] = "extended"
 
     def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
         kinds: tuple[type[SmallNormPattern], ...] = (FuseKerasNorm, FuseWrittenNorm, FuseAffineNorm)

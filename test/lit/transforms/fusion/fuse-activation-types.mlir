@@ -1,5 +1,6 @@
 // RUN: amct-opt %s --fuse-activation='activation-type=clip,leaky_relu,sigmoid,gelu,swish,mish,hard_swish,prelu' --split-input-file | filecheck %s
 // RUN: amct-opt %s --fuse-activation='activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu' --split-input-file | filecheck %s
+// RUN: amct-opt %s --fuse-all=activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu --split-input-file | filecheck %s
 // RUN: amct-opt %s --fuse-activation='activation-type=sigmoid,tanh' --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix MISSED
 // RUN: amct-opt %s --fuse-activation=activation-type=sigmoid,Swiss --split-input-file --verify-diagnostics | filecheck %s --check-prefix ERROR
 

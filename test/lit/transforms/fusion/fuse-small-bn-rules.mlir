@@ -4,6 +4,8 @@
 // RUN: filecheck %s --check-prefix TF2-REMARK < %t.remarks
 // RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix EXT
 // RUN: filecheck %s --check-prefix EXT-REMARK < %t.remarks
+// RUN: amct-opt %s --fuse-all=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks >/dev/null
+// RUN: filecheck %s --check-prefix TF1-REMARK < %t.remarks
 
 // Which inputs AMCT takes under two versions of TensorFlow, and what `extended` takes beyond.
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from amct_opt.pipelines.options import leaves
+from amct_opt.transforms.fusion.fuse_all import FOLDS, REGIONS, FuseAllPass
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.universe import PASSES, pass_named
 
@@ -20,6 +22,11 @@ def page() -> str:
 
 def test_page_is_current(page: str) -> None:
     assert (DOCS / "fusions.md").read_text("utf-8") == page, "run: python docs/fusions.py"
+
+
+@pytest.mark.parametrize("part", [*FOLDS, REGIONS], ids=lambda part: part.name)
+def test_every_option_of_a_part_is_one_of_fuse_all(part: FusionPass) -> None:
+    assert leaves(type(part)).keys() <= leaves(FuseAllPass).keys()
 
 
 def test_every_pattern_has_an_example(page: str) -> None:
