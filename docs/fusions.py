@@ -80,6 +80,9 @@ _DECISIONS = """\
 * If two convolutions share a weight and only one of them is folded into, that one gets a copy.
 * A graph output counts as one more use of a result: nothing behind it is folded into its operation.
 * Fused batch norms of training keep their mode: frontends carry them as `nn.opaque`, which no pattern matches.
+* Quantization elsewhere in a module does not matter to a fold: it is as exact there. No fold crosses quantize, dequantize or
+  FakeQuant, and what follows a layer with a quantized weight is left to `--adapt-qat`. AMCT rebuilds batch norms from small
+  operations only in models that were not trained with quantization; `rules=tf1.15` and `rules=tf2.6` do the same.
 * Padding into windows, space_to_batch around convolutions, cancelled transposes and removed identities are `--canonicalize`.
 """
 

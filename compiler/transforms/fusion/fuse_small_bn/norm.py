@@ -27,12 +27,14 @@ class Rules(NamedTuple):
     ranks: frozenset[int] | None
     """Allowed ranks of the input; None allows all."""
     behind_convolution: bool
+    after_training: bool
+    """Modules that were trained with quantization are left alone."""
 
 
 RULES = {
-    "extended": Rules(None, behind_convolution=False),
-    "tf1.15": Rules(frozenset({4}), behind_convolution=True),
-    "tf2.6": Rules(frozenset({4, 5}), behind_convolution=True),
+    "extended": Rules(None, behind_convolution=False, after_training=False),
+    "tf1.15": Rules(frozenset({4}), behind_convolution=True, after_training=True),
+    "tf2.6": Rules(frozenset({4, 5}), behind_convolution=True, after_training=True),
 }
 """`tf1.15` and `tf2.6` are AMCT's under these versions of TensorFlow."""
 
@@ -142,8 +144,10 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
 
     @condition
     def not_trained_with_quantization(self, m: SmallNorm) -> str | None:
-        """the module carries no quantization nodes: neither FakeQuant nor quantize and dequantize (AMCT: PTQ only)"""
-        return f"the module holds {self.qat}" if self.qat else None
+        """rules tf1.15 and tf2.6: the module has no quantization nodes, neither FakeQuant nor quantize and dequantize (AMCT: PTQ
+        only)
+        """
+        return f"the module holds {self.qat}" if self.qat and self.rules.after_training else None
 
     @condition
     def inner_used_once(self, m: SmallNorm) -> str | None:

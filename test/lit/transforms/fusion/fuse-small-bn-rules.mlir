@@ -157,3 +157,34 @@ func.func @relu(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   func.return %y : tensor<1x2x2x2xf32>
 }
+
+// -----
+
+// In a module that was trained with quantization.
+// TF1-LABEL: @fake_quant
+// TF1-NOT: nn.batch_norm
+// TF1-REMARK: [fuse-small-bn missed not-trained-with-quantization] "bn": the module holds a FakeQuant node, fq
+// TF2-LABEL: @fake_quant
+// TF2-NOT: nn.batch_norm
+// TF2-REMARK: [fuse-small-bn missed not-trained-with-quantization] "bn": the module holds a FakeQuant node, fq
+// EXT-LABEL: @fake_quant
+// EXT:     nn.batch_norm
+// EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
+func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %q = nn.opaque %x framework "tensorflow" op_type "FakeQuantWithMinMaxVars" from <tf, "FakeQuantWithMinMaxVars", "fq"> : tensor<1x2x2x2xf32>
+  %c = nn.conv %q, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %eps = nn.constant dense<1.0> : tensor<f32>
+  %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %d = nn.rsqrt %v : tensor<2xf32>
+  %r = nn.mul %d, %scale : tensor<2xf32>
+  %p = nn.mul %c, %r from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  %m = nn.mul %mean, %r : tensor<2xf32>
+  %s = nn.sub %offset, %m : tensor<2xf32>
+  %y = nn.add %p, %s from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+  func.return %y : tensor<1x2x2x2xf32>
+}

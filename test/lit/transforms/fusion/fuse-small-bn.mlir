@@ -258,10 +258,10 @@ func.func @used(%x: tensor<1x2x2x2xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2
 
 // -----
 
-// Not fused: the module was trained with quantization.
+// In a module that was trained with quantization as well.
 // CHECK-LABEL: @fake_quant
-// CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-small-bn missed not-trained-with-quantization] "bn": the module holds a FakeQuant node, fq
+// CHECK:       nn.batch_norm %q
+// REMARK:      [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %q = nn.opaque %x framework "tensorflow" op_type "FakeQuantWithMinMaxVars" from <tf, "FakeQuantWithMinMaxVars", "fq"> : tensor<1x2x2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -281,10 +281,10 @@ func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 
 // -----
 
-// Not fused: the module is quantized.
+// And in one that is quantized.
 // CHECK-LABEL: @quantized
-// CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-small-bn missed not-trained-with-quantization] "bn": the module holds 'nn.quantize' q
+// CHECK:       nn.batch_norm %dq
+// REMARK:      [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @quantized(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = 0> : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
   %dq = nn.dequantize %q by <i8, scale = 0.5, zero_point = 0> : (tensor<1x2x2x2xi8>) -> tensor<1x2x2x2xf32>

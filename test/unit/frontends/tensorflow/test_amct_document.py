@@ -565,7 +565,7 @@ def refusals() -> Iterator[Case]:
     folded = after(conv2d, partial(reshaped, shape=(2, 2, 2, 4, 4)), small)
     yield small_bn("of rank 5 behind Conv2D", "tf2.6", folded, "behind-convolution")
     trained = after(fake_quant, conv2d, small)
-    yield small_bn("trained with quantization", "extended", trained, "not-trained-with-quantization")
+    yield small_bn("trained with quantization", "tf2.6", trained, "not-trained-with-quantization")
     yield small_bn("an inner result is an output", "extended", after(conv2d, product_also), "inner-used-once")
 
 
