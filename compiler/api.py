@@ -356,6 +356,7 @@ def save(
     else:
         made = target
     verify(module)
+    made.warn_of_functions(module, session)
     return made.write(module, Path(path), session)
 
 

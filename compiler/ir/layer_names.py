@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ..dialects.nn import NNOp, OriginAttr, is_layer
@@ -20,10 +21,12 @@ Operations = Mapping[str, Sequence[NNOp]]
 
 
 def layer_name(op: Operation) -> str:
-    """The name of an operation in remarks: its source layer, otherwise its result's name, otherwise its kind."""
+    """The name of an operation in remarks: its source layer, otherwise its own as a function, its result's, or its kind."""
     origin = op.properties.get("origin")
     if isinstance(origin, OriginAttr):
         return origin.layer.data
+    if isinstance(op, FuncOp):
+        return op.sym_name.data
     return next((r.name_hint for r in op.results if r.name_hint), op.name)
 
 

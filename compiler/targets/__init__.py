@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..ir.functions import main_function, other_functions
 from ..session import Session
 
 
@@ -19,6 +20,8 @@ class Target(ABC):
     name: ClassVar[str]
     ending: ClassVar[str]
     """The file ending of the format, with its dot."""
+    graph_only: ClassVar[bool] = False
+    """Whether files hold the graph, `@main`, and no other function."""
     activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8, 16})
     """The possible bits of the integers of activations."""
 
@@ -32,6 +35,14 @@ class Target(ABC):
         Called before data runs through the module, so that users do not wait for a file that cannot be written. It may find less
         than writing does.
         """
+
+    def warn_of_functions(self, module: ModuleOp, session: Session) -> None:
+        """Warn of each function that files do not hold."""
+        for function in other_functions(module) if self.graph_only else ():
+            name = function.sym_name.data
+            session.warn(
+                f"target {self.name} writes the graph, @{main_function(module).sym_name.data}, without @{name}"
+            )
 
     @abstractmethod
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:

@@ -42,6 +42,7 @@ class RecordTarget(Target):
 
     name = "record"
     ending = ".txt"
+    graph_only = True
 
     flavour: str | None = None
     """Whose record it is: onnx, tensorflow, caffe or pytorch. A remark marks fields that AMCT's record does not

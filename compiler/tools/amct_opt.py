@@ -302,6 +302,7 @@ class _Driver:
 
     def _write(self, module: ModuleOp, session: Session) -> None:
         if self.args.output is not None:
+            self.target.warn_of_functions(module, session)
             self.target.write(module, self.args.output, session)
         elif isinstance(self.target, MlirTarget):
             self._print(module, self.target, session)

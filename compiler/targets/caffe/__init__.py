@@ -49,6 +49,7 @@ class CaffeTarget(Target):
 
     name = "caffe"
     ending = _ENDING
+    graph_only = True
     activation_bits: ClassVar[frozenset[int]] = frozenset({8})
 
     form: Literal["float", "fake-quant", "deploy"] = "float"

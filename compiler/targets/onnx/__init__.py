@@ -45,6 +45,7 @@ class OnnxTarget(Target):
 
     name = "onnx"
     ending = ".onnx"
+    graph_only = True
 
     opset: int | None = None
     """The opset of the file. Default: that of the source (17 if it is not ONNX), or the first after it that can express

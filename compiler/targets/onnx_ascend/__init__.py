@@ -43,6 +43,7 @@ class OnnxAscendTarget(Target):
 
     name = "onnx-ascend"
     ending = ".onnx"
+    graph_only = True
     activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8})
 
     opset: int | None = None

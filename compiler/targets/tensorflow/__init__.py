@@ -41,6 +41,7 @@ class TfFakequantTarget(Target):
 
     name = "tf-fakequant"
     ending = ".pb"
+    graph_only = True
 
     nodes: str = _PLAIN
 

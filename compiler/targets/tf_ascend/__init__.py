@@ -37,6 +37,7 @@ class TfAscendTarget(Target):
 
     name = "tf-ascend"
     ending = ".pb"
+    graph_only = True
     activation_bits: ClassVar[frozenset[int]] = frozenset({8})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:

@@ -40,7 +40,7 @@ from .pairs import quantized_pair
 from .parameters import bias_fits, quantized_bias, widened
 from .precision import round_scales
 from .profiles import Profile, Row, profile_of
-from .sites import Site, sites
+from .sites import Site, graph_points, note_other_functions, sites
 from .values.grids import point_behind
 from .weights.layer_weights import IntegerWeights, Weight, described, weight_as
 from .weights.recurrent_weights import quantize_recurrent
@@ -68,12 +68,13 @@ class ConvertObserversPass(ModulePass):
 def convert_observers(module: ModuleOp, session: Session) -> None:
     """Quantize what is observed and calibrated, and the weights that are planned to be quantized alone."""
     remarks = Remarks(session, ConvertObserversPass.name)
+    note_other_functions(module, remarks, ObserveOp)
     profile = profile_of(session)
     round_scales(module, remarks)
     weights = IntegerWeights()
     found = [(site, profile.rows[type(site.compute)], _plan_at(site, profile)) for site in sites(module, profile.rows)]
     observed = [(s, row, plan, point) for s, row, plan in found if plan.input and (point := point_of(s, profile))]
-    for point in [o for o in module.walk() if isinstance(o, ObserveOp)]:
+    for point in graph_points(module):
         if point.qparams is None:
             remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
         else:
@@ -139,7 +140,7 @@ def _weight_at(site: Site, row: Row, plan: Plan) -> Weight | None:
 
 def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) -> None:
     """Drop plans that are carried out, but for sums that are to be shifted. While points are not calibrated, the others stay."""
-    unfinished = any(isinstance(op, ObserveOp) for op in module.walk())
+    unfinished = bool(graph_points(module))
     for op in module.walk():
         if (plan := plan_of(op)) is None or (unfinished and op not in done):
             continue

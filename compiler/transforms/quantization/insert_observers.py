@@ -45,7 +45,7 @@ from .precision import mark_fp16, wants_fp16
 from .profiles import Profile, profile_of
 from .recurrent import recurrent_layers
 from .request import QuantizationOptions, Request
-from .sites import Site, sites
+from .sites import Site, note_other_functions, sites
 from .values.value_points import insert_value_points
 from .weights.recurrent_weights import plan_recurrent
 from .weights.weight_only import plan_weight_only, takes_weight_only
@@ -80,6 +80,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     note_small_operations(module, request.points.activations(profile), before)
     before.flush()
     remarks = Remarks(session, InsertObserversPass.name)
+    note_other_functions(module, remarks)
     if record is not None:
         _check_layers(record, module, session)
     plan_recurrent(module, settings, record, remarks)

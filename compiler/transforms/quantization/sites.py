@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.nn import FusedOp, MatMulOp, NNOp, before_points, constant_of
+from ...dialects.nn import FusedOp, MatMulOp, NNOp, ObserveOp, before_points, constant_of
 from ...dialects.nn.shapes import element_of
-from ...ir.functions import main_function
+from ...ir.functions import main_function, other_functions
+from ...rewriting import Remarks
 from ..evaluation import HALF_WEIGHTS
 
 
@@ -72,6 +73,19 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
         elif isinstance(op, wanted):
             found.append(Site(op, op, half))
     return found
+
+
+def graph_points(module: ModuleOp) -> list[ObserveOp]:
+    """The observers in the graph, in program order."""
+    return [op for op in main_function(module).walk() if isinstance(op, ObserveOp)]
+
+
+def note_other_functions(module: ModuleOp, remarks: Remarks, kind: type[NNOp] = NNOp) -> None:
+    """A missed remark for each function with such operations beside the graph, which alone is quantized: it has the data."""
+    graph = main_function(module).sym_name.data
+    for function in other_functions(module):
+        if any(isinstance(op, kind) for op in function.walk()):
+            remarks.missed(function, "graph", f"it stays as it is: only the graph, @{graph}, is quantized")
 
 
 def has_half_precision(module: ModuleOp) -> bool:

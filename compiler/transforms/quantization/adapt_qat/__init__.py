@@ -25,7 +25,7 @@ from ....runtime.kernels import kernel_for
 from ....session import session_of
 from ..pairs import quantize_at
 from ..profiles import Row, profile_of
-from ..sites import Site, sites
+from ..sites import Site, note_other_functions, sites
 from .bias import quantize_bias
 from .factors import absorb_factors
 from .integers import erase_unused, quantize_constants, store_signed, transpose_constants
@@ -46,6 +46,7 @@ class AdaptQatPass(ModulePass):
         """Raises CompileError, located, for float inputs other than float32 and for pairs with different factors."""
         session = session_of(ctx)
         remarks = Remarks(ctx, self.name)
+        note_other_functions(op, remarks)
         _check_inputs(op)
         _check_pairs(op)
         quantize_constants(op)

@@ -15,10 +15,12 @@ from ....diagnostics import CompileError
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....ir.metadata import add_metadata, tool_version
+from ....rewriting import Remarks
 from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..data_options import BackendOptions, DataOptions
 from ..parameters import activation_params
+from ..sites import graph_points, note_other_functions
 from ..values.alignment import group_ranges, settle
 from .observations import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
@@ -38,6 +40,9 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         points, session = points_to_calibrate(op), session_of(ctx)
+        remarks = Remarks(session, self.name)
+        note_other_functions(op, remarks, ObserveOp)
+        remarks.flush()
         if not points:
             self._refuse_states()
             return
@@ -66,7 +71,7 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
 def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
     """The points without parameters, after parameters were copied within groups."""
     settle(module)
-    return [o for o in module.walk() if isinstance(o, ObserveOp) and o.qparams is None]
+    return [point for point in graph_points(module) if point.qparams is None]
 
 
 def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:

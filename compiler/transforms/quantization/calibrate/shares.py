@@ -16,10 +16,10 @@ from ....backends import Runner, Wanted, Work
 from ....backends.checkpoint import Checkpoint
 from ....backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ....diagnostics import op_error
-from ....dialects.nn import ObserveOp
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
+from ..sites import graph_points
 from .observations import Observation, observations, passes
 from .observing import observe
 from .state import fingerprint, points_data, restore_all, states_of
@@ -91,7 +91,7 @@ def merge_states(observed: Sequence[Observation], turn: int, states: Sequence[St
 def states_seen(model: Model, share: Samples) -> list[State]:
     """On a worker: the states of observers that saw a share."""
     module, session = unpacked(model.module)
-    points = [op for op in module.walk() if isinstance(op, ObserveOp) and op.qparams is None]
+    points = [point for point in graph_points(module) if point.qparams is None]
     observed = observations(points, session)
     if model.turn:
         for each, state in zip(observed, model.states, strict=True):

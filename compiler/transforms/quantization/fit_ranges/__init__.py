@@ -25,6 +25,7 @@ from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
 from ..parameters import activation_params
 from ..profiles import profile_of
 from ..round_weights.layer_data import decibels, measured_on, points_of, split
+from ..sites import graph_points
 from .kept import Errors, kept_of
 from .readers import Reader, Readers, UnknownError
 from .search import Range, least_error
@@ -140,7 +141,7 @@ def _outputs(module: ModuleOp, samples: Samples) -> Sqnr:
 def _shared(module: ModuleOp) -> Iterable[list[ObserveOp]]:
     """The points of a module, those of a group together."""
     groups: dict[object, list[ObserveOp]] = {}
-    for point in (op for op in module.walk() if isinstance(op, ObserveOp)):
+    for point in graph_points(module):
         groups.setdefault(point if point.group is None else point.group.data, []).append(point)
     return groups.values()
 

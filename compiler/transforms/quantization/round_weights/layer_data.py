@@ -21,7 +21,7 @@ from xdsl.ir import Operation
 from ....backends import HERE, Runner
 from ....backends.sharing import shares_of
 from ....diagnostics import op_error
-from ....dialects.nn import NNOp, ObserveOp, QParams
+from ....dialects.nn import NNOp, QParams
 from ....ir.dtypes import integer_range
 from ....ir.weights import return_freed_memory
 from ....runtime.data import Samples
@@ -30,6 +30,7 @@ from ....runtime.layerwise import Layerwise
 from ....runtime.metrics import Differences
 from ....session import Session
 from ..calibrate.observing import in_batches
+from ..sites import graph_points
 from .integer_layers import WEIGHT, IntegerLayer
 from .rounding import WIDE
 
@@ -488,8 +489,7 @@ def some_of(places: int, wanted: float, seed: int) -> Array:
 
 def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
     """Kernels that make points round as the later quantize and dequantize will."""
-    points = (op for op in module.walk() if isinstance(op, ObserveOp))
-    return {op: rounding_by(op.qparams.data) for op in points if op.qparams is not None}
+    return {op: rounding_by(op.qparams.data) for op in graph_points(module) if op.qparams is not None}
 
 
 def rounding_by(params: QParams) -> Callable[[Array], Array]:
