@@ -11,7 +11,7 @@ from amct_opt.transforms.quantization.rules.layer_rules import Rule
 
 from .pages import PAGES
 
-BEYOND = {"record", "weight-quantized", "not-in-profile", "between", "folded"}
+BEYOND = {"record", "weight-quantized", "not-in-profile", "between", "folded", "graph"}
 """Reasons that are neither a rule nor an entry of the settings."""
 UNMATCHED = {"no-producer", "constant-first"}
 """Reasons for operations that no pattern matches, which the catalogue of patterns does not list."""
