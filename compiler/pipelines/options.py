@@ -67,7 +67,7 @@ def composed(cls: type[_T], values: Mapping[str, Any]) -> _T:
 
 def values_of(options: Any) -> dict[str, Any]:
     """The values of the options of an instance, from which `composed` makes an equal one."""
-    known = leaves(type(options))
+    known = leaves(cast("type[Any]", type(options)))
     return {name: getattr(getattr(options, leaf.part) if leaf.part else options, name) for name, leaf in known.items()}
 
 
@@ -91,12 +91,11 @@ class Parts:
         return build_from_spec(cls, spec)
 
     def spec(self, *, include_default: bool = False) -> ArgSpec:
-        known = leaves(type(self))
-        given = {
-            name: value if isinstance(value, tuple) else () if value is None else (value,)
-            for name, value in values_of(self).items()
-            if include_default or value != known[name].field.default
-        }
+        known, given = leaves(type(self)), dict[str, tuple[Any, ...]]()
+        for name, value in values_of(self).items():
+            if include_default or value != known[name].field.default:
+                single = () if value is None else (value,)
+                given[name] = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else single
         return ArgSpec(self.name, given)
 
 
