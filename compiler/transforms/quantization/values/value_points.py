@@ -102,12 +102,21 @@ def _which(value: SSAValue) -> str:
 
 
 def _observe_for(value: SSAValue, layers: ValueLayers, given: Mapping[SSAValue, Spec] | None) -> None:
-    """Insert a point on a value that no quantized operation computes, for the quantized operations that read it."""
+    """Insert a point on a value that no quantized operation computes, for the quantized operations that read it.
+
+    The settings are those of the reader that needs most: one that computes before one that moves, symmetric before asymmetric,
+    few bits before many. They do not depend on the order of the operations.
+    """
     uses = [u for u in value.uses if (layer := layers.get(u.operation)) is not None and _reads(layer, u)]
     if not uses or (given is not None and value not in given):
         return
-    in_order = sorted(uses, key=lambda u: _position(u.operation))
-    first = layers[in_order[0].operation]
+
+    def by_need(use: Use) -> tuple[bool, bool, int, str, int]:
+        layer = layers[use.operation]
+        held = layer.held
+        return layer.is_passive, not held.symmetric, held.bits, held.observer, _position(use.operation)
+
+    first = layers[min(uses, key=by_need).operation]
     index = next(i for i, v in first.reads() if v is value)
     _observe(value, f"{first.name}:{index}", given[value] if given is not None else spec_of(first.held, None), uses)
 

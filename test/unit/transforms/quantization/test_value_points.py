@@ -17,6 +17,7 @@ from amct_opt import frontends
 from amct_opt.backends import Runner
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.executor import Executable, run
@@ -267,3 +268,25 @@ def test_a_layer_that_is_skipped_keeps_its_weight(tmp_path: Path) -> None:
         for v in (o.parent.parent_op().operands[1] if o.parent.parent_op().name == "nn.fused" else o.weight,)
     }
     assert {name for name, kind in weights.items() if kind is not nn.DequantizeOp} == {"conv2"}
+
+
+@pytest.mark.parametrize("computing_first", [True, False])
+def test_settings_of_a_shared_input_do_not_depend_on_the_order_of_its_readers(computing_first: bool) -> None:
+    """A convolution of rank 5 takes symmetric activations only, a reshape takes any."""
+    readers = [
+        "%y = nn.conv %x, %w : (tensor<1x2x3x4x4xf32>, tensor<2x2x1x1x1xf32>) -> tensor<1x2x3x4x4xf32>",
+        "%z = nn.reshape %x to [1, 96] : (tensor<1x2x3x4x4xf32>) -> tensor<1x96xf32>",
+    ]
+    text = "\n".join([
+        'func.func @main(%x: tensor<1x2x3x4x4xf32> {nn.name = "x"}) -> '
+        '(tensor<1x2x3x4x4xf32> {nn.name = "y"}, tensor<1x96xf32> {nn.name = "z"}) {',
+        "%w = nn.constant dense<0.5> : tensor<2x2x1x1x1xf32>",
+        *(readers if computing_first else reversed(readers)),
+        "func.return %y, %z : tensor<1x2x3x4x4xf32>, tensor<1x96xf32>\n}",
+    ])  # fmt: skip
+    session = qdq_session()
+    module = parse_module(session, text)
+    make_pass("insert-observers", "").apply(session, module)
+    (x,) = main_function(module).body.block.args
+    (point,) = [use.operation for use in x.uses if isinstance(use.operation, nn.ObserveOp)]
+    assert point.symmetric is not None
