@@ -2,16 +2,19 @@
 
 * The import in float agrees with the oracle, each float pass with the import, and a float file with both. The bound is that of
   sums in float32, plus what the network itself makes of a change of its inputs in the last bits.
-* Text, the files of modules, and the integer stages that follow from each other agree to the bit.
+* Text, the files of modules, and the integer stages that follow from each other agree to the bit, and so do other forms of the
+  model: operations in another order, other names of values, identities.
 * Exported QDQ files in onnxruntime agree with the simulation up to a part of what quantization changes: numbers that lie on the
   border of two steps may go either way.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from amct_opt.universe import new_session
 from .case import Array, Case
 from .choices import Choices
 from .graph import run as onnxruntime_run
+from .variants import numbers, reordered, reported, rewritten
 
 BOUND = 1e-4
 """Of the largest number of an output: some tens of layers of sums of up to some hundred products in float32."""
@@ -129,6 +133,16 @@ def check(case: Case, choices: Choices, folder: Path) -> Outcome:
     return outcome
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What became of one form of a model."""
+
+    outputs: Mapping[str, Mapping[str, Array]]
+    """By the pass before, then by name."""
+    numbers: Counter[Any]
+    remarks: Counter[Any]
+
+
 class _Check:
     def __init__(self, case: Case, choices: Choices, folder: Path, outcome: Outcome):
         self.case, self.choices, self.folder, self.outcome = case, choices, folder, outcome
@@ -171,6 +185,9 @@ class _Check:
             self.spread = self._spread(module, found)
             self.near("run", found, self.case.expected)
         self.text("text", module)
+        if "variants" in self.choices.checks:
+            with _optional():
+                self.variants(module)
         if "float file" in self.choices.checks:
             with _optional():
                 self.float_file(module)
@@ -201,6 +218,55 @@ class _Check:
                 run_passes(module, [make_pass(name, options)], self.session)
                 self.near(f"pass {name}", self.run(module), self.case.expected)
         return module
+
+    # Other forms of the model
+
+    def variants(self, module: ModuleOp) -> None:
+        """They give the same integers, and what is computed from them, to the bit, and the same remarks."""
+        random = np.random.default_rng(0)
+        with self.stage("variants"):
+            expected = self.compiled(module.clone())
+            others = {"reordered": reordered(module, random)}
+            if self.case.format == "onnx":
+                path = self.folder / "rewritten.onnx"
+                onnx.save(rewritten(onnx.load(self.case.path), random), path)
+                others["rewritten"] = self.read(path)
+            for name, other in others.items():
+                found = self.compiled(other)
+                for after, outputs in expected.outputs.items():
+                    same(f"variants {name} {after}", found.outputs[after], outputs)
+                if found.numbers != expected.numbers:
+                    raise Mismatch(f"variants {name}", "integers or parameters differ")
+                if found.remarks != expected.remarks:
+                    more, less = found.remarks - expected.remarks, expected.remarks - found.remarks
+                    raise Mismatch(f"variants {name}", f"remarks differ: {[*more][:2]} in place of {[*less][:2]}")
+
+    def compiled(self, module: ModuleOp) -> Compiled:
+        """The module becomes quantized, and lowered where its profile is ascend."""
+        session = self.new_session()
+        outputs: dict[str, dict[str, Array]] = {}
+        quantize = " ".join([f"data={self.data}", *self.choices.quantize])
+        for name, options in (("canonicalize", ""), ("fuse-all", ""), ("quantize", quantize)):
+            run_passes(module, [make_pass(name, options)], session)
+            outputs[name] = self.run(module)
+        found = numbers(module)
+        if self.choices.profile.startswith("ascend"):
+            run_passes(module, [make_pass("lower-to-ascend")], session)
+            outputs["lower-to-ascend"] = self.run(module)
+        return Compiled(outputs, found, reported(session.remarks))
+
+    @cached_property
+    def data(self) -> Path:
+        """The file that calibrates: the inputs of the case, and more batches of normal numbers."""
+        path = self.folder / "data.npz"
+        random = np.random.default_rng(0)
+        more: dict[str, Any] = {
+            n: np.concatenate([a, *(random.normal(0, 1, a.shape).astype(a.dtype) for _ in range(self.choices.batches - 1))])
+            if a.dtype.kind == "f" else np.concatenate([a] * self.choices.batches)
+            for n, a in self.case.inputs.items()
+        }  # fmt: skip
+        np.savez(path, **more)
+        return path
 
     # Files in float
 
@@ -271,17 +337,9 @@ class _Check:
     # Quantized
 
     def quantized(self, module: ModuleOp) -> None:
-        data = self.folder / "data.npz"
-        random = np.random.default_rng(0)
-        more: dict[str, Any] = {
-            n: np.concatenate([a, *(random.normal(0, 1, a.shape).astype(a.dtype) for _ in range(self.choices.batches - 1))])
-            if a.dtype.kind == "f" else np.concatenate([a] * self.choices.batches)
-            for n, a in self.case.inputs.items()
-        }  # fmt: skip
-        np.savez(data, **more)
         floats = module.clone()
         with self.stage("quantize"):
-            options = " ".join([f"data={data}", *self.choices.quantize])
+            options = " ".join([f"data={self.data}", *self.choices.quantize])
             run_passes(module, [make_pass("quantize", options)], self.session)
         if "quantize again" in self.choices.checks:
             with self.stage("quantize again", refuses=False):

@@ -29,7 +29,7 @@ QUANTIZED_TARGETS = (
 SOMETIMES = {
     "text": 0.3, "float file": 0.5, "passes": 0.6, "quantized text": 0.3, "quantized file": 0.3, "quant dialect": 0.2,
     "qdq without optimization": 0.3, "read back qdq": 0.3, "deployed": 0.6, "ascend text": 0.3,
-    "quantize again": 0.5,
+    "quantize again": 0.5, "variants": 0.3,
 }  # fmt: skip
 """How often a check is made that is not made of each model."""
 
