@@ -129,5 +129,6 @@ def numbers(module: ModuleOp) -> Counter[Any]:
 
 
 def reported(remarks: Iterable[Remark]) -> Counter[Any]:
-    """What passes report, without names, which nodes without one get by their order. What imports report differs."""
-    return Counter((r.kind, r.pass_name, r.rule, r.op) for r in remarks if r.pass_name != "import")
+    """What passes report, without names of layers and of groups: nodes without one get a name by their order."""
+    rules = ((r, "" if r.kind == "analysis" else r.rule) for r in remarks if r.pass_name != "import")
+    return Counter((r.kind, r.pass_name, rule, r.op) for r, rule in rules)

@@ -1,4 +1,4 @@
-"""One network, written for four frameworks: the compiler makes the same integers of each.
+"""One network, written for four frameworks: the compiler makes the same integers of each. One network, on data in another order.
 
 Numbers are dyadic and small enough that every sum is exact in float32. Therefore the order in which a layout adds does not
 matter, and nothing is compared within a tolerance.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 import amct_opt
 from amct_opt.dialects import nn
+from amct_opt.runtime.observers import OBSERVERS, make_observer
 from amct_opt.session import ImportOptions
 from amct_opt.universe import new_session
 
@@ -422,3 +423,82 @@ def test_frameworks_give_the_same_integers(name: str, profile: str, folder: Path
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_frameworks_give_the_same_integers_of_more_networks(name: str, profile: str, seed: int, folder: Path) -> None:
     hold(name, seed, profile, folder)
+
+
+# One network, other data
+
+
+@cache
+def rough(name: str) -> Network:
+    """A network whose numbers are not dyadic."""
+    made = Network(7)
+    NETWORKS[name](made)
+
+    def varied(array: Array) -> Array:
+        return (array * made.random.uniform(0.9, 1.1, array.shape)).astype(np.float32)
+
+    made.layers = [replace(layer, arrays=tuple(map(varied, layer.arrays))) for layer in made.layers]
+    made.samples = varied(made.samples)
+    return made
+
+
+def quantized(network: Network, profile: str, samples: Array, observer: str = "mse") -> ModuleOp:
+    module, session = amct_opt.load(as_onnx(network))
+    session.profile = profile
+    amct_opt.run_pipeline(module, "fuse", session)
+    settings = amct_opt.Settings(common=amct_opt.Calibration(amct_opt.Activation(observer)))
+    amct_opt.quantize(module, session, settings, data={"x": samples})
+    return module
+
+
+def in_integers(module: ModuleOp, profile: str) -> amct_opt.Executable:
+    module = module.clone()
+    if profile == "qdq":
+        return amct_opt.Executable(module, rewrite=amct_opt.in_integers)
+    amct_opt.run_pipeline(module, "lower-to-ascend", new_session())
+    return amct_opt.Executable(module)
+
+
+def output(executable: amct_opt.Executable, x: Array) -> Array:
+    (array,) = executable.run({"x": x}).values()
+    return array
+
+
+ORDER_FREE = [name for name in OBSERVERS if make_observer(name, 8, symmetric=False).merging == "equal"]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_samples_in_another_order(name: str, profile: str) -> None:
+    """Each sample has its own result, wherever it is in a batch; and the samples that calibrate have no order."""
+    network = rough(name)
+    x, order = network.samples, np.array([4, 1, 5, 0, 3, 2])
+    module = quantized(network, profile, x)
+    executable, floats = in_integers(module, profile), amct_opt.Executable(amct_opt.load(as_onnx(network)).module)
+    expected = output(executable, x)
+    assert output(executable, x[order]).tobytes() == expected[order].tobytes()
+    parts = [output(executable, x[:1]), output(executable, x[1:4]), output(executable, x[4:])]
+    assert np.concatenate(parts).tobytes() == expected.tobytes()
+    # BLAS may add the rows of a product in another order, by their place
+    np.testing.assert_allclose(output(floats, x[order]), output(floats, x)[order], rtol=1e-5, atol=1e-6)
+    for observer in ORDER_FREE if name == "grouped" else ():
+        one, other = (quantized_layers(quantized(network, profile, x[i], observer)) for i in (slice(None), order))
+        assert one == other, observer
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+@pytest.mark.parametrize("factor", [2.0**-7, 8.0])
+def test_powers_of_two_between_the_input_and_the_first_weights(profile: str, factor: float) -> None:
+    network, (first, *rest) = rough("residual"), rough("residual").layers
+    scaled = Network(7)
+    weight, *bias = first.arrays
+    scaled.layers, scaled.channels = (
+        [replace(first, arrays=((weight / factor).astype(np.float32), *bias)), *rest],
+        network.channels,
+    )
+    x, y = network.samples, (network.samples * factor).astype(np.float32)
+    one, other = quantized(network, profile, x), quantized(scaled, profile, y)
+    expected = output(in_integers(one, profile), x)
+    assert np.ptp(expected) > 0
+    assert output(in_integers(other, profile), y).tobytes() == expected.tobytes()
+    assert quantized_layers(one)[1:] == quantized_layers(other)[1:]
