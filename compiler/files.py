@@ -383,6 +383,15 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
+def refuse_pipe(path: Path) -> None:
+    """Raises CompileError for a named pipe. Reading one waits until somebody writes to it.
+
+    A pipe that the shell opens (`<(command)`, `/dev/stdin`) has no name of its own, and somebody who writes to it.
+    """
+    if path.is_fifo() and os.path.lexists(os.path.realpath(path)):
+        raise CompileError("is a pipe, not a file", where=str(path), hint="write what comes out of it to a file first")
+
+
 def same_file(a: Path, b: Path) -> bool:
     """Whether two paths lead to the same file, also through links."""
     try:

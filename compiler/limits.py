@@ -6,11 +6,13 @@ A file of a few hundred bytes can declare a tensor of terabytes. What it asks fo
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from .diagnostics import CompileError
 
@@ -28,6 +30,8 @@ _SHARE = 0.8
 _OF_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _SMALL = 1 << 20
 """What is always within the limit."""
+_MOST_EXPANDED = 1 << 20
+"""Characters that aliases of YAML may add to a text. One of a few hundred characters could add terabytes."""
 _UNKNOWN = 1 << 34
 """The memory of a machine that does not say how much it has."""
 
@@ -58,6 +62,28 @@ def require(size: int, what: str, where: str) -> None:
     """Raises CompileError, located at `where`, if `what` takes more bytes than the limit."""
     if size > (limit := most_bytes()):
         raise CompileError(f"{what} takes {shown(size)}, and the limit is {shown(limit)}", where=where, hint=HINT)
+
+
+def check_aliases(node: Any, length: int, where: str) -> None:
+    """Raises CompileError, located at `where`, for a node of YAML, or a pair of them, that aliases make much longer than the text
+    of `length` characters that it comes from.
+    """
+    if _size(node, {}) > _MOST_EXPANDED + 2 * length:
+        raise CompileError("takes too much memory when its aliases are expanded", where=where)
+
+
+def _size(node: Any, known: dict[int, float]) -> float:
+    """The characters in a node of YAML, or in a pair of nodes, with aliases expanded; infinite for a node that contains itself.
+
+    `known` has the sizes of its parts.
+    """
+    inside: Any = getattr(node, "value", node)
+    if isinstance(inside, str):
+        return 1 + len(inside)
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        known[id(node)] = 1 + sum(_size(each, known) for each in inside)
+    return known[id(node)]
 
 
 def shown(size: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..diagnostics import CompileError
+from ..files import refuse_pipe
 from ..runtime.data import ImageRows, Samples, load_arrays
 from ..runtime.executor import Array
 from .evaluation import Labels
@@ -67,6 +68,7 @@ def _require_order(images: ImageRows | None, where: str) -> None:
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """The rows of a table with their lines, without its header."""
+    refuse_pipe(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, skipinitialspace=True)

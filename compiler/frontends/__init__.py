@@ -25,7 +25,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that do not apply.
     """
     from ..diagnostics import CompileError
-    from ..files import reading
+    from ..files import reading, refuse_pipe
     from ..universe import SAVED_MODEL
 
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
@@ -34,6 +34,9 @@ def read(path: Path, session: Session) -> ModuleOp:
     if ending not in session.frontends:
         hint = f"known are {', '.join(session.frontends)}, and folders that are a SavedModel"
         raise CompileError(f"unknown file ending '{path.suffix.lower()}'", where=str(path), hint=hint)
+    refuse_pipe(path)
+    if session.imports.weights is not None:
+        refuse_pipe(session.imports.weights)
     with reading(path.parent):
         return session.frontends[ending](path, session)
 

@@ -43,7 +43,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from ..diagnostics import CompileError, first_line, op_error
-from ..files import replacing, replacing_all
+from ..files import refuse_pipe, replacing, replacing_all
 from .name_hints import name_hint
 from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
 
@@ -319,6 +319,7 @@ def _decimals_survive(attribute: Dense) -> bool:
 
 def read_text(path: Path) -> str:
     """The text of a file. Raises CompileError if it cannot be read, or is not UTF-8."""
+    refuse_pipe(path)
     try:
         return path.read_text("utf-8")
     except OSError as e:

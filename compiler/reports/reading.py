@@ -14,6 +14,7 @@ from ..diagnostics import CompileError, Gain, Remark, first_line
 from ..files import reading
 from ..frontends import read
 from ..ir.text import read_text
+from ..limits import check_aliases
 from ..session import Session
 
 SUMMARY, REMARKS, LAYERS = "summary.json", "remarks.yaml", "layers.json"
@@ -169,9 +170,13 @@ def read_remarks(path: Path) -> list[Remark]:
     """The remarks of a file. Raises CompileError, located, for other content."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text, rows = read_text(path), list[Any]()
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        rows: list[Any] = list(yaml.load_all(read_text(path), Loader=loader))
+        while loader.check_node():
+            node = loader.get_node()
+            check_aliases(node, len(text), f"{path}:{node.start_mark.line + 1}")
+            rows.append(loader.construct_document(node))
     except yaml.YAMLError as e:
         mark: Any = getattr(e, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark is not None else str(path)

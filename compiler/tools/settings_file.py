@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -13,10 +12,9 @@ from typing import Any, NamedTuple, cast
 
 from ..diagnostics import CompileError, first_line
 from ..ir.text import read_text
+from ..limits import check_aliases
 from .parser import Parser
 
-_MOST_EXPANDED = 1 << 20
-"""Characters that the aliases of one option may add to a file. A file of a few hundred bytes could add terabytes."""
 _WITHOUT = frozenset({"help", "settings"})
 """Options that a file does not have."""
 
@@ -145,9 +143,7 @@ def _yaml(path: Path, text: str) -> Iterator[_Entry]:
         if not isinstance(node, yaml.MappingNode):
             raise _not_a_mapping(path)
         for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
-            if _size((key, value), {}) > _MOST_EXPANDED + 2 * len(text):
-                where = f"{path}:{key.start_mark.line + 1}"
-                raise CompileError("takes too much memory when its aliases are expanded", where=where)
+            check_aliases((key, value), len(text), f"{path}:{key.start_mark.line + 1}")
             made = loader.construct_object(value, deep=True)
             yield _Entry(str(key.value), made, key.start_mark.line + 1)
     except yaml.MarkedYAMLError as e:
@@ -155,20 +151,6 @@ def _yaml(path: Path, text: str) -> Iterator[_Entry]:
         raise CompileError(f"is not YAML: {e.problem}", where=f"{path}:{line}") from None
     except yaml.YAMLError as e:
         raise CompileError(f"is not YAML: {first_line(str(e))}", where=str(path)) from None
-
-
-def _size(node: Any, known: dict[int, float]) -> float:
-    """The characters in a node of YAML, or in a pair of nodes, with aliases expanded; infinite for a node that contains itself.
-
-    `known` has the sizes of its parts.
-    """
-    inside: Any = getattr(node, "value", node)
-    if isinstance(inside, str):
-        return 1 + len(inside)
-    if id(node) not in known:
-        known[id(node)] = math.inf
-        known[id(node)] = 1 + sum(_size(each, known) for each in inside)
-    return known[id(node)]
 
 
 def _toml(path: Path, text: str) -> Iterator[_Entry]:

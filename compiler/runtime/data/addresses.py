@@ -11,7 +11,7 @@ from typing import IO, Any
 from urllib.request import url2pathname
 
 from ...diagnostics import CompileError
-from ...files import replacing
+from ...files import refuse_pipe, replacing
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.DOTALL)
 _INSTALL = "pip install 'amct-opt[remote]'"
@@ -43,6 +43,7 @@ def opened(file: str) -> Generator[IO[bytes]]:
     if not is_address(file):
         if not (path := local(file)).exists():
             raise CompileError("there is no such file", where=file)
+        refuse_pipe(path)
         with path.open("rb") as stream:
             yield stream
         return

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from ...diagnostics import CompileError
-from ...files import spooling
+from ...files import refuse_pipe, spooling
 from ...limits import require
 from .rows import Array
 
@@ -39,6 +39,7 @@ def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
         return _folder(path)
     if not path.exists():
         raise CompileError("there is no such file", where=str(path))
+    refuse_pipe(path)
     with reading(str(path)), path.open("rb") as stream:
         start, names = stream.read(len(_NPY)), list(inputs)
         if start.startswith(_ZIP):
@@ -62,6 +63,7 @@ def _folder(path: Path) -> dict[str, Array]:
         raise CompileError("holds neither .npy files nor .npz files", where=str(path), hint=hint)
     arrays: dict[str, Array] = {}
     for file in files:
+        refuse_pipe(file)
         with reading(str(file)), file.open("rb") as stream:
             arrays[file.stem] = _mapped(stream, 0)
     return arrays

@@ -232,6 +232,37 @@ def test_one_line(case: str, folder: Path) -> None:
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        *(
+            (f"p.{ending}", f"amct support p.{ending}")
+            for ending in ("onnx", "mlir", "pb", "prototxt", "h5", "keras", "pt2")
+        ),
+        ("p.caffemodel", "amct support n.prototxt --weights p.caffemodel"),
+        ("p.mlir", "amct-opt p.mlir"),
+        *((f"p.{ending}", f"amct quantize m.onnx -o o --data p.{ending}") for ending in ("npz", "npy")),
+        ("d/x.npy", "amct quantize m.onnx -o o --data d"),
+        *((f"d/p.{ending}", "amct quantize m.onnx -o o --data d") for ending in ("npz", "tar", "parquet")),
+        *((f"p.{ending}", f"amct quantize m.onnx -o o --data x.npz --labels p.{ending}") for ending in ("csv", "npy")),
+        *((f"p.{ending}", f"amct quantize m.onnx -o o --settings p.{ending}") for ending in ("yaml", "toml", "json")),
+        (
+            "p.cfg",
+            "amct calibration --model m.onnx --save_path o/ --calibration_config p.cfg --batch_num 1 --data_dir d --data_types float32 --input_shape x:2,4",
+        ),
+        ("p.txt", "amct convert --model m.onnx --save_path o/ --record_file p.txt"),
+    ],
+)
+def test_a_named_pipe_is_refused(name: str, command: str, folder: Path) -> None:
+    """Reading it would wait for ever."""
+    for file, data in {"m.onnx": relu(2, 4), "x.npz": npz(x=np.ones((2, 4), "f")), "n.prototxt": b""}.items():
+        (folder / file).write_bytes(data)
+    (folder / "d").mkdir()
+    os.mkfifo(folder / name)
+    status, said = ended(command)
+    assert (status, said.split("\n")[0]) == (1, f"{name}: error: is a pipe, not a file")
+
+
 def test_a_compressed_array_is_unpacked_as_far_as_its_header_says(folder: Path) -> None:
     (folder / "m.onnx").write_bytes(relu(2, 4))
     (folder / "x.npz").write_bytes(packed(header("(2, 4)") + bytes(1 << 24)))

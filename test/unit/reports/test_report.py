@@ -122,6 +122,11 @@ DAMAGED: dict[str, tuple[str, str, str]] = {
         "---\nkind: missed\ngain: 3 dB\n",
         "remarks.yaml: document 1: error: is not a remark: gain must have the numbers before and after",
     ),
+    "aliases": (
+        "remarks.yaml",
+        "a0: &a0 {x: y}\n" + "\n".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)),
+        "remarks.yaml:1: error: takes too much memory when its aliases are expanded",
+    ),
     "module": ("digits_nn.mlir", "builtin.module {", "digits_nn.mlir:1:"),
     "arrays": ("digits_nn.safetensors", "", "digits_nn.safetensors"),
 }
