@@ -121,6 +121,7 @@ RUN = "amct run m.onnx --data x.npz -o y.npz"
 OPT = "amct-opt m.onnx --fuse-all -o r.mlir"
 TEXT = "amct-opt m.mlir --canonicalize -o r.mlir"
 QUANTIZE = "amct quantize m.onnx -o o"
+CALIBRATION = "amct calibration --model m.onnx --save_path o/ --calibration_config p.cfg"
 
 CASES: Mapping[str, tuple[Callable[[], Mapping[str, bytes]], str, str]] = {
     "a function that calls itself": (
@@ -248,7 +249,7 @@ def test_one_line(case: str, folder: Path) -> None:
         *((f"p.{ending}", f"amct quantize m.onnx -o o --settings p.{ending}") for ending in ("yaml", "toml", "json")),
         (
             "p.cfg",
-            "amct calibration --model m.onnx --save_path o/ --calibration_config p.cfg --batch_num 1 --data_dir d --data_types float32 --input_shape x:2,4",
+            f"{CALIBRATION} --batch_num 1 --data_dir d --data_types float32 --input_shape x:2,4",
         ),
         ("p.txt", "amct convert --model m.onnx --save_path o/ --record_file p.txt"),
     ],
