@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from .diagnostics import CompileError
+from .limits import locating
 
 _UNFINISHED = ".amct-unfinished-"
 """How the names of temporary folders begin; their process has locked them."""
@@ -61,7 +62,8 @@ def replacing_all(*paths: Path) -> Generator[tuple[IO[bytes], ...]]:
             except OSError as e:
                 raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from None
         try:
-            yield tuple(streams)
+            with locating(paths[0].name):
+                yield tuple(streams)
             for stream in streams:
                 stream.close()
             for folder, staging in folders.items():
@@ -90,7 +92,7 @@ def filling(folder: Path) -> Generator[Path]:
     final = Path(os.path.realpath(folder))
     try:
         beside = final if final.exists() else final.parent
-        with made(beside), _staging(beside) as staging:
+        with locating(str(folder)), made(beside), _staging(beside) as staging:
             yield staging
             _replace(staging, final)
     except OSError as e:

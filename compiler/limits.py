@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,16 @@ def shown(size: int) -> str:
 def shortage(error: MemoryError) -> str:
     """The message about an allocation that failed: numpy says how much it was."""
     return str(error) or "more memory is needed than there is"
+
+
+@contextmanager
+def locating(step: str) -> Generator[None]:
+    """The note on a MemoryError says in which step it was raised; outer steps are added to inner ones."""
+    try:
+        yield
+    except MemoryError as e:
+        e.add_note(step)
+        raise
 
 
 def check_view(size: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 
 from . import universe
 from .diagnostics import CompileError, Remark, printable
+from .limits import locating
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Session(Context):
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
     """Called with (phase, done, total) while data runs through the model."""
-    phase: Callable[[str], AbstractContextManager[object]] = nullcontext
+    phase: Callable[[str], AbstractContextManager[object]] = locating
     """Called with the name of each timed step; the context manager it returns surrounds the step. Steps nest."""
     checker: Checker | None = None
     """Checks every pass by numbers (`--check`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import Condition, Thread
 from typing import Generic, TypeVar
 
@@ -41,9 +41,12 @@ class OrderedBatches(Generic[T]):
         """Call `work` for each batch, in so many threads. When one fails those before it are finished, none is begun any more,
         and what the first of them raised is raised.
         """
-        others = [Thread(target=self._work, args=(work,), daemon=True) for _ in range(threads - 1)]
-        for thread in others:
-            thread.start()
+        others: list[Thread] = []
+        with suppress(RuntimeError):  # the system allows no more threads: fewer do the same
+            for _ in range(threads - 1):
+                thread = Thread(target=self._work, args=(work,), daemon=True)
+                thread.start()
+                others.append(thread)
         self._work(work)
         for thread in others:
             thread.join()

@@ -32,6 +32,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _FATAL = 4
 _UNSIGNED = 128
+_SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
+"""What onnxruntime says if the system gives it no memory."""
 """The offset between the uint8 integers of a file and the int8 integers of the module."""
 
 
@@ -98,7 +100,11 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
                 totals.setdefault(name, Differences()).add(array, theirs[name])
             if apart is None and ours is not None and any(d.sqnr < CLOSE for d in totals.values()):
                 apart = _first_apart(onnxruntime, path, ours, inputs)
+    except MemoryError:
+        raise
     except Exception as e:  # onnxruntime's have no other base
+        if _SHORTAGE.search(str(e)):
+            raise MemoryError(f"onnxruntime: {first_line(str(e))}") from None
         return Peer(version, first_line(str(e)))
     return Peer(version, "", len(expected), {name: d.result() for name, d in totals.items()}, apart)
 

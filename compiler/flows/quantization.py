@@ -288,7 +288,8 @@ def measure(
                     total[name].add(outputs[name], array)
             session.progress("measure", next(done), samples.runs)
 
-    OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
+    with session.phase("measure"):
+        OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 

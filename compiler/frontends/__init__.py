@@ -26,6 +26,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     """
     from ..diagnostics import CompileError
     from ..files import reading, refuse_pipe
+    from ..limits import locating
     from ..universe import SAVED_MODEL
 
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
@@ -37,7 +38,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     refuse_pipe(path)
     if session.imports.weights is not None:
         refuse_pipe(session.imports.weights)
-    with reading(path.parent):
+    with locating(str(path)), reading(path.parent):
         return session.frontends[ending](path, session)
 
 

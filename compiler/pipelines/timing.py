@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..limits import locating
+
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -38,7 +40,8 @@ class Timer:
         self._running.append(phase)
         start = time.perf_counter()
         try:
-            yield
+            with locating(name):
+                yield
         finally:
             phase.seconds = time.perf_counter() - start
             self._note_peak()

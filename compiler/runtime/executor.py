@@ -20,7 +20,7 @@ from ..dialects.nn import ConstantOp, FusedOp
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names, main_function, output_names
 from ..ir.weights import WeightError, release
-from ..limits import HINT, shortage
+from ..limits import HINT, locating, shortage
 from .kernels import Array, Kernel, bare_kernel_for
 from .program import Program, Rewrite, Row, late
 
@@ -90,7 +90,8 @@ class Plan:
                 else:
                     env[results[0]] = cast(Array, result)
                 if watch is not None:
-                    self._tell(watch, results, env)
+                    with locating(where):
+                        self._tell(watch, results, env)
                 for slot in releases:
                     env[slot] = None
 

@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     except (OSError, MemoryError) as e:
         if isinstance(e, BrokenPipeError):
             raise
-        print(explained(e), file=sys.stderr)
+        print(explained(e, f"amct {argv[0]}"), file=sys.stderr)
         return 1
     return 0
 

@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
     except (OSError, MemoryError) as e:
         if isinstance(e, BrokenPipeError):
             raise
-        print(explained(e), file=sys.stderr)
+        print(explained(e, "amct-opt"), file=sys.stderr)
         return 1
 
 

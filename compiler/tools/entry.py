@@ -24,6 +24,8 @@ _INTERRUPTS: Mapping[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: 
 _GRACE = 2.0
 """Seconds that a tool has to end after a signal. Native code may run longer before Python notices the signal."""
 INTERNAL_ERROR = 70
+_ADDRESSES = 400 << 20
+"""Bytes of addresses that Python, numpy and its linear algebra take while they are loaded."""
 _USAGE = 2
 _NEW_OBJECTS = 50_000
 """How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
@@ -59,9 +61,20 @@ def _start(name: str, module: str) -> None:
 
     for number in _INTERRUPTS:  # libraries that are being loaded make other errors of KeyboardInterrupt
         signal.signal(number, end)
+    _require_addresses()
     import_module(".truncated", __package__).end_in_one_line()
     import_module("..files", __package__).own_temporary_folder()
     run_tool(name, import_module(f".{module}", __package__).run)
+
+
+def _require_addresses() -> None:
+    """End in one line if this process may have fewer addresses than libraries take: they end it, or fail in any way."""
+    with suppress(ImportError):  # Windows
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+
+        if (most := getrlimit(RLIMIT_AS)[0]) != RLIM_INFINITY and most < _ADDRESSES:
+            shown = f"allows {most >> 20} MB of memory, and libraries alone take {_ADDRESSES >> 20} MB"
+            sys.exit(f"ulimit -v: error: {shown}")
 
 
 def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
@@ -108,7 +121,7 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
         return status
     except BrokenPipeError:
         pass
-    except OSError as e:
+    except (OSError, MemoryError) as e:
         if not status:  # else the tool has said so
             with suppress(OSError):
                 print(explained(e), file=sys.stderr)
@@ -232,15 +245,16 @@ def _open_closed_streams() -> None:
             setattr(sys, f"__{name}__", stream)
 
 
-def explained(error: OSError | MemoryError) -> CompileError:
-    """An error of the system as one line: the file, and what the system says."""
+def explained(error: OSError | MemoryError, command: str = "") -> CompileError:
+    """An error of the system as one line: the file or step, or else the command, and what the system says."""
     from ..diagnostics import CompileError
     from ..limits import HINT
 
     if isinstance(error, MemoryError):
-        return CompileError(f"not enough memory. {error}".removesuffix(". "), hint=HINT)
+        steps = ", ".join(dict.fromkeys(reversed(getattr(error, "__notes__", ()))))
+        return CompileError(f"not enough memory. {error}".removesuffix(". "), where=steps or command, hint=HINT)
     where = error.filename2 or error.filename
-    return CompileError(error.strerror or str(error), where="" if where is None else os.fsdecode(where))
+    return CompileError(error.strerror or str(error), where=command if where is None else os.fsdecode(where))
 
 
 def _report(name: str, error: Exception) -> None:

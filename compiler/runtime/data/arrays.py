@@ -168,5 +168,8 @@ def reading(place: str) -> Generator[None]:
         yield
     except CompileError as e:
         raise CompileError(e.message, where=e.where or place, hint=e.hint) from None
+    except MemoryError as e:
+        e.add_note(place)
+        raise
     except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
         raise CompileError(f"cannot be read: {_ADDRESS.sub('', str(e))}", where=place) from None

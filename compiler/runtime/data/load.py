@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ...diagnostics import CompileError
 from ...ir.dtypes import Tensor
+from ...limits import locating
 from .addresses import is_address, local
 from .arrays import load_arrays
 from .images import Preprocess, image_rows
@@ -52,7 +53,11 @@ def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, r
     Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
     """
-    text, form = str(data), form or Form()
+    with locating(str(data)):
+        return _samples(str(data), function, form or Form(), runs)
+
+
+def _samples(text: str, function: FuncOp, form: Form, runs: int | None) -> Samples:
     if match := _FUNCTION.fullmatch(text):
         if form != Form():
             raise CompileError("batches of a function are taken as they are", where=text)

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from amct_opt.tools import amct
 from amct_opt.tools.amct import COMMANDS
 from amct_opt.tools.entry import run_tool
 
@@ -261,3 +263,36 @@ with filling(Path("out")):
     assert done.returncode == 1
     assert done.stderr == f"{tmp_path}/big: error: became shorter while it was read\n"
     assert [path.name for path in tmp_path.iterdir()] == ["big"]
+
+
+@pytest.mark.parametrize(
+    ("step", "where"),
+    [
+        ("amct_opt.frontends.mlir.parse_module", "net.mlir"),
+        ("amct_opt.runtime.data.arrays.arrays_in", "x.npz"),
+        ("numpy.lib.format.write_array", "y.npz"),
+    ],
+)
+def test_memory_that_runs_out_is_located(
+    step: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the file or step, with nothing written."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 2 MiB")
+
+    monkeypatch.chdir(tmp_path)
+    Path("net.mlir").write_text(RELU.replace("%x: tensor<2xf32>", '%x: tensor<2xf32> {nn.name = "x"}'))
+    np.savez("x.npz", x=np.ones(2, np.float32))
+    monkeypatch.setattr(step, fail)
+    assert amct.run(["run", "net.mlir", "--data", "x.npz", "-o", "y.npz"]) == 1
+    assert capsys.readouterr().err.startswith(f"{where}: error: not enough memory. Unable to allocate 2 MiB\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.mlir", "x.npz"]
+
+
+@pytest.mark.parametrize("megabytes", [50, 300])
+def test_fewer_addresses_than_libraries_take(megabytes: int, tmp_path: Path) -> None:
+    assert shell("amct", f"ulimit -v {megabytes << 10}; TOOL --version", tmp_path) == (
+        1,
+        f"ulimit -v: error: allows {megabytes} MB of memory, and libraries alone take 400 MB\n",
+    )
