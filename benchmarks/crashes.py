@@ -1,42 +1,57 @@
-"""What is on disk after a crash: `amct quantize` is killed at any moment, runs beside itself, and is interrupted.
+"""What is on disk after a crash: `amct quantize` is killed at any moment, runs beside itself, is interrupted, and has too little
+memory or disk.
 
-    python benchmarks/crashes.py MODEL.onnx DATA.npz [KILLS [PAIRS [INTERRUPTS]]]
+    python benchmarks/crashes.py MODEL.onnx DATA.npz [KILLS [PAIRS [INTERRUPTS [SHORTAGES [WRITES [DISKS]]]]]]
 
 Two runs with different observers write to one folder. Afterwards its files must be those of one run, to the byte, beside a
-file of the user's. A third of the kills hits a random moment, a third a random moment of writing, a third a rename.
+file of the user's, for a reader that repairs nothing. A third of the kills hits a random moment, a third a random moment of
+writing, a third a rename.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import io
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from _testcapi import set_nomemory  # pyright: ignore
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import onnxruntime  # noqa: F401  # loaded once, not in every process
 
 import amct_opt.flows.quantization  # noqa: F401
-from amct_opt.files import reading
 from amct_opt.tools import amct
+from amct_opt.tools.entry import run_tool
 
 OBSERVERS = ("minmax", "mse")
 MINE = "notes.txt"
-_RENAMES = 12
+_RENAMES = 30
 """More than the command renames files."""
 _WRITING = 0.05
 """Seconds that writing takes at most, by a wide margin for small models."""
 _LONGEST = 300.0
 """Seconds after which a run counts as one that hangs."""
+_ALLOCATIONS = 3_000_000
+"""About as many as the command makes in Python, for small models."""
+_STARTING = 1000
+"""Allocations until the signals and streams of the process are set up."""
+_OF_PYTHON = ("SystemError: ", "importlib.metadata.PackageNotFoundError: ")
+"""What Python makes of an allocation that fails inside it."""
+_ADDRESSES = 1 << 27
+"""Bytes that the command uses after all is loaded, by a wide margin."""
 
 Files = Mapping[str, bytes]
 
@@ -51,6 +66,8 @@ class Counts:
     """Folders with the files of the earlier run, or without any."""
     new: int = 0
     """Folders with the files of the last run."""
+    python: int = 0
+    """Runs that Python ended: it makes other errors of a failed allocation. Folders are those of `old`."""
     torn: list[str] = field(default_factory=list[str])
     """Folders with files of both, or with a part of them; what is wrong with each."""
     left: list[str] = field(default_factory=list[str])
@@ -97,11 +114,9 @@ class Runs(NamedTuple):
 
 
 def contents(folder: Path) -> Files:
-    """The files of a folder as a reader of ours finds them; empty if there is no folder."""
-    if not folder.exists():
-        return {}
-    with reading(folder):
-        return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if not p.name.startswith(".amct-unfinished")}
+    """The files of a folder as any program finds them; empty if there is no folder."""
+    found = sorted(folder.iterdir()) if folder.exists() else []
+    return {p.name: p.read_bytes() for p in found if p.is_file() and not p.name.startswith(".amct")}
 
 
 def kills(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
@@ -143,7 +158,7 @@ def pairs(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Send SIGINT to so many processes at random moments after their start: one line, status 130, nothing left.
+    """Send SIGINT or SIGTERM to so many processes at random moments after their start: one line, nothing left.
 
     `old` are those that ended so, `new` those whose files were complete. Not counted are those that were still starting Python.
     """
@@ -151,22 +166,138 @@ def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     code = "from amct_opt.tools.entry import amct; amct()"
     longest = 2 * runs.seconds + 1
     for i in range(number):
+        sent, word = ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))[i % 2]
         shutil.rmtree(out, ignore_errors=True)
         argv = [sys.executable, "-c", code, *runs.arguments(OBSERVERS[0], out)]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
             time.sleep(chance.uniform(0, longest))
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
             message = process.communicate(timeout=_LONGEST)[1]
         counts.runs += 1
-        interrupted = (process.returncode, message) == (130, "amct: interrupted\n")
+        interrupted = (process.returncode, message) == (128 + sent, f"amct: {word}\n")
         if interrupted and not out.exists():
             counts.old += 1
         elif (interrupted or process.returncode == 0) and contents(out) == runs.files[OBSERVERS[0]]:
             counts.new += 1
-        elif "amct_opt/" in message or process.returncode not in (-signal.SIGINT, 1):
+        elif "amct_opt/" in message or process.returncode not in (-sent, 1):
             counts.torn.append(f"interrupt {i}: status {process.returncode}: {message[-300:]}")
         counts.left += [p.name for p in folder.iterdir() if p.name.startswith(".")]
     return counts
+
+
+def shortages(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
+    """Let allocations fail, so many times: one alone, or all beyond a limit that is a little above what is used already."""
+    chance = random.Random(seed)
+
+    def one() -> None:
+        begin = int(_STARTING * (_ALLOCATIONS / _STARTING) ** chance.random())
+        set_nomemory(begin, begin + 1)
+
+    def limit() -> None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + chance.randrange(_ADDRESSES), resource.RLIM_INFINITY))
+
+    counts = Counts()
+    for i in range(number):
+        chance.seed(seed + i)
+        _faulty(runs, folder, folder / "out", (one, limit)[i % 2], counts, f"shortage {i}")
+    return counts
+
+
+def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
+    """Write to so many disks (tmpfs), most of them with too little space. Only root can make them."""
+    chance, counts, disk = random.Random(seed), Counts(), folder / "disk"
+    disk.mkdir()
+    needed = sum(map(len, runs.files[OBSERVERS[0]].values()))
+    for i in range(number):
+        size = int(needed * (1.3 + 2 * (i + chance.random()) / number))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
+        try:
+            _faulty(runs, folder, disk / "out", lambda: None, counts, f"disk of {size} bytes")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+    return counts
+
+
+def failing_writes(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
+    """Let the n-th write, flush or new name fail for lack of space, alone or with all that follow: for every n, or so many."""
+    with (folder / "count").open("w+b") as stream:
+        _wait(_fork(lambda: _counting(stream.fileno()) or runs.run(OBSERVERS[1], folder / "out")))
+        total = int(stream.read())
+    faults = {f"write {n} of {total}": {n} for n in range(total)}
+    faults |= {f"writes from {n} of {total} on": range(n, sys.maxsize) for n in range(total)}
+    counts, chance = Counts(), random.Random(seed)
+    for what in faults if number >= len(faults) else chance.sample([*faults], number):
+        _faulty(runs, folder, folder / "out", partial(_fail, faults[what].__contains__), counts, what)
+    return counts
+
+
+def _counting(handle: int) -> None:
+    """Let nothing fail, and keep the number of calls in a file."""
+    _fail(lambda n: not os.pwrite(handle, b"%d" % (n + 1), 0))
+
+
+def _fail(fails: Callable[[int], bool]) -> None:
+    """From now on writes, flushes and new names fail, by their number."""
+    calls, whole, flush = count(), io.open, os.fsync
+
+    def call() -> None:
+        if fails(next(calls)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        creates = event == "open" and arguments[2] & os.O_CREAT and str(arguments[0]) != os.devnull
+        if creates or event in ("os.mkdir", "os.rename", "os.link", "os.symlink"):
+            call()
+
+    class Raw(io.FileIO):
+        def write(self, data: Any, /) -> int:
+            call()
+            return super().write(data)
+
+    def opened(file: Any, mode: str = "r", buffering: int = -1, *form: Any, **named: Any) -> Any:
+        if mode not in ("w", "wb") or str(file) == os.devnull:
+            return whole(file, mode, buffering, *form, **named)
+        stream = io.BufferedWriter(Raw(file, "w"))
+        return stream if "b" in mode else io.TextIOWrapper(stream, *form, **named)
+
+    def flushed(handle: Any) -> None:
+        call()
+        flush(handle)
+
+    io.open, os.fsync = opened, flushed
+    sys.addaudithook(hook)
+
+
+def _faulty(runs: Runs, folder: Path, out: Path, fault: Callable[[], None], counts: Counts, what: str) -> None:
+    """Run the command with a fault. It must write all of its files, or end in one line, with the files that were there before."""
+    old, new = (runs.files[each] for each in OBSERVERS)
+    shutil.rmtree(out, ignore_errors=True)
+    if counts.runs % 3:
+        _prepare(out, old)
+    before, said = contents(out), folder / "said"
+
+    def run() -> int:
+        sys.argv[1:] = runs.arguments(OBSERVERS[1], out)
+        fault()
+        run_tool("amct", amct.run)
+        return 70  # it has ended the process
+
+    status = _wait(_fork(run, said))
+    lines = [line for line in said.read_text("utf-8", "replace").splitlines() if not line.startswith("  hint: ")]
+    counts.runs += 1
+    if (status, contents(out)) == (0, {**before, **new}):
+        counts.new += 1
+    elif (status, len(lines), contents(out)) == (1, 1, before):
+        counts.old += 1
+    elif (status, contents(out)) == (70, before) and any(line.startswith(_OF_PYTHON) for line in lines):
+        counts.python += 1
+    else:
+        which = "old" if contents(out) == before else "new" if contents(out) == {**before, **new} else "other"
+        counts.torn.append(f"{what}: status {status}, {which} files: {' | '.join(lines[-3:])}")
+    counts.left += [
+        p.name for p in (*out.parent.iterdir(), *(out.iterdir() if out.exists() else ())) if p.name[0] == "."
+    ]
 
 
 def _prepare(out: Path, files: Files) -> None:
@@ -209,16 +340,24 @@ def _at_a_rename(runs: Runs, observer: str, out: Path, chance: random.Random) ->
     return _wait(_fork(run))
 
 
-def _fork(work: Callable[[], int]) -> int:
-    """A process that does some work quietly; everything is loaded already."""
+def _fork(work: Callable[[], int], said: Path | None = None) -> int:
+    """A process that does some work quietly, or with stderr in a file; everything is loaded already."""
     if (child := os.fork()) == 0:
         status = 70
-        with contextlib.suppress(BaseException):
+        try:
             null = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(null, stream)
+            if said is not None:
+                os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+                sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
             status = work()
-        os._exit(status)
+        except SystemExit as e:
+            status = int(e.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
     return child
 
 
@@ -234,11 +373,13 @@ def _wait(child: int) -> int:
 
 def main(model: str, data: str, *numbers: str) -> None:
     """Run all of them, and print the counts."""
-    wanted = [*map(int, numbers), *(300, 100, 100)[len(numbers) :]]
+    wanted = [*map(int, numbers), *(300, 100, 100, 200, 1000, 50)[len(numbers) :]]
     with tempfile.TemporaryDirectory() as temporary:
         runs = Runs.of(Path(model), Path(data), Path(temporary))
         print(f"one run: {runs.seconds:.1f} s")
-        for campaign, number in zip((kills, pairs, interrupts), wanted, strict=True):
+        for campaign, number in zip(
+            (kills, pairs, interrupts, shortages, failing_writes, full_disks), wanted, strict=True
+        ):
             folder = Path(temporary) / campaign.__name__
             folder.mkdir()
             print(campaign.__name__, campaign(runs, folder, number), flush=True)

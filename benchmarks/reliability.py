@@ -63,17 +63,24 @@ def random_graphs(share: float) -> Iterator[Row]:
 
 
 def crashes(share: float) -> Iterator[Row]:
-    """`amct quantize` is killed at any moment, runs twice at once into one folder, and is interrupted with Ctrl-C."""
-    from crashes import Runs, interrupts, kills, pairs
+    """`amct quantize` is killed at any moment, runs twice at once into one folder, is interrupted with Ctrl-C or SIGTERM, and
+    has too little memory or disk. What reads its files repairs nothing.
+    """
+    from crashes import Runs, failing_writes, full_disks, interrupts, kills, pairs, shortages
 
+    campaigns = {kills: KILLS, pairs: PAIRS, interrupts: PAIRS, shortages: KILLS, failing_writes: KILLS}
+    if os.geteuid() == 0:  # only root can make disks
+        campaigns[full_disks] = PAIRS
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs.of(DIGITS / "digits.onnx", DIGITS / "calib.npz", Path(folder))
-        for run, count in ((kills, KILLS), (pairs, PAIRS), (interrupts, PAIRS)):
+        for run, count in campaigns.items():
             place = Path(folder) / run.__name__
             place.mkdir()
             found = run(runs, place, max(1, round(count * share)), SEED)
             result = f"{found.old} as before or empty, {found.new} with all files of one run"
-            yield Row(run.__name__, found.runs, result, [*found.torn, *(f"left {name}" for name in found.left)])
+            result += f", {found.python} as before with an error of Python itself" if found.python else ""
+            name = run.__name__.replace("_", " ")
+            yield Row(name, found.runs, result, [*found.torn, *(f"left {name}" for name in found.left)])
 
 
 def injected_faults(share: float) -> Iterator[Row]:

@@ -83,16 +83,6 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     Text is UTF-8 whatever the locale. A closed pipe ends the tool quietly, Ctrl-C and SIGTERM with one line; any other exception
     that leaves `run` is reported as a bug, with its traceback.
     """
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-    # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
-    # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    _open_closed_streams()
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=None if stream is sys.stdin else "backslashreplace")
-    if sys.stdout is sys.__stdout__:
-        sys.stdout = _Output(sys.stdout)
     interrupts = _Interrupts(name)
     try:
         status = _status(run)
@@ -107,11 +97,26 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     sys.exit(status)
 
 
+def _set_up() -> None:
+    """Set up Python, its standard streams, and what libraries read when they are loaded."""
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
+    # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _open_closed_streams()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=None if stream is sys.stdin else "backslashreplace")
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _Output(sys.stdout)
+
+
 def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
     """Run a tool. Returns its status, 1 if not everything could be printed."""
     status: int | str | None = 0
     try:
         try:
+            _set_up()
             status = _limit_memory() or run(sys.argv[1:])
         except SystemExit as e:  # --help and --version
             status = e.code
@@ -185,7 +190,8 @@ class _Interrupts:
         arrived, arrives = os.pipe()
         os.set_blocking(arrives, False)
         signal.set_wakeup_fd(arrives, warn_on_full_buffer=False)  # written to at once, also while native code runs
-        _thread.start_new_thread(self._watch, (arrived,))
+        with suppress(RuntimeError):  # no thread can be started: native code delays the end
+            _thread.start_new_thread(self._watch, (arrived,))
 
     def _raise(self, number: int, frame: FrameType | None) -> NoReturn:
         if self.seen or _in_import(frame):

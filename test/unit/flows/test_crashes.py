@@ -1,7 +1,8 @@
-"""What is on disk after `amct quantize` was killed, ran beside itself, or was interrupted: the files of one run, whole."""
+"""What is on disk after `amct quantize` is killed, runs beside itself, is interrupted, or fails: the files of one run, whole."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,17 @@ def runs(crashes: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return crashes.Runs.of(folder / "net.onnx", folder / "x.npz", folder)
 
 
-@pytest.mark.parametrize(("campaign", "number"), [("kills", 30), ("pairs", 10), ("interrupts", 8)])
+@pytest.mark.parametrize(
+    ("campaign", "number"),
+    [
+        ("kills", 30),
+        ("pairs", 10),
+        ("interrupts", 8),
+        ("shortages", 20),
+        ("failing_writes", 40),
+        pytest.param("full_disks", 10, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can make disks")),
+    ],
+)
 def test_nothing_is_mixed_or_half(campaign: str, number: int, crashes: Any, runs: Any, tmp_path: Path) -> None:
     counts = getattr(crashes, campaign)(runs, tmp_path, number)
     assert counts.runs >= number
