@@ -132,7 +132,11 @@ def kills(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
         moment = (_at_random, _while_writing, _at_a_rename)[i % 3]
         counts.runs += 1
         counts.killed += moment(runs, observer, out, chance) < 0
-        counts.add(contents(out), old, runs.files[observer], f"kill {i} {moment.__name__}")
+        found, earlier = contents(out), {**old, **runs.files[OBSERVERS[1 - i % 2]]}
+        # the run before may have been killed when its files were complete, but not in place
+        counts.add(
+            found, earlier if old and found == earlier else old, runs.files[observer], f"kill {i} {moment.__name__}"
+        )
     _prepare(out, runs.files[OBSERVERS[0]])
     _wait(_fork(lambda: runs.run(OBSERVERS[0], out)))
     counts.left += [p.name for p in out.iterdir() if p.name.startswith(".")]
@@ -208,7 +212,7 @@ def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     """Write to so many disks (tmpfs), most of them with too little space. Only root can make them."""
     chance, counts, disk = random.Random(seed), Counts(), folder / "disk"
     disk.mkdir()
-    needed = sum(map(len, runs.files[OBSERVERS[0]].values()))
+    needed = sum(len(each) + 2 * resource.getpagesize() for each in runs.files[OBSERVERS[0]].values())
     for i in range(number):
         size = int(needed * (1.3 + 2 * (i + chance.random()) / number))
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
@@ -220,12 +224,13 @@ def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def failing_writes(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Let the n-th write, flush or new name fail for lack of space, alone or with all that follow: for every n, or so many."""
+    """Let the n-th write, flush or new name fail for lack of space: for every n, or so many. Every other time all later ones fail
+    as well.
+    """
     with (folder / "count").open("w+b") as stream:
         _wait(_fork(lambda: _counting(stream.fileno()) or runs.run(OBSERVERS[1], folder / "out")))
         total = int(stream.read())
-    faults = {f"write {n} of {total}": {n} for n in range(total)}
-    faults |= {f"writes from {n} of {total} on": range(n, sys.maxsize) for n in range(total)}
+    faults = {f"writes from {n} of {total} on": range(n, sys.maxsize if n % 2 else n + 1) for n in range(total)}
     counts, chance = Counts(), random.Random(seed)
     for what in faults if number >= len(faults) else chance.sample([*faults], number):
         _faulty(runs, folder, folder / "out", partial(_fail, faults[what].__contains__), counts, what)

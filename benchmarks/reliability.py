@@ -22,8 +22,8 @@ PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- begin figures (benchmarks/reliability.py) -->\n", "<!-- end figures -->"
 SEED = 1000
 DIGITS = ROOT / "examples" / "digits"
-DAMAGED, GRAPHS, KILLS, PAIRS = 2000, 10_000, 300, 100
-"""Files of each format, graphs, kills, and pairs of runs, of a whole campaign."""
+DAMAGED, GRAPHS, KILLS, PAIRS, WRITES = 2000, 10_000, 300, 100, 2000
+"""Files of each format, graphs, kills, pairs of runs, and writes (more than there are), of a whole campaign."""
 
 
 class Row(NamedTuple):
@@ -68,7 +68,7 @@ def crashes(share: float) -> Iterator[Row]:
     """
     from crashes import Runs, failing_writes, full_disks, interrupts, kills, pairs, shortages
 
-    campaigns = {kills: KILLS, pairs: PAIRS, interrupts: PAIRS, shortages: KILLS, failing_writes: KILLS}
+    campaigns = {kills: KILLS, pairs: PAIRS, interrupts: PAIRS, shortages: KILLS, failing_writes: WRITES}
     if os.geteuid() == 0:  # only root can make disks
         campaigns[full_disks] = PAIRS
     with tempfile.TemporaryDirectory() as folder:
