@@ -282,10 +282,13 @@ def _replace(staging: Path, folder: Path) -> None:
             staging.rename(folder / _JOURNAL)
             _flush(folder)
             try:
-                _settle(folder)
+                _move(folder)
             except KeyboardInterrupt:
-                _settle(folder)
+                _move(folder)
                 raise
+            except OSError:
+                if _undone(folder):
+                    raise
         _flush(folder)
 
 
@@ -318,7 +321,16 @@ def _share(file: Path, other: Path) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Move the files of a journal into place. Raises CompileError if they cannot be moved.
+    """Move the files of a journal into place, if there is one. Raises CompileError if they cannot be moved."""
+    try:
+        _move(folder)
+    except OSError as e:
+        message = f"a run was interrupted while its files replaced others, and the rest cannot be moved: {e.strerror}"
+        raise CompileError(message, where=str(folder / _JOURNAL)) from None
+
+
+def _move(folder: Path) -> None:
+    """Move the files of a journal into place. Raises OSError.
 
     First a link to the old file takes the place of each file. All of them lead through one link, which then turns to the new
     files. Last, each new file takes the place of the link to it. A program that reads at any instant finds the old files before
@@ -328,24 +340,38 @@ def _settle(folder: Path) -> None:
     journal = folder / _JOURNAL
     if not os.path.lexists(journal):
         return
-    try:
-        new = sorted(path for path in journal.iterdir() if path.name not in (_OLD, _LINKS, _SEEN, _NEXT))
-        if os.path.lexists(journal / _NEXT):
-            for link in (journal / _LINKS).iterdir():
-                link.replace(folder / link.name)
-            _flush(folder)
-            (journal / _NEXT).replace(journal / _SEEN)
-            _flush(journal)
-        elif not os.path.lexists(journal / _SEEN):
-            for path in new:
-                (folder / path.name).unlink(missing_ok=True)
-        for path in new:
-            path.replace(folder / path.name)
+    new = sorted(path for path in journal.iterdir() if path.name not in (_OLD, _LINKS, _SEEN, _NEXT))
+    if os.path.lexists(journal / _NEXT):
+        for link in (journal / _LINKS).iterdir():
+            link.replace(folder / link.name)
         _flush(folder)
-        shutil.rmtree(journal)
-    except OSError as e:
-        message = f"a run was interrupted while its files replaced others, and the rest cannot be moved: {e.strerror}"
-        raise CompileError(message, where=str(journal)) from None
+        (journal / _NEXT).replace(journal / _SEEN)
+        _flush(journal)
+    elif not os.path.lexists(journal / _SEEN):
+        for path in new:
+            (folder / path.name).unlink(missing_ok=True)
+    for path in new:
+        path.replace(folder / path.name)
+    _flush(folder)
+    shutil.rmtree(journal)
+
+
+def _undone(folder: Path) -> bool:
+    """Take back what `_move` has begun. Returns false if all links lead to the new files: the next command moves the rest.
+
+    Raises OSError.
+    """
+    journal = folder / _JOURNAL
+    if not os.path.lexists(journal / _NEXT):
+        return not os.path.lexists(journal / _SEEN)
+    for path in (journal / _OLD).iterdir():
+        path.replace(folder / path.name)
+    for path in journal.iterdir():
+        final = folder / path.name
+        if final.is_symlink() and final.readlink() == Path(_JOURNAL, _SEEN, path.name):
+            final.unlink()
+    shutil.rmtree(journal)
+    return True
 
 
 def _followed(path: Path) -> Path:

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -124,6 +124,39 @@ def test_a_killed_process_leaves_all_files_old_or_all_new(
     assert found == whole
     turn = next(i for i, state in enumerate(states) if state[0] == "new")
     assert all(state[0] == "new" for state in states[turn:])
+
+
+@pytest.mark.parametrize("old", [("old", "old"), ("old", None)])
+def test_a_call_that_fails_leaves_all_files_old_or_succeeds(
+    old: tuple[str | None, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    rename, turned = os.replace, set[bool]()
+    for failing in range(9):
+        for name, text in zip("abc", (*old, "old"), strict=True):
+            (tmp_path / name).unlink(missing_ok=True)
+            if text is not None:
+                (tmp_path / name).write_text(text)
+        calls = itertools.count()
+
+        def call(source: Path, target: Path, calls: Iterator[int] = calls, failing: int = failing) -> None:
+            if next(calls) == failing:
+                raise OSError(errno.EIO, "Input/output error", str(source), None, str(target))
+            rename(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", call)
+            expected: list[str | None] = ["new", "new", "old"]
+            try:
+                fill(tmp_path)
+            except CompileError:
+                expected = [*old, "old"]
+                assert names(tmp_path) == [name for name, text in zip("abc", expected, strict=True) if text]
+        turned.add(expected[0] == "new")
+        assert plain(tmp_path) == expected
+        with reading(tmp_path):
+            assert plain(tmp_path) == expected
+    assert turned == {True, False}
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
