@@ -212,9 +212,9 @@ def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     """Write to so many disks (tmpfs), most of them with too little space. Only root can make them."""
     chance, counts, disk = random.Random(seed), Counts(), folder / "disk"
     disk.mkdir()
-    needed = sum(len(each) + 2 * resource.getpagesize() for each in runs.files[OBSERVERS[0]].values())
+    needed = sum(len(each) + resource.getpagesize() for each in runs.files[OBSERVERS[0]].values())
     for i in range(number):
-        size = int(needed * (1.3 + 2 * (i + chance.random()) / number))
+        size = int(needed * (1 + 1.2 * (i + chance.random()) / number))
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
         try:
             _faulty(runs, folder, disk / "out", lambda: None, counts, f"disk of {size} bytes")
