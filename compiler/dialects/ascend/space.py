@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f32, i32
@@ -14,8 +14,7 @@ from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.constant import array_of, constant_ints
-from ..nn.numbers import f32 as nearest_f32
-from ..nn.shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text
+from ..nn.shapes import DYNAMIC, Shape, element_of, known, scaled_size, shape_of, tensor, text
 from .base import (
     ALL,
     DATA_TYPES,
@@ -162,12 +161,11 @@ class ResizeOp(AscendOp):
             raise VerifyException("exclude_outside must be 0 or 1")
         if self.extrapolation_value.value.data:
             raise VerifyException("extrapolation_value must be 0")
-        if any(not e > 0 for e in (scales or sizes)):
-            raise VerifyException("scales and sizes must be positive")
+        if any(not 0 < e < inf for e in (scales or sizes)):
+            raise VerifyException("scales and sizes must be positive and finite")
         if sizes:
             return [tensor(element_of(self.x), sizes)]
-        rows = zip(x, scales, strict=True)
-        return [tensor(element_of(self.x), [int(nearest_f32(d * s)) if known(d) else DYNAMIC for d, s in rows])]
+        return [tensor(element_of(self.x), map(scaled_size, x, scales))]
 
     def meaning(self) -> Meaning:
         scales, sizes = self.entries

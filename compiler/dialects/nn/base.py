@@ -58,7 +58,7 @@ from .properties import (
     print_properties,
     real,
 )
-from .shapes import compatible
+from .shapes import check_sizes, compatible
 
 ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 Result = OpResult[Tensor]
@@ -144,12 +144,15 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         """Build the operation from Python values: numbers, tuples, strings, booleans become the properties' attributes.
 
         None, and a value that equals the default, mean absent; trailing optional operands may be left out. Result types are
-        inferred unless given. `name` becomes the name hint of the first result. Raises VerifyException like `infer`.
+        inferred unless given. `name` becomes the name hint of the first result. Raises VerifyException like `infer`, and for
+        given types with sizes that no tensor has.
         """
         definition = cls.get_irdl_definition()
         given: list[Any] = [*operands, *[None] * (len(definition.operands) - len(operands))]
         attributes = {key: attribute_of(cls, key, value) for key, value in properties.items()}
         types = [_PLACEHOLDER] * cls.result_count(attributes) if result_types is None else result_types
+        for type_ in types:
+            check_sizes(cast(Tensor, type_).get_shape())
         op = cls(operands=given, result_types=cls._grouped(types), properties=attributes)
         if result_types is None:
             try:

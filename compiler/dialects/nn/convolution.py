@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .attributes import AutoPad
 from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints
-from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, tensor
+from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, size_left, tensor
 from .window import WindowOp
 
 
@@ -134,7 +134,9 @@ class ConvTransposeOp(ConvolutionOp):
             spatial, self.kernel_shape, self.stride_list, self.dilation_list, self.output_padding_list, strict=True
         )
         return tuple(
-            stride * (s - 1) + extra + d * (k - 1) + 1 if known(s) and known(k) else DYNAMIC
+            size_left(stride * (s - 1) + extra + d * (k - 1) + 1, "the input is empty")
+            if known(s) and known(k)
+            else DYNAMIC
             for s, k, stride, d, extra in rows
         )
 
@@ -146,7 +148,8 @@ class ConvTransposeOp(ConvolutionOp):
             rows = zip(spatial, self.stride_list, full, strict=True)
             return tuple(min(s * stride, f) if known(f) else DYNAMIC for s, stride, f in rows)
         cut = [b + e for b, e in zip(self.pad_list[:n], self.pad_list[n:], strict=True)]
-        return tuple(f - c if known(f) else DYNAMIC for f, c in zip(full, cut, strict=True))
+        what = "pads cut off more than the output holds"
+        return tuple(size_left(f - c, what) if known(f) else DYNAMIC for f, c in zip(full, cut, strict=True))
 
     def resolved_pads(self, spatial: Sequence[int]) -> Shape | None:
         """The pads for these sizes; negative if `output_shape` is larger than the area that windows cover."""
@@ -177,8 +180,6 @@ class ConvTransposeOp(ConvolutionOp):
         if self.output_shape is not None and self.pads is not None:
             raise VerifyException("pads and output_shape exclude each other")
         sizes = self.output_sizes(self.spatial(x))
-        if any(known(s) and s < 0 for s in sizes):
-            raise VerifyException(f"pads cut off more than the output holds: {list(sizes)}")
         element = same_element(self.input, self.weight, self.bias)
         return [tensor(element, self.arrange(x[0], self.output_channels, sizes))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i64
@@ -57,7 +57,6 @@ from .base import (
     real,
 )
 from .constant import constant_ints, constant_of
-from .numbers import f32
 from .shapes import (
     DYNAMIC,
     Shape,
@@ -70,8 +69,10 @@ from .shapes import (
     merge_shape,
     require_rank,
     same_element,
+    scaled_size,
     shape_of,
     size,
+    size_left,
     static,
     tensor,
     text,
@@ -448,10 +449,11 @@ class PadOp(MovingOp):
         x, pads = shape_of(self.input), ints(self.pads)
         if len(pads) != 2 * len(x):
             raise VerifyException(f"pads has {len(pads)} entries, expected {2 * len(x)}")
-        shape = [d + b + e if known(d) else DYNAMIC for d, b, e in zip(x, pads[: len(x)], pads[len(x) :], strict=True)]
-        if any(known(d) and d < 0 for d in shape):
-            raise VerifyException(f"pads take more away than there is: {shape}")
-        return [tensor(element_of(self.input), shape)]
+        rows = zip(x, pads[: len(x)], pads[len(x) :], strict=True)
+        what = "pads take more away than there is"
+        return [
+            tensor(element_of(self.input), [size_left(d + b + e, what) if known(d) else DYNAMIC for d, b, e in rows])
+        ]
 
 
 @irdl_op_definition
@@ -496,17 +498,17 @@ class ResizeOp(MovingOp):
         entries = ints(self.sizes) if self.scales is None else self.scales.data
         if len(entries) != len(x):
             raise VerifyException(f"{len(entries)} entries for {len(x)} axes")
-        if any(not (e > 0 or (e == 0 and self.scales is None)) for e in entries):
-            raise VerifyException("scales must be positive, sizes not negative")
+        if any(not (0 < e < inf or (e == 0 and self.scales is None)) for e in entries):
+            raise VerifyException("scales must be positive and finite, sizes not negative")
         if self.cubic_steps is not None and self.cubic_steps.value.data < 1:
             raise VerifyException(f"cubic_steps must be at least 1, not {self.cubic_steps.value.data}")
         return [tensor(element_of(self.input), self.output_sizes(x))]
 
     def output_sizes(self, shape: Shape) -> Shape:
-        """The sizes of the result for an input of this shape; the product with a scale is in float32, as in ONNX."""
+        """The sizes of the result for an input of this shape."""
         if self.scales is None:
             return tuple(s or d for d, s in zip(shape, ints(self.sizes), strict=True))
-        return tuple(int(f32(d * s)) if known(d) else DYNAMIC for d, s in zip(shape, self.scales.data, strict=True))
+        return tuple(map(scaled_size, shape, self.scales.data))
 
 
 @irdl_op_definition

@@ -11,8 +11,11 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
+from .numbers import f32
 
 DYNAMIC = DYNAMIC_INDEX
+LARGEST = 1 << 60
+"""More elements than any file holds: numpy cannot make their shape, even if another size of it is 0."""
 
 Shape = tuple[int, ...]
 
@@ -36,8 +39,25 @@ def element_of(value: SSAValue) -> Attribute:
 
 
 def tensor(element: Attribute, shape: Iterable[int]) -> Tensor:
-    """The type of tensors of these elements and sizes."""
-    return TensorType(element, tuple(shape))
+    """The type of tensors of these elements and sizes. Raises VerifyException like `check_sizes`."""
+    sizes = tuple(shape)
+    check_sizes(sizes)
+    return TensorType(element, sizes)
+
+
+def check_sizes(shape: Sequence[int]) -> None:
+    """Raises VerifyException for negative sizes, which no text can contain, and for more than LARGEST elements."""
+    if any(d < 0 and d != DYNAMIC for d in shape):
+        raise VerifyException(f"shape {text(shape)} has the negative size {min(shape)}")
+    if prod(max(d, 1) for d in shape) > LARGEST:
+        raise VerifyException(f"shape {text(shape)} is larger than any array")
+
+
+def size_left(size: int, what: str) -> int:
+    """A size that was computed from known ones. Raises VerifyException if it is negative: -1 would be read as DYNAMIC."""
+    if size < 0:
+        raise VerifyException(f"{what}: a size of {size} is left")
+    return size
 
 
 def known(dim: int) -> bool:
@@ -107,6 +127,11 @@ def size(shape: Sequence[int]) -> int:
     if 0 in shape:
         return 0
     return prod(shape) if static(shape) else DYNAMIC
+
+
+def scaled_size(size: int, scale: float) -> int:
+    """A size times a scale, in float32 and rounded down as in ONNX; what is beyond float32 is larger than LARGEST."""
+    return int(min(f32(size * scale), 2.0 * LARGEST)) if known(size) else DYNAMIC
 
 
 def axis_of(axis: int, rank: int, what: str = "axis") -> int:

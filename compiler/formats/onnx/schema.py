@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from math import inf
 
 from onnx import IR_VERSION, GraphProto, NodeProto, checker, defs, helper
 
@@ -44,10 +45,12 @@ def _without_graphs(node: NodeProto) -> NodeProto:
     return copy
 
 
-_POSITIVE = frozenset(
-    {"strides", "dilations", "kernel_shape", "group", "blocksize", "num_groups", "q_num_heads", "kv_num_heads"}
-)
-"""Attributes that onnx's shape inference divides by without a check."""
+_DIVISORS = ("strides", "dilations", "kernel_shape", "group", "blocksize", "num_groups", "q_num_heads", "kv_num_heads")
+_LARGEST = (1 << 31) - 1
+_BOUNDS = {**dict.fromkeys(_DIVISORS, (1, _LARGEST)), "batch_dims": (0, _LARGEST), "pads": (0, _LARGEST)}
+"""Least and largest value of attributes that onnx's shape inference divides by (also by the square), counts axes by, or adds
+to sizes without a check.
+"""
 
 
 def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
@@ -62,8 +65,9 @@ def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
     for attribute in node.attribute:
         value = value_of(attribute)
         numbers: Iterable[object] = value if isinstance(value, list) else [value]
-        if attribute.name in _POSITIVE and any(isinstance(v, int) and v < 1 for v in numbers):
-            return f"attribute '{attribute.name}' is {value}, but it must be positive"
+        least, largest = _BOUNDS.get(attribute.name, (-inf, inf)) if node.op_type != "Pad" else (-inf, inf)
+        if any(isinstance(v, int) and not least <= v <= largest for v in numbers):
+            return f"attribute '{attribute.name}' is {value}, but it must be from {least} to {largest}"
     context = checker.C.CheckerContext()
     context.ir_version = IR_VERSION
     context.opset_imports = dict(opsets)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from onnx import TensorProto, TypeProto, numpy_helper
-from xdsl.dialects.builtin import TensorType
+from xdsl.utils.exceptions import VerifyException
 
 from ...diagnostics import CompileError
-from ...dialects.nn.shapes import DYNAMIC
+from ...dialects.nn.shapes import DYNAMIC, LARGEST
+from ...dialects.nn.shapes import tensor as tensor_of_sizes
 from ...files import lies_beside
 from ...ir.dtypes import Tensor, dtype_named, element_type
 from ...ir.weights import digest_of
@@ -71,8 +72,6 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 _MOST_DIGITS = 40
 """What has more digits is not read as a number: Python takes quadratic time for it."""
-_LARGEST = 1 << 60
-"""More elements than any file holds: numpy cannot make their shape, even if another size of it is 0."""
 
 
 class TensorReader:
@@ -171,7 +170,7 @@ def _checked(tensor: TensorProto, where: str) -> tuple[np.dtype[Any], tuple[int,
     dtype, shape = dtype_of(tensor.data_type, where), tuple(tensor.dims)
     if any(d < 0 for d in shape):
         raise CompileError(f"has the negative size {min(shape)}", where=where)
-    if prod(max(d, 1) for d in shape) > _LARGEST:
+    if prod(max(d, 1) for d in shape) > LARGEST:
         raise CompileError(f"has the shape {list(shape)}, which no array can have", where=where)
     if tensor.HasField("segment"):
         raise CompileError("is a segment of a larger tensor, which is not supported", where=where)
@@ -231,8 +230,8 @@ def packed(array: Array) -> Array:
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
-    """The tensor type of a declaration. Raises CompileError if it is not a tensor, or a tensor of
-    unknown rank.
+    """The tensor type of a declaration, in which some exporters write -1 for an unknown size. Raises CompileError if it is not a
+    tensor, or a tensor of unknown rank, or of sizes that no tensor has.
     """
     kind = type_.WhichOneof("value")
     if kind is None:
@@ -248,7 +247,10 @@ def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:
             hint="declare its shape, with named dimensions where sizes vary",
         )
     sizes = [d.dim_value if d.HasField("dim_value") else DYNAMIC for d in tensor.shape.dim]
-    return TensorType(element, sizes)
+    try:
+        return tensor_of_sizes(element, sizes)
+    except VerifyException as e:
+        raise CompileError(f"{what}: {e}", where=where) from None
 
 
 def is_tensor(type_: TypeProto) -> bool:

@@ -61,4 +61,7 @@ def _result(node: Node, index: int, inferred: Mapping[int, TypeProto], declared:
             hint=f"declare the type of '{name}' in the model's value_info",
         )
         raise Untyped(error)
+    sizes = [d.dim_value for d in usable[0].tensor_type.shape.dim]
+    if usable[0] is inferred.get(index) and min(sizes, default=0) < 0:
+        raise node.error(f"computes a result {index} of shape {sizes}")
     return tensor_type(usable[0], f"result {index} of {node.op_type}", node.layer.where)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from onnx import (
 )
 
 from ...dialects.nn import QUANTIZING, RANDOM
-from ...dialects.nn.shapes import element_of, known, shape_of
+from ...dialects.nn.shapes import LARGEST, element_of, known, shape_of
 from ...formats.onnx.attributes import GRAPHS
 from ...formats.onnx.graphs import STANDARD
 from ...formats.onnx.inference import inferred
@@ -149,10 +151,33 @@ def _standard(model: ModelProto | FunctionProto) -> OperatorSetIdProto:
     return next(o for o in model.opset_import if o.domain == STANDARD)
 
 
+_COUNT, _POSITIVE, _FINITE = (0, LARGEST), (1, LARGEST), (-float_info.max, float_info.max)
+_BOUNDS: Mapping[str, Mapping[int, tuple[float, float]]] = {
+    "AffineGrid": {1: _POSITIVE},
+    "BlackmanWindow": {0: _COUNT},
+    "CenterCropPad": {1: _COUNT},
+    "Col2Im": {1: _POSITIVE, 2: _POSITIVE},
+    "DFT": {1: _POSITIVE},
+    "HammingWindow": {0: _COUNT},
+    "HannWindow": {0: _COUNT},
+    "MaxUnpool": {2: _COUNT},
+    "OneHot": {1: _COUNT},
+    "Range": {0: _FINITE, 1: _FINITE, 2: _FINITE},
+    "STFT": {1: _POSITIVE, 3: _POSITIVE},
+    "Tile": {1: _COUNT},
+    "TopK": {1: _COUNT},
+}
+"""Least and largest values of inputs, by index, that decide sizes: onnx takes any, and onnxruntime divides by some."""
+
+
 def _valid_model(node: Node) -> ModelProto:
     model = _model(node)
     if (reason := complaint(model.graph.node[0], node.shared.opsets)) is not None:
         raise node.error(f"is not valid: {reason}")
+    for index, (least, largest) in _BOUNDS.get(node.op_type, {}).items() if node.domain == STANDARD else ():
+        values: list[float] = [] if (array := node.array(index)) is None else array.reshape(-1).tolist()
+        if not all(least <= v <= largest for v in values):
+            raise node.error(f"has {values} in input {index}, which must be from {least:g} to {largest:g}")
     return model
 
 

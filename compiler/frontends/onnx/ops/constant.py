@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from ....dialects.nn.shapes import check_sizes
 from ....formats.onnx.tensors import Array
 from ..node import Constant, Converted, Node, Unmapped, converter
 
@@ -42,6 +43,7 @@ def constant_of_shape(node: Node) -> Converted:
     value = np.zeros(1, np.float32) if value is None else value
     if value.size != 1:
         raise node.error(f"attribute 'value' must hold one number, not {value.size}")
+    check_sizes(shape)
     if min((0, *shape)) < 0:
         raise node.error(f"asks for the shape {shape}")
     if prod(shape) > _FILLED_ELEMENTS:

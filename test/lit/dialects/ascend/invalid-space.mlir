@@ -103,7 +103,7 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // -----
 
 // Positive ones.
-// CHECK: error: 'ascend.Resize' op scales and sizes must be positive
+// CHECK: error: 'ascend.Resize' op scales and sizes must be positive and finite
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %sc = nn.constant dense<0.0> : tensor<4xf32>
   %no = nn.constant dense<> : tensor<0xi64>

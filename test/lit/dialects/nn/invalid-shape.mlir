@@ -291,7 +291,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // CHECK: invalid-shape.mlir:295:3: error: 'nn.pad' op pads take more away than there is: [-1]
+  // CHECK: invalid-shape.mlir:295:3: error: 'nn.pad' op pads take more away than there is: a size of -1 is left
   nn.pad %x pads [-2, -2] : (tensor<3xf32>) -> tensor<0xf32>
   func.return
 }
@@ -323,7 +323,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // CHECK: invalid-shape.mlir:327:3: error: 'nn.resize' op scales must be positive, sizes not negative
+  // CHECK: invalid-shape.mlir:327:3: error: 'nn.resize' op scales must be positive and finite, sizes not negative
   nn.resize %x scales [0.0] : tensor<3xf32>
   func.return
 }
@@ -331,7 +331,7 @@ func.func @main(%x: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<3xf32>) {
-  // CHECK: invalid-shape.mlir:335:3: error: 'nn.resize' op scales must be positive, sizes not negative
+  // CHECK: invalid-shape.mlir:335:3: error: 'nn.resize' op scales must be positive and finite, sizes not negative
   nn.resize %x scales [nan] : tensor<3xf32>
   func.return
 }
