@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
-from ...dialects.nn.shapes import known, shape_of, static
+from ...dialects.nn.shapes import Shape, known, shape_of, static
 from ..refusal import NotLowered, require
-from .constants import Array, constant_behind
-from .rules import Builder, Key, array_of
+from .constants import Array, constant_behind, numbers_behind
+from .rules import Builder, Key
 
 FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Data formats by number of spatial axes: channels second, channels last. One axis becomes two."""
@@ -125,13 +125,16 @@ OPERATORS: Mapping[Key, Operator] = {
 
 
 def arranged_filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:
-    """The weight in the axis order of the operation: itself if that is `nn`'s, otherwise a new constant."""
+    """The weight in the axis order of the operation: itself if that is `nn`'s, otherwise a new constant, or operations if it is
+    computed at run time.
+    """
     require(all(map(known, shape_of(weight))), "known-sizes", "the sizes of its weight are not known")
     if not (op.channels_last or op.spatial_rank == 1 or by_channel):
         return weight
-    array = _arranged(op, array_of(weight, "weight"), by_channel)
-    constant = constant_behind(weight)
-    assert constant is not None
+    constant, array = constant_behind(weight), numbers_behind(weight)
+    if constant is None or array is None:
+        return _arranged_at_run_time(build, op, weight, by_channel)
+    array = _arranged(op, array, by_channel)
     # one number that is broadcast, the stand-in of a trial, is in every order
     ordered = np.ascontiguousarray(array) if any(array.strides) else array
     return build.constant(ordered, f"{constant.key}.filter", constant.location)
@@ -145,3 +148,33 @@ def _arranged(op: nn.ConvolutionOp, array: Array, by_channel: bool) -> Array:
     if op.channels_last:  # both kinds: the first axis becomes the last
         return array.transpose(*range(2, array.ndim), 1, 0)
     return array
+
+
+def _arranged_at_run_time(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:
+    """Does what `_arranged` does, to a value."""
+    if op.spatial_rank == 1:
+        weight = build.add(ascend.UnsqueezeOp, weight, axes=[2], name=f"{build.hint}_w").y
+    sizes = shape_of(weight)
+    if by_channel:
+        split = _reshaped(build, weight, (op.group_count, sizes[0] // op.group_count, *sizes[2:]))
+        return _permuted(build, split, (2, 3, 0, 1))
+    if op.channels_last:
+        return _permuted(build, weight, (*range(2, len(sizes)), 1, 0))
+    return weight
+
+
+def _reshaped(build: Builder, value: SSAValue, shape: Shape) -> SSAValue:
+    """The value in another shape: what was reshaped to it, if that has this shape."""
+    if isinstance(value.owner, ascend.ReshapeOp) and shape_of(value.owner.x) == shape:
+        return value.owner.x
+    return build.add(ascend.ReshapeOp, value, build.ints(shape, "filter_shape"), name=f"{build.hint}_filter").y
+
+
+def _permuted(build: Builder, value: SSAValue, perm: Sequence[int]) -> SSAValue:
+    """The value with its axes in another order: what was transposed to it, if that has this order."""
+    owner = value.owner
+    if isinstance(owner, ascend.TransposeOp):
+        before = nn.constant_ints(owner.perm)
+        if before is not None and all(before[p] == i for i, p in enumerate(perm)):
+            return owner.x
+    return build.add(ascend.TransposeOp, value, build.ints(perm, "filter_perm"), name=f"{build.hint}_filter").y

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.ascend import AscendDequantOp, AscendQuantOp, SqueezeOp
+from ...dialects.ascend import AscendDequantOp, AscendQuantOp, ReshapeOp, SqueezeOp, TransposeOp
 from ...dialects.nn import (
     ConstantOp,
     DequantizeOp,
@@ -187,11 +187,11 @@ def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
     return cast(NNOp, values[0].owner)
 
 
-_STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, QuantizeOp, DequantizeOp)
+_STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, TransposeOp, ReshapeOp, QuantizeOp, DequantizeOp)
 
 
 def _erase_unused(module: ModuleOp) -> None:
-    """Removes quantization steps that nothing reads any more."""
+    """Removes quantization steps, and what put filters in the order of `nn`, if nothing reads them any more."""
     for op in reversed(list(module.walk())):
         if isinstance(op, _STEPS) and not op.results[0].uses.get_length():
             op.detach()

@@ -7,9 +7,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...diagnostics import op_error
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import TRUE, i8
+from ...dialects.nn.shapes import Shape
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
@@ -40,13 +40,12 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
 
 def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
     """A convolution with a group per channel: ONNX knows depthwise ones as such."""
-    if nn.constant_of(op.filter) is None:
-        raise op_error(op, "has a filter that is computed at run time, whose axes ONNX has in another order")
-    sizes = op.filter_sizes
+    sizes, perm = op.filter_sizes, (2, 3, 0, 1)
     shape = (sizes.out, 1, *sizes.kernel)
+    constant = nn.constant_of(op.filter) is not None
     grouped = ascend.Conv2DOp.make(
         op.x,
-        rearranged(op.filter, made, "depthwise", (2, 3, 0, 1), shape),
+        rearranged(op.filter, made, "depthwise", perm, shape) if constant else _rearranged_at_run_time(op, perm, shape),
         op.bias,
         groups=sizes.channels,
         strides=op.strides,
@@ -59,6 +58,14 @@ def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
         result_types=op.result_types,
     )
     Rewriter.replace_op(op, grouped)
+
+
+def _rearranged_at_run_time(op: ascend.DepthwiseConv2DOp, perm: Shape, shape: Shape) -> SSAValue:
+    order, sizes = (nn.ConstantOp.of(np.array(v), f"{layer_of(op)}.filter", op.location) for v in (perm, shape))
+    turned = ascend.TransposeOp.make(op.filter, order.result, origin=op.origin, location=op.location)
+    reshaped = ascend.ReshapeOp.make(turned.y, sizes.result, origin=op.origin, location=op.location)
+    Rewriter.insert_op([order, sizes, turned, reshaped], InsertPoint.before(op))
+    return reshaped.y
 
 
 def _turn_inner_product(op: ascend.FullyConnectionOp, made: Made) -> None:

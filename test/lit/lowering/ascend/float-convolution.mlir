@@ -78,12 +78,22 @@ func.func @transposed_dilation(%x: tensor<1x1x3x3xf32>, %w: tensor<1x1x3x3xf32>)
 
 // -----
 
-// Channels last with a weight that cannot be rearranged now.
-// CHECK-LABEL: @constant_weight
-// CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed constant-weight] "y": its weight is computed at run time
-func.func @constant_weight(%x: tensor<1x8x8x3xf32>, %w: tensor<2x3x3x3xf32>) -> tensor<1x6x6x2xf32> {
+// Channels last with a weight that is computed at run time, and one that comes in the order of ascend.
+// CHECK-LABEL: @computed_weight
+// CHECK:         %y_filter_perm = nn.constant dense<[2, 3, 1, 0]> : tensor<4xi64>
+// CHECK-NEXT:    %y_filter = ascend.Transpose %w, %y_filter_perm : (tensor<2x3x3x3xf32>, tensor<4xi64>) -> tensor<3x3x3x2xf32>
+// CHECK-NEXT:    ascend.Conv2D %x, %y_filter
+func.func @computed_weight(%x: tensor<1x8x8x3xf32>, %w: tensor<2x3x3x3xf32>) -> tensor<1x6x6x2xf32> {
   %y = nn.conv %x, %w layout nhwc : (tensor<1x8x8x3xf32>, tensor<2x3x3x3xf32>) -> tensor<1x6x6x2xf32>
+  func.return %y : tensor<1x6x6x2xf32>
+}
+
+// CHECK-LABEL: @transposed_weight
+// CHECK-NOT:     Transpose
+// CHECK:         ascend.Conv2D %x, %w
+func.func @transposed_weight(%x: tensor<1x8x8x3xf32>, %w: tensor<3x3x3x2xf32>) -> tensor<1x6x6x2xf32> {
+  %t = nn.transpose %w perm [3, 2, 0, 1] : (tensor<3x3x3x2xf32>) -> tensor<2x3x3x3xf32>
+  %y = nn.conv %x, %t layout nhwc : (tensor<1x8x8x3xf32>, tensor<2x3x3x3xf32>) -> tensor<1x6x6x2xf32>
   func.return %y : tensor<1x6x6x2xf32>
 }
 

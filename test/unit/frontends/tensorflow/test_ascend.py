@@ -90,3 +90,47 @@ def test_a_network_trained_with_quantization(frozen: Frozen, tmp_path: Path) -> 
     assert [names.count(n) for n in ("AscendQuant", "AscendDequant", "Conv2D", "DepthwiseConv2D")] == [2, 2, 1, 1]
     [y] = run(module, graph.inputs).values()
     np.testing.assert_allclose(y, graph.outputs["y0"], atol=6 / 255)
+
+
+def convolution_by_computed_filter(kind: str, x: Any, w: Any) -> Any:
+    w = tf.tanh(w)
+    match kind:
+        case "Conv2D" | "Conv2D in groups":
+            return tf.nn.conv2d(x, w, 2, "SAME")
+        case "DepthwiseConv2D":
+            return tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "VALID")
+        case "Conv2DBackpropInput":
+            return tf.nn.conv2d_transpose(x, w, [2, 12, 12, 3], 2, "SAME")
+        case "Conv3D":
+            return tf.nn.conv3d(x, w, [1] * 5, "SAME")
+        case _:
+            return tf.matmul(x, w)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "filters", "operations"),
+    [
+        ("Conv2D", (2, 6, 6, 4), (3, 3, 4, 5), ["Tanh", "Conv2D"]),
+        ("Conv2D in groups", (2, 6, 6, 4), (3, 3, 2, 6), ["Tanh", "Conv2D"]),
+        ("DepthwiseConv2D", (2, 6, 6, 4), (3, 3, 4, 2), ["Tanh", "DepthwiseConv2D"]),
+        ("Conv2DBackpropInput", (2, 6, 6, 5), (3, 3, 3, 5), ["Tanh", "Conv2DBackpropInput"]),
+        ("Conv3D", (1, 4, 4, 4, 3), (2, 2, 2, 3, 4), ["Tanh", "Conv3D"]),
+        ("MatMulV2", (3, 4), (4, 5), ["Tanh", "MatMulV2"]),
+        ("BatchMatMulV2", (2, 3, 4), (2, 4, 5), ["Tanh", "BatchMatMulV2"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "_",
+)
+def test_filters_that_are_computed_at_run_time(
+    frozen: Frozen, tmp_path: Path, kind: str, shape: tuple[int, ...], filters: tuple[int, ...], operations: list[str]
+) -> None:
+    """The filter is used as it comes: `nn` transposes it, and `ascend` takes TensorFlow's order."""
+    random = np.random.default_rng(0)
+    given = [random.normal(size=sizes).astype(np.float32) for sizes in (shape, filters)]
+    graph = frozen(lambda x, w: convolution_by_computed_filter(kind, x, w), *given)
+    module = lowered(graph.path, tmp_path / "out.mlir", "--lower-to-ascend", "--legalize-ascend")
+    assert [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")] == operations
+    [y] = run(module, graph.inputs).values()
+    np.testing.assert_array_equal(y, *run(graph.read(), graph.inputs).values())
+    np.testing.assert_allclose(y, graph.outputs["y0"], atol=1e-4)
+    [again] = run(lowered(graph.path, tmp_path / "out.onnx", "-t", "onnx-ascend"), graph.inputs).values()
+    np.testing.assert_allclose(again, y, atol=1e-5)

@@ -19,6 +19,21 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "tensor<2x4x3x5xf32>",
     ),
     "conv_groups": ([X, "tensor<6x1x3x3xf32>"], "%y = nn.conv %a, %b groups 3", "tensor<2x6x4x3xf32>"),
+    "conv_1d": (
+        ["tensor<2x4x6xf32>", "tensor<6x2x3xf32>", "tensor<6xf32>"],
+        "%y = nn.conv %a, %b, %c strides [2] groups 2",
+        "tensor<2x6x2xf32>",
+    ),
+    "conv_last": (
+        [XN, "tensor<4x3x3x2xf32>", "tensor<4xf32>"],
+        "%y = nn.conv %a, %b, %c layout nhwc strides [2, 1]",
+        "tensor<2x2x4x4xf32>",
+    ),
+    "conv_transpose_1d": (
+        ["tensor<2x4x6xf32>", "tensor<4x2x3xf32>"],
+        "%y = nn.conv_transpose %a, %b strides [2]",
+        "tensor<2x2x13xf32>",
+    ),
     "conv_3d": (
         ["tensor<1x2x4x5x6xf32>", "tensor<3x2x2x2x2xf32>"],
         "%y = nn.conv %a, %b pads [1, 0, 0, 0, 0, 1]",
