@@ -65,8 +65,8 @@ def integers_of(op: Operation) -> Integers | None:
     weight = weight_of(source(op.operands[1]))
     channels = _channel_axis(op)
     require(weight.axis in (None, channels), "channel-scales", f"its weight has scales along axis {weight.axis}")
-    by_channel = weight.axis is None or len(shape_of(op.result)) == 4
-    require(by_channel, "channel-scales", "DeQuant has scales for the channels of a blob of rank 4 only")
+    by_channel = weight.axis is None or (isinstance(op, nn.ConvolutionOp) and len(shape_of(op.result)) == 4)
+    require(by_channel, "channel-scales", "DeQuant has scales along axis 1 of a blob of rank 4 only")
     scales = dequantization_scale(Activation(quantize.result, scale, int(params.zero_points())), weight)
     bias = bias_of(source(op.bias), scales) if op.bias is not None else None
     require(bias is None or bias.floats is None, "int32-bias", "its bias is not quantized")

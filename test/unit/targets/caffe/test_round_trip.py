@@ -125,6 +125,15 @@ def test_read_in_float(beside_integers: bool, tmp_path: Path) -> None:
     assert anti.offset.value.data == 9
 
 
+def test_scales_of_the_last_axis(tmp_path: Path) -> None:
+    """DeQuant has scales along axis 1: a product of blobs of rank 4 with scales per column computes in float."""
+    net = caffe_net(1, 4, 2, 7)
+    y = net.layer(nn.MatMulOp, net.x, int8(7, 3), scales=scales(3), axis=1, op_type="InnerProduct", zero_point=-9)
+    files = CaffeTarget(form="deploy").write(net.module(y), tmp_path / "net.prototxt", session := new_session())
+    assert "computes in float: DeQuant has scales along axis 1" in " ".join(r.reason for r in session.remarks)
+    assert not any(isinstance(op, ascend.AscendDequantOp) for op in read(*files).walk())
+
+
 @pytest.mark.parametrize(
     ("kind", "space"), [(nn.ConvTransposeOp, (3, 4, 5)), (nn.ConvOp, (7,)), (nn.ConvTransposeOp, (7,))]
 )
