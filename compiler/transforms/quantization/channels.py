@@ -75,12 +75,14 @@ def carried(op: NNOp, channels: Channels) -> Channels | None:
 
 
 def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels | None:
-    """Followed entry by entry, in the part behind the last unknown size: as long in both, it is the same elements in both."""
+    """Followed entry by entry, in the part behind the last unknown size: as long in both, it is the same elements in both. A
+    value without elements has none to follow.
+    """
     before, after = shape_of(value), shape_of(result)
     first, second = _known_from(before), _known_from(after)
     axis = channels.axis - first
     sizes = before[first:]
-    if axis < 0 or (first == 0) != (second == 0) or np.prod(sizes) != np.prod(after[second:]):
+    if axis < 0 or (first == 0) != (second == 0) or np.prod(sizes) != np.prod(after[second:]) or 0 in sizes:
         return None
     entries = channels.of.reshape([-1 if i == axis else 1 for i in range(len(sizes))])
     moved = np.broadcast_to(entries, sizes).reshape(after[second:])

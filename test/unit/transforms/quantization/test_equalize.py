@@ -505,3 +505,15 @@ def test_nan_in_what_a_layer_reads(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x0=np.full_like(IMAGE, 3e38))
     with pytest.raises(CompileError, match="has an input whose values hold NaN or Inf"):
         equalized(module, tmp_path / "data.npz")
+
+
+def test_values_without_elements() -> None:
+    """A slice of nothing, in another shape, has no channels to follow."""
+
+    def build(x: Any) -> Any:
+        y = nn.MatMulOp.make(x, const(numbers(6, 6)))
+        nothing = nn.SliceOp.make(y.result, starts=(0,), ends=(0,), axes=(0,))
+        return nn.MatMulOp.make(nn.UnsqueezeOp.make(nothing.result, axes=(0,)).result, const(numbers(6, 5)))
+
+    module = module_of(build, [numbers(2, 6)])
+    assert links_of(module)[0] == []
