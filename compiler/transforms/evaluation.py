@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, op_error
 from ..dialects import nn
+from ..dialects.ascend import AscendQuantOp
 from ..dialects.nn.shapes import Shape, compatible, element_of, shape_of, static, tensor, tensor_of
 from ..ir.dtypes import element_type, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS, Refusal
@@ -51,7 +52,7 @@ def evaluated(
     Results of a carried operator must have the type that its framework infers, otherwise it stays. Raises CompileError, located,
     if a result of any other operation contradicts the declared type, or an array cannot be read.
     """
-    if isinstance(op, QUANTIZATION_OPS):
+    if isinstance(op, (*QUANTIZATION_OPS, AscendQuantOp)):
         return None
     if isinstance(op, nn.OpaqueOp):
         if op.quantizes:

@@ -312,3 +312,14 @@ def test_operations_of_other_frameworks(case: str, deploy: Any) -> None:
     verify(module)
     model = deploy.assert_equal(module, {"x": real(1, 4, 6, 6)})
     assert next(n for n in model.graph.node if n.name == "layer").op_type == op_type
+
+
+@pytest.mark.parametrize("case", ["plain", "transposed", "grouped"])
+def test_layers_on_constant_data(case: str, deploy: Any, deploy_tf: Any) -> None:
+    """AscendQuant of a constant is not folded when the file is read: the layer behind it needs its zero point."""
+    kind, shape, weight, properties = CONVOLUTIONS[case]
+    for each in (deploy, deploy_tf):
+        net = Net(*shape)
+        data = net.add(nn.ReluOp, net.constant(real(*shape), "data"))
+        y = net.layer(kind, data, int8(*weight), scales=scales(4), bias=int32(4), **properties)
+        each.assert_equal(net.module(y, net.add(nn.ReluOp, net.x)), {"arg0": real(*shape)})
