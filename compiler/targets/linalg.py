@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DenseResourceAttr, ModuleOp, StringAttr, TensorType, UnrealizedConversionCastOp
@@ -110,11 +111,16 @@ def _drop_own_attributes(module: ModuleOp) -> None:
             op.res_attrs = None
 
 
+_PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in '"\\%')
+
+
 def _unique(keys: Iterable[str]) -> list[str]:
-    """Keys, numbered where they are the same."""
+    """Keys, numbered where they are the same, in characters that neither JSON nor MLIR escapes: IREE compares names as they are
+    written.
+    """
     seen: dict[str, int] = {}
     names: list[str] = []
-    for key in keys:
+    for key in (quote(key, safe=_PLAIN) for key in keys):
         count = seen.get(key, 0)
         seen[key] = count + 1
         names.append(key if not count else f"{key}.{count}")

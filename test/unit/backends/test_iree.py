@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import amct_opt
 from amct_opt.backends import iree
@@ -142,3 +144,20 @@ def test_integers_of_nn_are_the_interpreters(integers: Path, amct_tool) -> None:
     result = amct_tool("compare", integers, integers, *given)
     assert result.status == 2
     assert "--integers: only the interpreter runs it" in result.err
+
+
+def test_names_that_json_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """IREE compares the names of weights as they are written, escapes included."""
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = ["é", "%C3%A9", "日本", 'a"b', "a\\b", "a\nb", "a b"]
+    weights = [helper.make_tensor(name, 1, [20], np.arange(20) + i) for i, name in enumerate(names)]
+    steps = [helper.make_node("Sub", ["x" if i == 0 else f"y{i - 1}", n], [f"y{i}"]) for i, n in enumerate(names)]
+    ends = [[helper.make_tensor_value_info(n, 1, [20])] for n in ("x", f"y{len(names) - 1}")]
+    model = helper.make_model(
+        helper.make_graph(steps, "g", *ends, weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    module, session = amct_opt.load(tmp_path / "m.onnx")
+    (found,) = IreeModule(module, session).run({"x": np.zeros(20, np.float32)}).values()
+    np.testing.assert_array_equal(found, [-7 * i - 21 for i in range(20)])
