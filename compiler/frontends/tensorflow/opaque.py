@@ -16,6 +16,11 @@ from ...ir.dtypes import Tensor, element_type
 from ..building import SHOWN_ELEMENTS, Binding, Constant
 from .node import AttrValue, Node
 
+_POSITIVE = frozenset({"ksize", "ksizes", "strides", "rates", "dilations"})
+"""Attributes that TensorFlow's shape inference divides by, or takes for sizes, without a check."""
+_SIZES = {"CropAndResize": 3, "ResizeArea": 1}
+"""Operators with an input, by index, of sizes, of which it takes -1 for one that is not known."""
+
 
 def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
     """The node as `nn.opaque` with results of these types. Without types TensorFlow is required to infer them.
@@ -24,6 +29,12 @@ def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:
     the element type or the rank of a result cannot be determined.
     """
     where = node.layer.where
+    for name in _POSITIVE & node.attributes.keys():
+        if min(values := node.ints(name) or [1]) < 1:
+            raise node.error(f"has the {name} {values}, which must be at least 1")
+    sizes = node.array(_SIZES[node.op_type]) if node.op_type in _SIZES else None
+    if sizes is not None and sizes.min(initial=1) < 1:
+        raise node.error(f"makes an image of size {sizes.tolist()}")
     attributes = {name: mlir_of(name, value, where) for name, value in _own(node.attributes).items()}
     if types is None:
         types = result_types(node.op_type, [_shown(b) for b in node.inputs if b is not None], node.attributes, where)

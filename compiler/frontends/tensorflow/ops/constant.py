@@ -47,6 +47,8 @@ def range_(node: Node) -> Converted:
 @converter("LinSpace")
 def lin_space(node: Node) -> Converted:
     start, stop, count = (node.number(i) for i in range(3))
+    if count < 1:
+        raise node.error(f"makes {count} elements, but it must be at least 1")
     return Constant(node.layer.name, np.linspace(start, stop, _moderate(node, int(count)), dtype=start.dtype))
 
 

@@ -283,6 +283,8 @@ def pads_of(node: Node) -> list[int]:
     pairs, rank = node.known(1), len(node.shape(0))
     if pairs.shape != (rank, 2) or pairs.dtype.kind not in "iu":
         raise node.error(f"has paddings {pairs.dtype}{list(pairs.shape)} for rank {rank}")
+    if pairs.min(initial=0) < 0:
+        raise node.error(f"has the paddings {pairs.tolist()}, which must not be negative")
     return pairs.T.reshape(-1).tolist()
 
 

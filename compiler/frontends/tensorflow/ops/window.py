@@ -25,6 +25,8 @@ def spatial(node: Node, name: str, values: Sequence[int] | None, rank: int) -> l
     """The spatial entries of a list with one entry per axis. Raises CompileError for other lists."""
     if values is None or len(values) != rank or rank < 3:
         raise node.error(f"needs {rank} {name} for an input of rank {rank}, not {values}")
+    if min(values) < 1:
+        raise node.error(f"has the {name} {list(values)}, which must be at least 1")
     return node.spatial(values) or []
 
 

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
+from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.universe import new_session
 
 X = tf.TensorSpec([2, 3, 4, 5], tf.float32)
@@ -165,3 +167,107 @@ def test_bad_operators(name: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=message) as caught:
         frontends.read(path, new_session())
     assert caught.value.where == f"{path}: node 'bad'"
+
+
+BAD = object()
+"""Where a hostile number stands."""
+HUGE, LARGE = 1 << 62, (1 << 31) - 1
+WINDOW: dict[str, Any] = {"ksize": [1, 2, 2, 1], "strides": [1] * 4, "padding": "VALID"}
+FILTER = {4: f32(2, 2, 5, 2), 5: f32(2, 2, 1, 1, 2)}
+
+
+SIZES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "Reshape": ("Reshape", [X, [BAD, -1, 4]], {}),
+    "Fill": ("Fill", [[BAD, 2], np.float32(1)], {}),
+    "BroadcastTo": ("BroadcastTo", [X, [BAD, 2, 3, 4, 5]], {}),
+    "Tile": ("Tile", [X, [1, 1, BAD, 1]], {}),
+    "Pad": ("Pad", [X, [[0, 0], [0, 0], [BAD, 0], [0, 0]]], {}),
+    "OneHot": ("OneHot", [[0], BAD, np.float32(1), np.float32(0)], {}),
+    "TopKV2": ("TopKV2", [X, BAD], {}),
+    "SplitV": ("SplitV", [X, [BAD, 2], 1], {"num_split": 2}),
+    "Slice": ("Slice", [X, [0, 0, 0, 0], [BAD, 1, 1, 1]], {}),
+    "Range": ("Range", [0, BAD, 1], {}),
+    "LinSpace": ("LinSpace", [np.float32(0), np.float32(1), BAD], {}),
+    "SpaceToBatchND": ("SpaceToBatchND", [X, [1, BAD], [[0, 0], [0, 0]]], {}),
+    "BatchToSpaceND": ("BatchToSpaceND", [X, [1, BAD], [[0, 0], [0, 0]]], {}),
+    "SpaceToBatchND paddings": ("SpaceToBatchND", [X, [1, 1], [[0, 0], [BAD, 0]]], {}),
+    "BatchToSpaceND crops": ("BatchToSpaceND", [X, [1, 1], [[0, 0], [BAD, 0]]], {}),
+    "ResizeBilinear": ("ResizeBilinear", [X, [BAD, 4]], {}),
+    "ResizeBicubic": ("ResizeBicubic", [X, [BAD, 4]], {}),
+    "ResizeArea": ("ResizeArea", [X, [BAD, 4]], {}),
+    "CropAndResize": ("CropAndResize", [X, f32(1, 4), [0], [BAD, 4]], {}),
+    "Conv2DBackpropInput": ("Conv2DBackpropInput", [[2, BAD, 4, 3], f32(1, 1, 3, 5), X], STEPS),
+    "Conv2D strides": ("Conv2D", [X, FILTER[4]], {"strides": [1, BAD, 1, 1], "padding": "SAME"}),
+    "Conv2D dilations": ("Conv2D", [X, FILTER[4]], {**STEPS, "dilations": [1, BAD, 1, 1]}),
+    "Conv2D paddings": ("Conv2D", [X, FILTER[4]], {**EXPLICIT, "explicit_paddings": [0, 0, BAD, 0, 0, 0, 0, 0]}),
+    "Conv2DBackpropInput strides": (
+        "Conv2DBackpropInput",
+        [[2, 3, 4, 3], f32(1, 1, 3, 5), X],
+        {"strides": [1, BAD, 1, 1], "padding": "SAME"},
+    ),
+    "DepthwiseConv2dNative": (
+        "DepthwiseConv2dNative",
+        [X, FILTER[4]],
+        {"strides": [1, BAD, BAD, 1], "padding": "SAME"},
+    ),
+    "Dilation2D": ("Dilation2D", [X, f32(2, 2, 5)], {"strides": [1, BAD, 1, 1], "rates": [1] * 4, "padding": "SAME"}),
+    "MaxPool ksize": ("MaxPool", [X], {**WINDOW, "ksize": [1, BAD, 2, 1]}),
+    "MaxPool strides": ("MaxPool", [X], {**WINDOW, "strides": [1, BAD, 1, 1]}),
+    "AvgPool ksize": ("AvgPool", [X], {**WINDOW, "ksize": [1, BAD, 2, 1], "padding": "SAME"}),
+    "AvgPool strides": ("AvgPool", [X], {**WINDOW, "strides": [1, BAD, 1, 1], "padding": "SAME"}),
+    "MaxPoolWithArgmax": ("MaxPoolWithArgmax", [X], {**WINDOW, "ksize": [1, BAD, 2, 1]}),
+    "ExtractImagePatches": (
+        "ExtractImagePatches",
+        [X],
+        {"ksizes": [1, BAD, 2, 1], "strides": [1] * 4, "rates": [1] * 4, "padding": "VALID"},
+    ),
+    "DepthToSpace": ("DepthToSpace", [X], {"block_size": BAD}),
+    "SpaceToDepth": ("SpaceToDepth", [X], {"block_size": BAD}),
+    "Unpack": ("Unpack", [X], {"num": BAD}),
+    "Split": ("Split", [1, X], {"num_split": BAD}),
+}
+TYPED: dict[str, dict[str, Any]] = {
+    name: {"T": tf.float32}
+    for name in ("BroadcastTo", "Tile", "TopKV2", "ResizeArea", "ResizeBicubic", "CropAndResize", "Dilation2D",
+                 "MaxPoolWithArgmax", "ExtractImagePatches", "BatchToSpaceND", "SpaceToBatchND")
+}  # fmt: skip
+MEANT = ("Reshape", "Range", "Slice", "SplitV", "Conv2DBackpropInput")
+"""Operators in which a negative number means something: what is left, or a direction."""
+
+
+def put(value: Any, number: int) -> Any:
+    """A list with the number in place of BAD; a number alone is the value."""
+    if value is BAD:
+        return number
+    return [put(v, number) for v in value] if isinstance(value, list) else value
+
+
+def outcome(name: str, number: int, path: Path) -> str:
+    """The error, or "" if the text of the module reads back."""
+    op_type, inputs, attributes = SIZES[name]
+    given = [i32(put(i, number)) if isinstance(i, list | int) or i is BAD else i for i in inputs]
+    more = {key: put(value, number) for key, value in attributes.items()}
+    path.write_bytes(graph(op_type, *given, **more, **TYPED.get(op_type, {})))
+    session = new_session()
+    try:
+        module = frontends.read(path, session)
+        verify(module)
+    except CompileError as e:
+        located = e
+    else:
+        text = module_text(module)
+        assert module_text(parse_module(session, text)) == text
+        return ""
+    assert str(path) in str(located)
+    assert "\n" not in located.message
+    return located.message
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_numbers_that_no_shape_can_have(name: str, tmp_path: Path) -> None:
+    """Each is one located error, or a module whose text reads back. Inputs are int32, attributes int64."""
+    _, _, attributes = SIZES[name]
+    wide = any(put(value, 0) != value for value in attributes.values())
+    numbers = [n for n in (-HUGE, -LARGE, -7, -1, 0, LARGE, HUGE) if wide or abs(n) < HUGE]
+    accepted = [n for n in numbers if not outcome(name, n, tmp_path / "graph.pb")]
+    assert name in MEANT or min(accepted, default=0) >= 0
