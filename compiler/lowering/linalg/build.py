@@ -6,7 +6,7 @@ width, and those of fewer than 8 bits in i8. Rules read from the operation that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -294,6 +294,19 @@ class Builder:
         block.add_op(tensor.YieldOp(filling))
         result = shaped(sizes, element)
         return self.add(tensor.PadOp(value, [], [], Region(block), list(low), list(high), result))
+
+    def covered(self, value: SSAValue, first: int, rows: Iterable[tuple[int, int, int]]) -> SSAValue:
+        """Of a padded value with a single window along an axis what the window covers; `rows` are kernel, stride and dilation
+        from axis `first` on. IREE drops loops of one step, and then expects that the rest covers the axis.
+        """
+        sizes = self.sizes(value)
+        for i, (kernel, stride, dilation) in enumerate(rows, first):
+            size, reach = sizes[i], dilation * (kernel - 1) + 1
+            if isinstance(size, int) and reach < size < reach + stride:
+                sizes[i] = reach
+        if sizes == self.sizes(value):
+            return value
+        return self.slice(value, [0] * len(sizes), sizes, [1] * len(sizes))
 
     def transpose(self, value: SSAValue, perm: Sequence[int]) -> SSAValue:
         """A tensor with its axes in another order: `perm[i]` becomes axis i."""

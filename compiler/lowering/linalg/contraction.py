@@ -71,11 +71,12 @@ class Geometry(NamedTuple):
         return 1 + self.rank if self.channels_last else 1
 
     def padded(self, build: Builder, x: SSAValue, fill: float) -> SSAValue:
-        """x with its padding."""
+        """x with its padding, as far as windows reach."""
         n = self.rank
         before, after = ([0], [0]) if self.channels_last else ([0, 0], list[int]())
         low, high = ([*before, *side, *after] for side in (self.pads[:n], self.pads[n:]))
-        return build.pad(x, low, high, fill)
+        rows = zip(self.weight[2:], self.strides, self.dilations, strict=True)
+        return build.covered(build.pad(x, low, high, fill), len(before), rows)
 
     def windows(self, build: Builder, x: SSAValue) -> list[Size]:
         """The number of windows along each spatial axis of a padded x."""

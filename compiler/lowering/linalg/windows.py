@@ -62,7 +62,7 @@ def window_reduction(
     """Combines each window of a padded x; `rows` are its kernel, stride and dilation along each spatial axis."""
     n, first = len(rows), 1 if last else 2
     low, high = ([0] * first + list(side) + [0] * last for side in (begins, ends))
-    x = build.pad(x, low, high, start if fill is None else fill)
+    x = build.covered(build.pad(x, low, high, start if fill is None else fill), first, rows)
     sizes = build.sizes(x)
     for i, (kernel, stride, dilation) in enumerate(rows):
         size = build.plus(sizes[first + i], -dilation * (kernel - 1) - 1)

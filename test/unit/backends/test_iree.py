@@ -15,6 +15,7 @@ import amct_opt
 from amct_opt.backends import iree
 from amct_opt.backends.iree import IreeModule
 from amct_opt.dialects.nn import QuantizeOp
+from amct_opt.runtime.executor import run
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -161,3 +162,27 @@ def test_names_that_json_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     module, session = amct_opt.load(tmp_path / "m.onnx")
     (found,) = IreeModule(module, session).run({"x": np.zeros(20, np.float32)}).values()
     np.testing.assert_array_equal(found, [-7 * i - 21 for i in range(20)])
+
+
+def test_single_windows_that_cover_a_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """IREE drops loops of one step, and refused what then reads only a part of an axis."""
+    pytest.importorskip("iree.runtime")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "m.mlir").write_text(
+        """func.func @main(%x: tensor<1x4x4x4xf32>, %w: tensor<4x4x2x2xf32>, %v: tensor<4x1x2x2xf32>)
+    -> (tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>) {
+  %a = nn.conv %x, %w strides [3, 3] : (tensor<1x4x4x4xf32>, tensor<4x4x2x2xf32>) -> tensor<1x4x1x1xf32>
+  %b = nn.conv %x, %v strides [3, 3] groups 4 : (tensor<1x4x4x4xf32>, tensor<4x1x2x2xf32>) -> tensor<1x4x1x1xf32>
+  %c = nn.max_pool %x strides [3, 3] kernel [2, 2] : (tensor<1x4x4x4xf32>) -> tensor<1x4x1x1xf32>
+  %d = nn.average_pool %x strides [3, 3] kernel [2, 2] : (tensor<1x4x4x4xf32>) -> tensor<1x4x1x1xf32>
+  func.return %a, %b, %c, %d : tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>
+}
+"""
+    )
+    module, session = amct_opt.load(tmp_path / "m.mlir")
+    random = np.random.default_rng(0)
+    shapes = [(1, 4, 4, 4), (4, 4, 2, 2), (4, 1, 2, 2)]
+    inputs = {f"arg{i}": random.normal(size=shape).astype(np.float32) for i, shape in enumerate(shapes)}
+    found, expected = IreeModule(module, session).run(inputs), run(module, inputs)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-5)
