@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...dialects import nn
+from ...dialects.nn.shapes import element_of
+from ...ir.dtypes import numpy_dtype
 from .convolution import window
 from .float_layers import pooled_input
 from .layer import Layer, converter
@@ -12,8 +16,15 @@ from .layer import Layer, converter
 
 @converter(nn.MaxPoolOp)
 def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
-    attributes = _pool(op)
-    return layer.node("MaxPool", pooled_input(op, layer), **attributes)
+    """With a Pad before it if pads are as wide as the kernel, as those of SAME with dilations are: onnxruntime refuses them."""
+    attributes, x = _pool(op), pooled_input(op, layer)
+    pads: list[int] = attributes["pads"] or []
+    if any(p >= k for p, k in zip(pads, op.kernel_shape * 2, strict=False)) and attributes["ceil_mode"] is None:
+        n, dtype = op.spatial_rank, numpy_dtype(element_of(op.input))
+        least = float(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+        sizes = layer.ints([0, 0, *pads[:n], 0, 0, *pads[n:]], "pads")
+        x, attributes["pads"] = layer.helper("Pad", x, sizes, layer.scalar(least, op.input, "value")), None
+    return layer.node("MaxPool", x, **attributes)
 
 
 @converter(nn.AveragePoolOp)
