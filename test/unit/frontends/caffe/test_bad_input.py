@@ -8,6 +8,7 @@ import pytest
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.frontends.caffe import read
+from amct_opt.ir.text import module_text, parse_module
 
 DATA = 'input: "data" input_shape { dim: [1, 4, 6, 6] }\n'
 
@@ -223,9 +224,9 @@ CASES: dict[str, tuple[str, str, str]] = {
         "input 'data' is of shape [65536, 32768]",
     ),
     "large-result": (
-        DATA + layer("Interp", "interp_param { zoom_factor: 2147483647 }"),
+        DATA + layer("Interp", "interp_param { zoom_factor: 8192 }"),
         HERE,
-        "Interp makes a blob of shape [1, 4, 10737418236, 10737418236], which is larger than Caffe's can be",
+        "Interp makes a blob of shape [1, 4, 40961, 40961], which is larger than Caffe's can be",
     ),
     "interp": (DATA + layer("Interp"), HERE, "Interp has neither height and width nor a factor"),
 }
@@ -237,6 +238,41 @@ def test_located(caffe: Any, name: str) -> None:
     with pytest.raises(CompileError) as e:
         caffe.load_text(text)
     assert (e.value.message, e.value.where) == (message, f"{caffe.folder}/{where}")
+
+
+HOSTILE: dict[str, tuple[str, str]] = {
+    "window": ("Pooling", "pooling_param {{ pool: MAX kernel_size: {} }}"),
+    "stride": ("Pooling", "pooling_param {{ pool: AVE kernel_size: 2 stride: {} }}"),
+    "pad": ("Pooling", "pooling_param {{ pool: AVE kernel_size: 2 pad: {} }}"),
+    "shape": ("Reshape", "reshape_param {{ shape {{ dim: [1, {}, 36] }} }}"),
+    "slice": ("Slice", "slice_param {{ axis: 1 slice_point: {} }}"),
+    "crop": ("Crop", "crop_param {{ axis: 2 offset: {} }}"),
+    "tiles": ("Tile", "tile_param {{ axis: 1 tiles: {} }}"),
+    "height": ("Interp", "interp_param {{ height: {} width: 4 }}"),
+    "zoom": ("Interp", "interp_param {{ zoom_factor: {} }}"),
+    "shrink": ("Interp", "interp_param {{ shrink_factor: {} }}"),
+    "scale": ("Upsample", "upsample_param {{ scale: {} }}"),
+    "blocks": ("Reorg", "reorg_param {{ stride: {} }}"),
+    "outputs": ("InnerProduct", "inner_product_param {{ num_output: {} }}"),
+    "filters": ("Convolution", "convolution_param {{ num_output: {} kernel_size: 3 }}"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_numbers_that_no_shape_can_have(caffe: Any, name: str) -> None:
+    """Each is one located error, or a module whose text reads back; a negative number is an error, -1 of what is left aside."""
+    kind, text = HOSTILE[name]
+    for number in (-(1 << 62), -(1 << 31), -7, -1, 0, (1 << 31) - 1, (1 << 32) - 1, 1 << 62):
+        try:
+            module = caffe.load_text(DATA + layer(kind, text.format(number)))
+        except CompileError as e:
+            located = e
+        else:
+            assert number >= 0 or (name, number) == ("shape", -1)
+            assert module_text(parse_module(caffe.session, module_text(module))) == module_text(module)
+            continue
+        assert located.where.startswith(str(caffe.folder))
+        assert "\n" not in located.message
 
 
 def test_deep_nesting(caffe: Any) -> None:
