@@ -178,7 +178,10 @@ def same_size(size: int, stride: int) -> int:
 
 
 def same_pads(size: int, kernel: int, stride: int, dilation: int, upper: bool) -> tuple[int, int]:
-    """(begin, end) of SAME padding for a known size; the odd element goes to the end when `upper` (TensorFlow, ONNX)."""
+    """(begin, end) of SAME padding for a known size, or for all sizes if the stride is 1; the odd element goes to the end when
+    `upper` (TensorFlow, ONNX).
+    """
+    size = size if known(size) else 1
     total = max((same_size(size, stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if upper else (large, small)

@@ -150,6 +150,18 @@ def test_unknown_sizes(case: str, sizes: tuple[int, int], deploy_tf: Any) -> Non
     deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
 
 
+def test_same_padding_behind_sizes_that_are_lost(deploy_tf: Any) -> None:
+    """A grouped transposed convolution of any batch is an operator that is carried, whose sizes are not known when it is read:
+    with a stride of 1 they do not matter.
+    """
+    net = tf_net(DYNAMIC, 4, 5, 3)
+    weight = net.constant(real(3, 1, 2, 2), "w")
+    x = net.add(nn.ConvTransposeOp, net.x, weight, groups=3, layout="nhwc", layer="up", op_type="ConvTranspose")
+    y = net.layer(nn.ConvOp, x, int8(4, 3, 3, 3), pads=[1, 1, 1, 1], layout="nhwc", op_type="Conv2D")
+    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
+    assert nodes["conv"].attr["padding"].s == b"SAME"
+
+
 @pytest.mark.parametrize("case", ["plain", "grouped", "transposed, same"])
 def test_unknown_channels(case: str, deploy_tf: Any) -> None:
     """TensorFlow finds at run time how many groups there are; files say so."""

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from .....dialects import ascend, nn
 from .....dialects.ascend.base import same_pad_pairs
 from .....dialects.ascend.convolution import full_rank
-from .....dialects.nn.shapes import shape_of, static
+from .....dialects.nn.shapes import known, shape_of
 from ....deployed import is_accumulator, is_second_input, producer, zero_point
 from ...node import Constant, Converted, Node
 from .integers import ON_ACCUMULATORS, ON_INTEGERS, registered
@@ -182,6 +182,6 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int]) -> list[int
             sizes = shape_of(node.value(0))[2:]
             if node.op_type == "ConvTranspose":
                 raise node.error("computes in int8 with auto_pad SAME_UPPER, which Ascend IR takes as pads only")
-            if not static(sizes):
+            if any(not known(size) and stride > 1 for size, stride in zip(sizes, strides, strict=True)):
                 raise node.error("has auto_pad SAME_UPPER, which depends on sizes that are not known")
             return [p for pair in same_pad_pairs(sizes, kernel, strides) for p in pair]

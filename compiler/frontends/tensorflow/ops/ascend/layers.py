@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from .....dialects import ascend, nn
 from .....dialects.ascend.convolution import full_rank
-from .....dialects.nn.shapes import same_pads, static
+from .....dialects.nn.shapes import known, same_pads
 from ....deployed import is_accumulator, is_second_input, producer, zero_point
 from ...node import Constant, Converted, Node
 from ..convolution import channels_of, groups_of, transposed_window
@@ -169,7 +169,7 @@ def _pads(node: Node, found: dict[str, Any]) -> list[int]:
     shape, first = node.shape(0), 2 if node.layout == "nchw" else 1
     sizes = shape[first : first + n]
     kernel = node.shape(1)[:n]
-    if not static(sizes):
+    if any(not known(size) and stride > 1 for size, stride in zip(sizes, strides, strict=True)):
         raise node.error("has SAME padding, which depends on sizes that are not known")
     rows = zip(sizes, kernel, strides, dilations, strict=True)
     return [p for row in rows for p in same_pads(*row, upper=True)]
