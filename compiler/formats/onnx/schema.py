@@ -24,6 +24,11 @@ def schema_of(op_type: str, opset: int, domain: str = STANDARD) -> defs.OpSchema
         return None
 
 
+def is_foreign(node: NodeProto) -> bool:
+    """Whether a node is of ONNX's domain but no opset defines its operator. onnxruntime has such ones, alike in all opsets."""
+    return domain_of(node.domain) == STANDARD and schema_of(node.op_type, NEWEST_OPSET) is None
+
+
 @cache
 def schema_defaults(op_type: str, opset: int, domain: str) -> Mapping[str, Value]:
     """The defaults of attributes, by name; none for an operator that ONNX does not know."""

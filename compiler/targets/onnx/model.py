@@ -16,7 +16,9 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.file import INLINE, Initializer, packed
+from ...formats.onnx.graphs import all_nodes
 from ...formats.onnx.inference import infer_shapes
+from ...formats.onnx.schema import is_foreign
 from ...ir.functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
@@ -133,10 +135,16 @@ def _infos(attributes: object, values: Sequence[SSAValue], names: Sequence[str])
 
 
 def skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer]) -> ModelProto:
-    """The whole model with large weights as inputs: enough for the checker, without copies."""
+    """The whole model with large weights as inputs: enough for the checker, without copies.
+
+    Operators of ONNX's domain that are not ONNX's are in a domain that the checker does not know.
+    """
     skeleton = ModelProto()
     skeleton.CopyFrom(model)
     skeleton.graph.CopyFrom(graph)
+    for node in filter(is_foreign, all_nodes(skeleton.graph.node)):
+        node.domain = _FOREIGN
+    skeleton.opset_import.append(helper.make_opsetid(_FOREIGN, 1))
     for name, array in initializers:
         code = helper.np_dtype_to_tensor_dtype(array.dtype)
         if array.nbytes <= INLINE:
@@ -146,6 +154,9 @@ def skeleton(model: ModelProto, graph: GraphProto, initializers: Sequence[Initia
         else:
             skeleton.graph.input.append(helper.make_tensor_value_info(name, code, array.shape))
     return skeleton
+
+
+_FOREIGN = "onnxruntime"
 
 
 def check(model: ModelProto, function: FuncOp, remarks: Remarks, path: Path) -> None:

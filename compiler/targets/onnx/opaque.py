@@ -11,7 +11,7 @@ from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.graphs import all_nodes, domain_of, renamed
 from ...formats.onnx.opaque import graph_of_op, node_of
-from ...formats.onnx.schema import schema_of
+from ...formats.onnx.schema import is_foreign, schema_of
 from .layer import Layer, converter
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
@@ -32,7 +32,7 @@ def _carried_node(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     outputs = [layer.provisional(r) for r in op.outputs]
     node = node_of(op, [layer.value(v) for v in op.arguments()], outputs)
     _check_version(node, None if op.version is None else op.version.value.data, layer)
-    if not node.domain:
+    if not node.domain and not is_foreign(node):
         layer.checked(node.op_type, node.input, {})
     layer.add(node, layer.label)
     return outputs
@@ -83,6 +83,8 @@ def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
         known = layer.graph.domains.setdefault(domain, version or 1)
         if known != (version or 1):
             raise layer.error(f"is of version {version} of domain {domain}, another node of version {known}")
+        return
+    if is_foreign(node):
         return
     meant = None if version is None else schema_of(op_type, version)
     written = schema_of(op_type, layer.opset)

@@ -5,15 +5,19 @@ Source: onnxruntime, docs/ContribOperators.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.shapes import axis_of, shape_of
 from ....formats.onnx.packing import unpacked_rows
 from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
 from .convolution import conv
+from .linear import gemm
 
 DOMAIN = ("com.microsoft",)
 
@@ -21,8 +25,6 @@ DOMAIN = ("com.microsoft",)
 @converter("FusedMatMul", domains=DOMAIN)
 def fused_matmul(node: Node) -> Converted:
     """`alpha * A' @ B'`; alpha goes into a constant B."""
-    if node.int("transBatchA", 0) or node.int("transBatchB", 0):
-        raise Unmapped("it transposes batches")
     if min(len(node.shape(0)), len(node.shape(1))) < 2:
         raise Unmapped("it multiplies vectors")
     alpha, weight = node.float("alpha", 1.0), node.binding(1)
@@ -31,12 +33,20 @@ def fused_matmul(node: Node) -> Converted:
         weight, alpha = Constant(weight.key, scaled), 1.0
     product = node.emit(
         nn.MatMulOp,
-        node.value(0),
-        node.sink.value(weight),
+        _batched(node, node.value(0), "transBatchA"),
+        _batched(node, node.sink.value(weight), "transBatchB"),
         transpose_a=bool(node.int("transA", 0)),
         transpose_b=bool(node.int("transB", 0)),
     ).result
     return product if alpha == 1.0 else _times(node, product, alpha)
+
+
+def _batched(node: Node, x: SSAValue, flag: str) -> SSAValue:
+    """The operand with its first axis moved behind those of batches, which follow it if the flag is set."""
+    rank = len(shape_of(x))
+    if not node.int(flag, 0) or rank < 3:
+        return x
+    return node.emit(nn.TransposeOp, x, perm=[*range(1, rank - 1), 0, rank - 1]).result
 
 
 @converter("MatMulNBits", domains=DOMAIN)
@@ -110,20 +120,81 @@ def skip_layer_normalization(node: Node) -> Converted:
     return [normalized, normalized, normalized, total]
 
 
-_ACTIVATIONS: dict[str, type[nn.UnaryOp]] = {"Relu": nn.ReluOp, "Sigmoid": nn.SigmoidOp, "Tanh": nn.TanhOp}
+@converter("SimplifiedLayerNormalization")
+def simplified_layer_normalization(node: Node) -> Converted:
+    """`x / sqrt(mean(x ^ 2) + epsilon) * scale` over the axes from `axis` on. onnxruntime keeps it in ONNX's own domain."""
+    if node.uses_output(1):
+        raise Unmapped("its deviation is used")
+    return _root_mean_square(node, node.value(0), node.value(1), node.int("axis", -1), 1e-5)
+
+
+@converter("SkipSimplifiedLayerNormalization", domains=DOMAIN)
+def skip_simplified_layer_normalization(node: Node) -> Converted:
+    """Its normalization of `input + skip + bias`, which is output 3."""
+    if node.uses_output(1) or node.uses_output(2):
+        raise Unmapped("its deviation is used")
+    if len(node.shape(0)) != len(node.shape(1)):
+        raise Unmapped("it broadcasts the skipped input")
+    total = _sum(node, 0, 1)
+    if node.has(3):
+        total = node.emit(nn.AddOp, total, node.value(3)).result
+    normalized = _root_mean_square(node, total, node.value(2), -1, 1e-12)
+    return [normalized, normalized, normalized, total]
+
+
+def _root_mean_square(node: Node, x: SSAValue, scale: SSAValue, axis: int, epsilon: float) -> SSAValue:
+    if node.dtype(0).name != "float32":
+        raise Unmapped("it computes in another type than its input's (float32)")
+    rank = len(node.shape(0))
+    axes = list(range(axis_of(axis, rank), rank))
+    square = node.emit(nn.PowOp, x, node.constant(np.asarray(2, np.float32), ".power")).result
+    mean = node.emit(nn.ReduceMeanOp, square, axes=axes, keepdims=True).result
+    shift = node.constant(np.asarray(node.float("epsilon", epsilon), np.float32), ".epsilon")
+    root = node.emit(nn.SqrtOp, node.emit(nn.AddOp, mean, shift).result).result
+    factor = node.emit(nn.ReciprocalOp, root).result
+    return node.emit(nn.MulOp, node.emit(nn.MulOp, x, factor).result, scale).result
+
+
+_ACTIVATIONS: dict[str, tuple[type[nn.UnaryOp], Sequence[str]]] = {
+    "Relu": (nn.ReluOp, ()),
+    "Sigmoid": (nn.SigmoidOp, ()),
+    "Tanh": (nn.TanhOp, ()),
+    "LeakyRelu": (nn.LeakyReluOp, ("alpha",)),
+    "Elu": (nn.EluOp, ("alpha",)),
+    "HardSigmoid": (nn.HardSigmoidOp, ("alpha", "beta")),
+    "Clip": (nn.ClipOp, ("min", "max")),
+}
+"""The activations that are fused behind other operators, with their parameters in order."""
 
 
 @converter("FusedConv", domains=DOMAIN)
 def fused_conv(node: Node) -> Converted:
-    """A convolution, plus input 3, then an activation."""
-    kind = node.text("activation", "")
-    if kind and kind not in _ACTIVATIONS:
-        raise Unmapped(f"its activation is {kind}")
+    """A convolution, plus input 3, then an activation whose parameters are a list."""
+    kind, names = _activation(node)
+    params = dict(zip(names, node.floats("activation_params") or (), strict=False))
     result = conv(node)
     assert isinstance(result, SSAValue)
     if node.has(3):
         result = node.emit(nn.AddOp, result, node.value(3)).result
-    return node.emit(_ACTIVATIONS[kind], result).result if kind else result
+    return result if kind is None else node.emit(kind, result, **params).result
+
+
+@converter("FusedGemm", domains=DOMAIN)
+def fused_gemm(node: Node) -> Converted:
+    """A Gemm, then an activation whose parameters are attributes of their own."""
+    kind, names = _activation(node)
+    params = {n: node.float(f"activation_{n}", 0.0) for n in names if f"activation_{n}" in node.attributes}
+    result = gemm(node)
+    assert isinstance(result, SSAValue)
+    return result if kind is None else node.emit(kind, result, **params).result
+
+
+def _activation(node: Node) -> tuple[type[nn.UnaryOp] | None, Sequence[str]]:
+    """The fused activation and the names of its parameters. Raises Unmapped for one that is not in the table."""
+    kind = node.text("activation", "")
+    if kind and kind not in _ACTIVATIONS:
+        raise Unmapped(f"its activation is {kind}")
+    return _ACTIVATIONS.get(kind, (None, ()))
 
 
 def _sum(node: Node, a: int, b: int) -> SSAValue:
