@@ -61,7 +61,7 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
         return
     advice = _advice(commands)
     for name, array in _spread(samples).items():
-        largest = float(np.abs(array).max())
+        largest = float(np.max(np.abs(array), initial=0.0))
         photos = array.ndim == 4 and 3 in (array.shape[1], array.shape[3])
         if photos and largest and not _SMALLEST <= largest <= _LARGEST:
             usual = "images usually are 0 to 1, -2.6 to 2.6, or 0 to 255"
@@ -137,7 +137,7 @@ def _against_statistics(norm: BatchNormOp, array: Array) -> str:
 def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
     """Whether unnormalized pixels give a first convolution results beside which its bias does not count."""
     biases = [each for operand in conv.operands[2:] if (each := constant_of(operand)) is not None]
-    inputs = list(_spread(samples).values())
+    inputs = [array for array in _spread(samples).values() if array.size]
     if not biases or not inputs or min(a.min() for a in inputs) < 0 or max(a.max() for a in inputs) < _FAR:
         return False
     size, bias = (float(np.sqrt(np.mean(np.square(a, dtype=np.float64)))) for a in (array, biases[0].array))

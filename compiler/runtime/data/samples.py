@@ -218,7 +218,7 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
         moved = sorted(given[1:]) == sorted(wanted)
         hint = "the axes come in another order: transpose the data" if moved else counts
         raise CompileError(listed, where=where, hint=hint)
-    if 0 in given:
+    if not given[0]:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, rows.dtype, type_, where)
 

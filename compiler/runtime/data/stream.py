@@ -152,7 +152,7 @@ def _fitting(name: str, array: Array, type_: Tensor, where: str) -> Array:
     fits = array.ndim == len(shape) and all(w in (DYNAMIC_INDEX, n) for n, w in zip(array.shape, shape, strict=True))
     if not fits:
         raise CompileError(f"input '{name}' has shape {list(array.shape)}, but the model takes {type_}", where=where)
-    if not array.size:
+    if 0 in array.shape[:1]:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, array.dtype, type_, where)
     return converted(array, type_, f"input '{name}'", where)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from .histogram import Histogram
-from .observer import Array, Observer
+from .observer import Array, NoValues, Observer
 
 _NEAR_ZERO = 0.002
 """The share of bins, from zero on, that is ignored: zeros after a ReLU do not show the shape of the distribution."""
@@ -45,7 +45,7 @@ class EntropyObserver(Observer):
         """A symmetric range, cut at 0 if no value is negative, or none is positive."""
         histogram = self.histogram
         if not histogram.counts.size:
-            raise ValueError("no values were seen")
+            raise NoValues
         levels = 2 ** (self.bits - 1)
         bins = best_threshold(histogram.magnitudes(), levels)
         threshold = min(bins * histogram.width, max(-histogram.low, histogram.high))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .observer import NoValues
 from .state import Array
 
 _STRIDE = 61
@@ -70,5 +71,5 @@ class Extremes:
     def range(self) -> tuple[float, float]:
         """M and m: the smallest of the largest values, the largest of the smallest. Raises ValueError if nothing was seen."""
         if not self.top.size:
-            raise ValueError("no values were seen")
+            raise NoValues
         return float(self.top.min()), -float(self.bottom.min())

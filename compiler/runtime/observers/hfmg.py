@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from .observer import Array, Merging, Observer
+from .observer import Array, Merging, NoValues, Observer
 
 _SAME = 2.0**-23
 """Ends that differ by at most this are the same; in a range narrower than 1, by this share of it. AMCT, which takes no share,
@@ -79,7 +79,7 @@ class HfmgObserver(Observer):
 
     def finish(self) -> tuple[float, float]:
         if not self.counts.size:
-            raise ValueError("no values were seen")
+            raise NoValues
         if self.high == self.low:
             return self.low, self.high
         ranges = [(0, self.num_of_bins - 1), *trimmed(self.counts)]

@@ -14,7 +14,7 @@ from ...diagnostics import CompileError
 from ..affine import affine
 from .extremes import Extremes
 from .histogram import Histogram
-from .observer import Array, Observer
+from .observer import Array, NoValues, Observer
 from .sums import added
 
 _EPSILON = 1.1920929e-07
@@ -117,11 +117,11 @@ class IfmrObserver(Observer):
     def finish(self) -> tuple[float, float]:
         if self.exact:
             if not self.errors:
-                raise ValueError("no values were seen")
+                raise NoValues
             return self._best(self.candidates, self.errors)
         histogram = self.histogram
         if not histogram.counts.size:
-            raise ValueError("no values were seen")
+            raise NoValues
         n = histogram.total
         top = histogram.kth(_rank(n, self.max_percentile), largest=True)
         bottom = histogram.kth(_rank(n, self.min_percentile), largest=False)

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from ...diagnostics import CompileError
-from .observer import Array, Merging, Observer
+from .observer import Array, Merging, NoValues, Observer
 
 
 def _no_range() -> Array:
@@ -62,6 +62,6 @@ class MovingAverageObserver(Observer):
 
     def finish(self) -> tuple[float, float]:
         if not self.batches:
-            raise ValueError("no values were seen")
+            raise NoValues
         low, high = self.average
         return float(low), float(high)

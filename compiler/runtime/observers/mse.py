@@ -12,7 +12,7 @@ import numpy as np
 
 from ..affine import asymmetric_params, rounded, symmetric_scales
 from .histogram import Histogram
-from .observer import Array, Observer
+from .observer import Array, NoValues, Observer
 
 _Errors = Callable[[Array], Array]
 """Maps candidates, float64 [candidates, 2], to their squared errors [candidates]."""
@@ -52,7 +52,7 @@ class MseObserver(Observer):
     def finish(self) -> tuple[float, float]:
         histogram = self.histogram
         if not histogram.counts.size:
-            raise ValueError("no values were seen")
+            raise NoValues
         low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
         if low == high:
             return low, high

@@ -86,11 +86,18 @@ class Observer(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[float, float]:
-        """The range (low, high) to quantize. Raises ValueError if nothing was seen."""
+        """The range (low, high) to quantize. Raises NoValues if nothing was seen."""
+
+
+class NoValues(ValueError):
+    """An observer saw no values, at most empty arrays."""
+
+    def __init__(self) -> None:
+        super().__init__("no values were seen")
 
 
 def seen(low: float, high: float) -> tuple[float, float]:
     """A range, which must not be empty."""
     if low > high:
-        raise ValueError("no values were seen")
+        raise NoValues
     return low, high

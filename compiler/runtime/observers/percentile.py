@@ -7,7 +7,7 @@ from typing import Self
 
 from ...diagnostics import CompileError
 from .extremes import largest
-from .observer import Array, Observer
+from .observer import Array, NoValues, Observer
 from .sums import added, mean
 
 
@@ -46,6 +46,6 @@ class PercentileObserver(Observer):
 
     def finish(self) -> tuple[float, float]:
         if not self.batches:
-            raise ValueError("no values were seen")
+            raise NoValues
         low, high = (mean(s, self.batches) for s in self.sums)
         return low, high

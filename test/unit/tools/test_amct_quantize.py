@@ -41,6 +41,35 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+CACHED = """
+func.func @main(%x: tensor<?x?x4xf32> {nn.name = "x"}, %past: tensor<?x?x4xf32> {nn.name = "past"})
+    -> (tensor<?x?x3xf32> {nn.name = "y"}, tensor<?x?x4xf32> {nn.name = "present"}) {
+  %w = nn.constant dense<[[1.0, 2.0, 0.5, -1.0], [3.0, 4.0, -2.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 2.0, -1.0]]>
+    : tensor<4x4xf32>
+  %v = nn.constant dense<[[1.0, 2.0, 0.5], [3.0, 4.0, -2.0], [1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]> : tensor<4x3xf32>
+  %key = nn.matmul %x, %w from <onnx, "MatMul", "key"> : (tensor<?x?x4xf32>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
+  %present = nn.concat %past, %key axis 1 from <onnx, "Concat", "cat">
+    : (tensor<?x?x4xf32>, tensor<?x?x4xf32>) -> tensor<?x?x4xf32>
+  %y = nn.matmul %present, %v from <onnx, "MatMul", "out"> : (tensor<?x?x4xf32>, tensor<4x3xf32>) -> tensor<?x?x3xf32>
+  func.return %y, %present : tensor<?x?x3xf32>, tensor<?x?x4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("profile", ["ascend", "qdq", "ppq"])
+def test_a_past_that_is_empty(profile: str, amct_tool, files, tmp_path: Path) -> None:
+    """Arrays may be empty beyond the axis of samples; a point that saw no values takes the range of its group."""
+    x = np.random.default_rng(0).normal(size=(10, 5, 4)).astype(np.float32)
+    data, out = files.npz(x=x, past=np.zeros((10, 0, 4), np.float32)), tmp_path / "out"
+    model = files.text("cached.mlir", CACHED)
+    assert amct_tool("quantize", model, "--data", data, "--profile", profile, "--no-report", "-o", out).status == 0
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    assert {row["layer"] for row in summary["layers"]["quantized"]} >= {"key", "out"}
+    for stage in ("fake_quantized", "integer"):
+        assert summary["accuracy"][stage]["y"]["sqnr"] > 30
+    assert summary["onnxruntime"]["failure"] is None
+
+
 def test_writes_what_it_promises(out):
     assert {path.name for path in out.iterdir()} == WRITTEN
 

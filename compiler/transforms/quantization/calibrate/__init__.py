@@ -11,12 +11,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ....backends import Runner
-from ....diagnostics import CompileError
+from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....ir.metadata import add_metadata, tool_version
 from ....rewriting import Remarks
 from ....runtime.data import Samples
+from ....runtime.observers.observer import NoValues, Observer
 from ....session import Session, session_of
 from ..data_options import BackendOptions, DataOptions
 from ..parameters import activation_params
@@ -107,17 +108,33 @@ def finish_from(
 
 
 def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> None:
-    """Set range, parameters and source of all points. Raises CompileError, located at a point that saw no values."""
+    """Set range, parameters and source of all points. A point that saw only empty arrays takes the range of its group.
+
+    Raises CompileError, located at a point for which no values were seen.
+    """
     source = ParamsSourceAttr(ParamsSource.SYNTHETIC if any(p.synthetic for p in parts) else ParamsSource.DATA)
     ranges: dict[ObserveOp, tuple[float, float]] = {}
     for each in observed:
         with each.located():
-            ranges.update(dict.fromkeys(each.points, each.observer.finish()))
+            ranges.update(dict.fromkeys(each.points, _range(each.observer)))
     points = list(ranges)
     for point, (low, high) in zip(points, group_ranges(points, ranges.values()), strict=True):
+        if low > high:
+            raise op_error(point, str(NoValues()), _NO_VALUES)
         point.range = RangeAttr((low, high))
         point.qparams = activation_params(low, high, point.bits.value.data, point.symmetric is not None)
         point.source = source
+
+
+_NO_VALUES = "its arrays were empty in all samples: give samples with values, or leave the layer in float"
+
+
+def _range(observer: Observer) -> tuple[float, float]:
+    """The range of an observer, from infinity to minus infinity if it saw nothing."""
+    try:
+        return observer.finish()
+    except NoValues:
+        return float("inf"), float("-inf")
 
 
 def record_data(module: ModuleOp, observed: Sequence[Observation], parts: Sequence[Part], session: Session) -> None:

@@ -90,14 +90,14 @@ Range = tuple[float, float]
 
 
 def group_ranges(points: Sequence[ObserveOp], ranges: Iterable[Range]) -> list[Range]:
-    """The range of each point; in a group, the union over its masters or, without masters, over all members."""
+    """The range of each point; in a group, the union over its masters or, if these have none, over all members."""
     own = list(ranges)
     groups: dict[str, list[int]] = {}
     for i, point in enumerate(points):
         if point.group is not None:
             groups.setdefault(point.group.data, []).append(i)
     for members in groups.values():
-        masters = [i for i in members if points[i].master is not None] or members
+        masters = [i for i in members if points[i].master is not None and own[i][0] <= own[i][1]] or members
         low, high = min(own[i][0] for i in masters), max(own[i][1] for i in masters)
         for i in members:
             own[i] = (low, high)

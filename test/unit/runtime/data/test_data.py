@@ -99,6 +99,13 @@ def test_head_tail_and_digest(tmp_path: Path) -> None:
     assert samples.digest() != samples.head(4).digest()
 
 
+def test_samples_without_elements(tmp_path: Path) -> None:
+    """A cache that is empty in the first step."""
+    path = save(tmp_path / "d.npz", x=np.zeros((3, 0, 2), np.float32), y=np.ones((3, 2), np.float32))
+    samples = load_samples(path, function("%x: tensor<?x?x2xf32>, %y: tensor<?x2xf32>"))
+    assert [batch["x"].shape[1:] for batch in samples.batches()] == [(0, 2)] * samples.runs
+
+
 @pytest.mark.parametrize(
     ("arguments", "arrays", "message"),
     [

@@ -68,6 +68,12 @@ def test_refused(arguments: str, batch: object, message: str) -> None:
         from_batches([good, batch], function(arguments))  # type: ignore[list-item]
 
 
+def test_batches_without_elements() -> None:
+    f = function("%x: tensor<?x?x2xf32>")
+    batches = [np.zeros((1, 0, 2), np.float32), np.ones((1, 3, 2), np.float32)]
+    assert [b["x"].shape for b in from_batches(batches, f).batches()] == [(1, 0, 2), (1, 3, 2)]
+
+
 def test_several_inputs_need_names() -> None:
     with pytest.raises(CompileError, match="is ndarray, not arrays by name"):
         from_batches([np.zeros((1, 2), np.float32)], function(f"{X}, %y: tensor<?x2xf32>"))
