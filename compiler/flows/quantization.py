@@ -95,16 +95,15 @@ def quantize_file(
     `measuring` says what is measured for the report (`report_of`); None measures nothing for it.
     `check` names samples on which every pass and file is checked (`--check`); with an empty name, those that measure. None
     checks nothing.
-    Without data, seeded synthetic inputs are used and every result is marked synthetic. `session.on_progress` is called with
+    Without data, seeded synthetic inputs are used and every result is marked synthetic; if quantization needs no data (weights
+    alone, rounded to nearest), the model does not run and nothing is measured. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     files = outputs_of(model, folder)
-    if measuring is not None:
-        files["layers"] = folder / LAYERS
     onnx = OnnxTarget(opset=opset, matmul_nbits=matmul_nbits)
-    written = [*files.values(), *map(side_file_of, files.values())]
+    written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
     module = read_model(model, session, written, (*options.files(), *data.files()))
     sources = files_read(model, module, session)
     original = module.clone()
@@ -141,17 +140,18 @@ def quantize_file(
     module = without_relu6(module, session)
     run_passes(module, [LowerToAscendPass()], session)
     kernels = _integer_kernels(quantized, session)
+    runs = data.data is not None or metadata(quantized).get("synthetic") == "true"
     stages = [partial(Executable, quantized), partial(Executable, module), *kernels]
     # each keeps its smaller weights as float32
     together = [[stage] for stage in stages] if large else [stages]
     found: list[dict[str, Difference]] = []
-    for some in together:
+    for some in together if runs else ():
         settle()
         found += measure(Executable(original), [stage() for stage in some], held, session)
         for weight in weights_of(original):
             weight.release()
     settle()
-    fake, integer, *by_kernels = found
+    fake, integer, *by_kernels = found or ({}, {})
     if calibration is not None:
         by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
         for doubt in (
@@ -166,7 +166,15 @@ def quantize_file(
         model=model,
         metadata=metadata(module),
         layers=describe_layers(quantized, session.remarks),
-        accuracy=Accuracy(held.count, held_back, held.synthetic, fake, integer, *(by_kernels or [{}]), answers=answers),
+        accuracy=Accuracy(
+            held.count if runs else 0,
+            held_back and runs,
+            held.synthetic and runs,
+            fake,
+            integer,
+            *(by_kernels or [{}]),
+            answers=answers,
+        ),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
         files=files,
         warnings=tuple(session.warnings),
@@ -179,12 +187,13 @@ def quantize_file(
     }
     simulation = Simulation(quantized, in_integers if kernels else None, settle)
     layers: dict[str, Any] | None = None
-    if measuring is not None:
+    if measuring is not None and runs:
         with session.phase("measure layers"):
             few = in_batches(reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
             layers = {"commands": session.commands, **measure_layers(reference, quantized, few, session)}
         settle()
-    return _write(summary, formats, layers, simulation, held, session)
+        summary = replace(summary, files={**files, "layers": folder / LAYERS})
+    return _write(summary, formats, layers, simulation if runs else None, held, session)
 
 
 def _whole(count: int, samples: Samples) -> int:
@@ -305,13 +314,13 @@ def _write(
     summary: Summary,
     formats: Mapping[str, tuple[Target, ModuleOp]],
     layers: Mapping[str, Any] | None,
-    simulation: Simulation,
+    simulation: Simulation | None,
     samples: Samples,
     session: Session,
 ) -> Summary:
     """Write everything to a folder inside the output folder, then move the files into place. Returns the complete summary.
 
-    onnxruntime is compared with the simulation.
+    onnxruntime is compared with the simulation; without one it only opens the file.
     """
     with filling(summary.files["summary"].parent) as temporary:
         pending = {role: temporary / path.name for role, path in summary.files.items()}

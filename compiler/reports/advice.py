@@ -74,7 +74,7 @@ def _synthetic(found: Findings) -> Iterator[Advice]:
 
 
 def _not_held_back(found: Findings) -> Iterator[Advice]:
-    if not (found.run.held_back or found.run.synthetic):
+    if found.run.samples and not (found.run.held_back or found.run.synthetic):
         yield Advice(
             "The errors were measured on the calibration samples, because there are too few to hold some back. "
             "Give more samples: about 100 that look like those in use."

@@ -137,10 +137,11 @@ def _read_run(folder: Path, session: Session) -> Run:
 
     remarks = here(files.get("remarks", REMARKS), "the reasons of decisions are missing")
     module = here(files.get("nn", "nn.mlir"), "the layers, their order and their weights are missing")
-    layers = here(
-        files.get("layers", LAYERS),
-        "errors of layers and histograms are missing. amct quantize measures them, unless --no-report is given",
-    )
+    unmeasured = "errors of layers and histograms are missing. amct quantize measures them, unless --no-report is given"
+    if "layers" in files:
+        layers = here(files["layers"], unmeasured)
+    else:  # a file of that name is another run's
+        layers = absent.append(f"{LAYERS} was not written: {unmeasured}, or without data weights alone are quantized.")
     accuracy = summary.take_object("accuracy", "accuracy")
     return Run(
         folder=folder,

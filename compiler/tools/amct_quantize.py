@@ -144,11 +144,9 @@ def print_summary(summary: Summary, report: Drawn) -> None:
     from ..reports.network import costliest
 
     print_lists(summary.layers)
-    print_table(
-        "error relative to the original model",
-        ("output", "of", "SQNR dB", "cosine", "largest difference"),
-        _accuracy(summary),
-    )
+    if summary.accuracy.samples:
+        headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
+        print_table("error relative to the original model", headers, _accuracy(summary))
     if summary.accuracy.answers:
         headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
         print_table("right answers", headers, _answers(summary.accuracy))
@@ -272,14 +270,20 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "not quantizable", counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
-    yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
-    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy)}"
+    if "samples" in meta or synthetic:
+        yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
+    else:
+        yield "calibrated on", "nothing: no range of activations is needed"
+    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy)}" if accuracy.samples else _NOT_MEASURED
     yield "onnxruntime", described(summary.peer)
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():
         size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
         yield role, f"{path}{size}"
+
+
+_NOT_MEASURED = "nothing: the model was not run; --data measures the result on samples"
 
 
 def _apart(accuracy: Accuracy) -> str:

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...ir.metadata import add_metadata
 from ...session import Session, session_of
 from .data_options import AUTOMATIC, BackendOptions, DataOptions
 from .equalize import equalize
@@ -44,7 +45,7 @@ class Quantize(ModulePass):
 
 
 def quantize(module: ModuleOp, request: Request, data: DataOptions, running: BackendOptions, session: Session) -> None:
-    """Run the steps in their order; data is read when the first of them needs it.
+    """Run the steps in their order; data is read when the first of them needs it, and marks the module if it is synthetic.
 
     Raises CompileError, located in the file of settings, record or data, or at an operation.
     """
@@ -55,3 +56,5 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     if runner.backend == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):
         session.note("onnxruntime runs calibration; weights are rounded and biases corrected in numpy, layer by layer")
     quantize_channels(module, request, samples, session, runner)
+    if samples.cache_info().currsize and samples().synthetic:
+        add_metadata(module, synthetic="true")

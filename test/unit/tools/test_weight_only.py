@@ -11,7 +11,7 @@ import pytest
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.runtime.executor import run
+from amct_opt.runtime.executor import Executable, run
 from amct_opt.universe import new_session
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -31,15 +31,25 @@ def onnxruntime_run(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("options", [("true", "true"), ("false", "false")], ids="-".join)
-def test_transformer(options: tuple[str, str], amct_tool, files, tmp_path: Path) -> None:
+def test_transformer(
+    options: tuple[str, str], amct_tool, files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without data the model does not run: rounding to nearest needs no values."""
     config = files.text("simple.cfg", ALONE.format(*options))
-    result = amct_tool("quantize", TRANSFORMER, "--config", config, "-o", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(Executable, "run", None)
+        result = amct_tool("quantize", TRANSFORMER, "--config", config, "-o", tmp_path / "out")
     assert (result.status, "no calibration data" in result.err) == (0, False)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert len(summary["layers"]["quantized"]) == PRODUCTS
-    assert "synthetic, with another seed" in result.out
-    assert summary["accuracy"]["synthetic"]
-    assert summary["accuracy"]["fake_quantized"]["probabilities"]["cosine"] > 0.999
+    assert "calibrated on     nothing: no range of activations is needed" in result.out
+    assert "measured on       nothing: the model was not run; --data measures the result on samples" in result.out
+    assert summary["accuracy"] == {
+        **dict.fromkeys(("fake_quantized", "integer", "kernels", "top1"), {}),
+        **{"samples": 0, "held_back": False, "synthetic": False},
+    }
+    assert not (tmp_path / "out" / "layers.json").exists()
+    assert "Nothing was measured." in (tmp_path / "out" / "report.html").read_text("utf-8")
     assert summary["bytes"]["integer_weights"] < 0.3 * summary["bytes"]["float_weights"]
 
     module = frontends.read(tmp_path / "out" / "transformer_nn.mlir", new_session())
@@ -47,11 +57,21 @@ def test_transformer(options: tuple[str, str], amct_tool, files, tmp_path: Path)
     x = np.random.default_rng(0).normal(size=(2, 7, 64)).astype(np.float32)
     actual = onnxruntime_run(tmp_path / "out" / "transformer_qdq.onnx", x)
     np.testing.assert_allclose(actual, run(module, {"x": x})["probabilities"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(actual, onnxruntime_run(TRANSFORMER, x), rtol=0, atol=0.02)
 
     record = tmp_path / "out" / "transformer_record.txt"
     assert amct_tool("quantize", TRANSFORMER, "--record", record, "-o", tmp_path / "again").status == 0
     for name in ("transformer_nn.mlir", "transformer_nn.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_rounding_by_data_that_is_synthetic(amct_tool, files, tmp_path: Path) -> None:
+    """What needs values runs on synthetic ones without data, and says so."""
+    options = ["--weight-only", "--round-weights", "gptq", "-o", tmp_path / "out"]
+    result = amct_tool("quantize", files.module(), *options)
+    assert (result.status, "no calibration data" in result.err) == (0, True)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    assert (summary["metadata"]["synthetic"], summary["accuracy"]["synthetic"]) == ("true", True)
 
 
 def test_digits(amct_tool, files, tmp_path: Path) -> None:
