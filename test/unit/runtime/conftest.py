@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
@@ -43,8 +44,10 @@ def run(op: type[nn.NNOp], *arrays: Array, dynamic: bool = False, **properties: 
     return results
 
 
-def reference(op_type: str, *arrays: Array | None, version: int = 21, **attributes: Any) -> Any:
-    """The first output of an ONNX operator in onnx.reference; None is an absent input."""
+def reference(
+    op_type: str, *arrays: Array | None, version: int = 21, engine: str = "onnx.reference", **attributes: Any
+) -> Any:
+    """The first output of an ONNX operator in onnx.reference, or onnxruntime; None is an absent input."""
     names = ["" if a is None else f"i{k}" for k, a in enumerate(arrays)]
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), None)
@@ -57,6 +60,8 @@ def reference(op_type: str, *arrays: Array | None, version: int = 21, **attribut
         helper.make_graph([node], "g", infos, [output]), opset_imports=[helper.make_opsetid("", version)]
     )
     feeds = {n: a for n, a in zip(names, arrays, strict=True) if a is not None}
+    if engine == "onnxruntime":
+        return onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
     with np.errstate(all="ignore"):
         return ReferenceEvaluator(model).run(None, feeds)[0]
 
