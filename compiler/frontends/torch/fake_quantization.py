@@ -6,13 +6,14 @@ two scalings (LSQ, PACT, AMCT's modules). The integers of constants must survive
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from .nodes import arguments_of, edited, operator_name, substitute, target_of
 
 _CONSTANT_RULES = frozenset(
     {
@@ -45,33 +46,21 @@ def with_plain_points(torch: Any, program: Any) -> Any:
     """
     if not any(_concerns(node) for node in program.graph.nodes):
         return program
-    graph, signature = copy.deepcopy((program.graph, program.graph_signature))
-    for node, copied in zip(program.graph.nodes, graph.nodes, strict=True):
-        copied.name = node.name  # the copy does not like names such as `input`
-    values = _Values(torch, program)
-    for node in list(graph.nodes):
-        points = _operator_points(node, values) or _written_points(node, values) or _narrow_pair(torch, node)
-        if points is not None:
-            _substitute(graph, signature, node, _quantized(torch, graph, node, points))
-        elif _fakes(node) and not _switched_on(_arguments(node), values):
-            _substitute(graph, signature, node, _arguments(node)["self"])
-    graph.eliminate_dead_code()
-    root = torch.fx.GraphModule(program.graph_module, graph)
-    return torch.export.ExportedProgram(
-        root=root,
-        graph=graph,
-        graph_signature=signature,
-        state_dict=program.state_dict,
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,
-    )
+
+    def edit(graph: Any, signature: Any) -> None:
+        values = _Values(torch, program)
+        for node in list(graph.nodes):
+            points = _operator_points(node, values) or _written_points(node, values) or _narrow_pair(torch, node)
+            if points is not None:
+                substitute(graph, signature, node, {_result(node): _quantized(torch, graph, node, points)})
+            elif _fakes(node) and not _switched_on(arguments_of(node), values):
+                substitute(graph, signature, node, {_result(node): arguments_of(node)["self"]})
+
+    return edited(torch, program, edit)
 
 
 def _concerns(node: Any) -> bool:
-    return _name(node) in ("round", "dequantize_per_tensor") or _fakes(node)
+    return operator_name(node) in ("round", "dequantize_per_tensor") or _fakes(node)
 
 
 class _Values:
@@ -99,7 +88,7 @@ class _Values:
             return None
         if value.op == "placeholder":
             return self._inputs.get(value.name)
-        if _name(value) not in _CONSTANT_RULES:
+        if operator_name(value) not in _CONSTANT_RULES:
             return None
         nodes = {node: self._tensor(node) for node in value.all_input_nodes}
         if any(tensor is None for tensor in nodes.values()):
@@ -109,26 +98,9 @@ class _Values:
             return value.target(*arguments, **named)
 
 
-def _target(node: Any) -> Any:
-    """The operator of torch that a node calls, None for other nodes."""
-    return node.target if node.op == "call_function" and hasattr(node.target, "_schema") else None
-
-
-def _name(node: Any) -> str:
-    """The name of the operator of a node, without its overload; empty for what is not a node or another call."""
-    target = _target(node) if hasattr(node, "op") else None
-    return "" if target is None else target._schema.name.partition("::")[2]
-
-
-def _arguments(node: Any) -> Mapping[str, Any]:
-    """The arguments of a call of an operator, by the names of its schema."""
-    names = [argument.name for argument in _target(node)._schema.arguments]
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
 def _result(node: Any) -> Any:
     """The values that an operator computes: beside them, some return a mask."""
-    if len(_target(node)._schema.returns) == 1:
+    if len(target_of(node)._schema.returns) == 1:
         return node
     return next((user for user in node.users if user.args[1:] == (0,)), node)
 
@@ -137,7 +109,7 @@ def _operator_points(node: Any, values: _Values) -> _Points | None:
     """The points of an operator that fake-quantizes; None for other nodes, and for what is switched off."""
     if not _fakes(node):
         return None
-    given = _arguments(node)
+    given = arguments_of(node)
     if not _switched_on(given, values):
         return None
     scale, zero = values.of(given["scale"]), values.of(given["zero_point"])
@@ -155,10 +127,10 @@ def _operator_points(node: Any, values: _Values) -> _Points | None:
 
 def _fakes(node: Any) -> bool:
     """Whether a node is an operator of fake quantization by given factors."""
-    name = _name(node)
+    name = operator_name(node)
     if "fake_quant" not in name and "fq_helper" not in name:
         return False
-    return {"self", "scale", "zero_point", "quant_min", "quant_max"} <= _arguments(node).keys()
+    return {"self", "scale", "zero_point", "quant_min", "quant_max"} <= arguments_of(node).keys()
 
 
 def _switched_on(given: Mapping[str, Any], values: _Values) -> bool:
@@ -224,9 +196,9 @@ class _Scaled(NamedTuple):
 
 def _scaled(node: Any, values: _Values) -> Iterator[_Scaled]:
     """The ways to read a node as a value times a constant."""
-    if _name(node) == "div" and not node.kwargs and (by := values.of(node.args[1])) is not None and np.all(by):
+    if operator_name(node) == "div" and not node.kwargs and (by := values.of(node.args[1])) is not None and np.all(by):
         yield _Scaled(node.args[0], 1 / by.astype(np.float64), node.args[1], divided=True)
-    if _name(node) == "mul":
+    if operator_name(node) == "mul":
         for x, constant in (node.args, node.args[::-1]):
             if (factor := values.of(constant)) is not None:
                 yield _Scaled(x, factor.astype(np.float64), constant, divided=False)
@@ -240,7 +212,7 @@ def _axis(x: Any, scale: Any) -> int | None:
 
 def _shifted(node: Any, values: _Values) -> tuple[Any, float]:
     """What a number is added to, and the number; the node itself and 0 for other nodes."""
-    sign = {"add": 1, "sub": -1}.get(_name(node))
+    sign = {"add": 1, "sub": -1}.get(operator_name(node))
     shift = None if sign is None else values.of(node.args[1])
     if sign is None or shift is None or shift.size != 1:
         return node, 0.0
@@ -249,7 +221,7 @@ def _shifted(node: Any, values: _Values) -> tuple[Any, float]:
 
 def _bounded(node: Any, values: _Values) -> tuple[Any, tuple[float, float] | None]:
     """What is bounded by two numbers, and the numbers; the node itself and None for other nodes."""
-    if _name(node) not in ("clamp", "hardtanh") or len(node.args) != 3:
+    if operator_name(node) not in ("clamp", "hardtanh") or len(node.args) != 3:
         return node, None
     low, high = (values.of(bound) for bound in node.args[1:])
     if low is None or high is None or low.size != 1 or high.size != 1:
@@ -259,13 +231,13 @@ def _bounded(node: Any, values: _Values) -> tuple[Any, tuple[float, float] | Non
 
 def _rounded(node: Any) -> Any:
     """What is rounded, directly or past the gradient as `x + (round(x) - x).detach()`; None for other nodes."""
-    if _name(node) == "round" and len(node.args) == 1 and not node.kwargs:
+    if operator_name(node) == "round" and len(node.args) == 1 and not node.kwargs:
         return node.args[0]
-    if _name(node) != "add":
+    if operator_name(node) != "add":
         return None
     for x, moved in (node.args, node.args[::-1]):
         change = _passed(moved)
-        if _name(change) != "sub" or _name(rounded := _passed(change.args[0])) != "round":
+        if operator_name(change) != "sub" or operator_name(rounded := _passed(change.args[0])) != "round":
             continue
         if _passed(rounded.args[0]) is _passed(x) is _passed(change.args[1]):
             return rounded.args[0]
@@ -274,18 +246,9 @@ def _rounded(node: Any) -> Any:
 
 def _passed(node: Any) -> Any:
     """The value that a node passes on, without its gradient or as a copy."""
-    while _name(node) in _PASSED:
+    while operator_name(node) in _PASSED:
         node = node.args[0]
     return node
-
-
-def _substitute(graph: Any, signature: Any, node: Any, value: Any) -> None:
-    """Puts a value in the place of what a node computes. The node goes: operators that observe are not dead code to torch."""
-    result = _result(node)
-    result.replace_all_uses_with(value)
-    signature.replace_all_uses(result.name, value.name)
-    for each in (*node.users, node):
-        graph.erase_node(each)
 
 
 def _quantized(torch: Any, graph: Any, node: Any, points: _Points) -> Any:
@@ -316,7 +279,7 @@ def _bounded_value(torch: Any, graph: Any, points: _Points, dtype: Any) -> Any:
     ends = torch.iinfo(dtype)
     low = (points.low - points.zero) * points.scale if points.low > ends.min else None
     high = (points.high - points.zero) * points.scale if points.high < ends.max else None
-    if (low is None or (low == 0 and _name(points.x) == "relu")) and high is None:
+    if (low is None or (low == 0 and operator_name(points.x) == "relu")) and high is None:
         return points.x
     return _call(graph, points.x, torch.ops.aten.clamp.default, points.x, low, high)
 
@@ -333,7 +296,7 @@ def _narrow_pair(torch: Any, node: Any) -> _Points | None:
 
     ONNX does not know such bounds.
     """
-    if _name(node) != "dequantize_per_tensor" or _name(node.args[0]) != "quantize_per_tensor":
+    if operator_name(node) != "dequantize_per_tensor" or operator_name(node.args[0]) != "quantize_per_tensor":
         return None
     x, scale, zero, low, high, dtype = node.args[0].args
     ends = torch.iinfo(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,12 +13,14 @@ from onnx import ModelProto
 
 from ...diagnostics import CompileError, first_line
 from .fake_quantization import with_plain_points
+from .forms import with_exportable_forms
 from .library import quiet
 from .names import name_layers
+from .nodes import arguments_of, module_path, operator_name
 from .outputs import name_outputs, output_names
 
 _TRAINING = "in training mode, in which batch norms and dropouts compute something else"
-_MODES = {"aten::batch_norm": "training", "aten::dropout": "train", "aten::dropout_": "train"}
+_MODES = {"batch_norm": "training", "dropout": "train", "dropout_": "train"}
 """Operators that compute something else in training, and the argument that says so."""
 _MODELESS = frozenset({"GraphModule", "GuardsFn", "FakeQuantizeBase", "ObserverBase"})
 _FUNCTIONAL = frozenset({"FloatFunctional", "FXFloatFunctional"})
@@ -46,19 +49,29 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
 
 
 def _has_modes(module: Any) -> bool:
-    """Whether a module may compute something else in training: traced graphs and what quantizes do what they did."""
-    return type(module).__name__ != "Module" and _MODELESS.isdisjoint(c.__name__ for c in type(module).__mro__)
+    """Whether a module may compute something else in training: traced graphs and what quantizes do what they did.
+
+    Classes of torch.nn say so by reading the mode.
+    """
+    kinds = [c for c in type(module).__mro__ if c.__name__ not in ("Module", "object")]
+    if not kinds or not _MODELESS.isdisjoint(c.__name__ for c in kinds):
+        return False
+    if any(not c.__module__.startswith("torch.nn.modules.") for c in kinds):
+        return True
+    codes = [getattr(each, "__code__", None) for c in kinds for each in vars(c).values()]
+    return any("training" in code.co_names for code in codes if code is not None)
 
 
 def _check_modes(program: Any, where: str) -> None:
-    """Raises CompileError for a program that was traced in training mode."""
+    """Raises CompileError for a program that was traced in training mode.
+
+    A batch norm without statistics of its own uses those of the batch in either mode.
+    """
     for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        flag = None if schema is None else _MODES.get(schema.name)
-        if schema is None or flag is None:
+        flag = _MODES.get(operator_name(node))
+        if flag is None or (given := arguments_of(node)).get(flag, False) is not True:
             continue
-        index = [argument.name for argument in schema.arguments].index(flag)
-        if node.kwargs.get(flag, node.args[index] if len(node.args) > index else False) is True:
+        if given.get("running_mean", node) is not None:
             hint = "call module.eval() before torch.export.export, or move_exported_model_to_eval of torchao behind it"
             raise CompileError(f"'{node.name}' is {_TRAINING}", where=where, hint=hint)
 
@@ -131,7 +144,7 @@ def to_onnx(torch: Any, program: Any, where: str) -> tuple[ModelProto, Sequence[
     names = output_names(program, where)
     try:
         with quiet(), torch.no_grad():
-            plain = with_plain_points(torch, program)
+            plain = with_exportable_forms(torch, with_plain_points(torch, program))
             translated = torch.onnx.export(plain, dynamo=True, verbose=False, optimize=False)
             _fold_constants(translated.model)
             name_outputs(translated.model, names)
@@ -139,9 +152,19 @@ def to_onnx(torch: Any, program: Any, where: str) -> tuple[ModelProto, Sequence[
             changed = [*translated.exported_program.graph_signature.buffers_to_mutate.values()]
     except Exception as e:  # the exporter wraps anything
         message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
-        raise CompileError(message, where=where) from e
+        raise CompileError(message, where=_place(e, program, where)) from e
     name_layers(model.graph)
     return model, changed
+
+
+def _place(error: BaseException, program: Any, where: str) -> str:
+    """The module of the node that the exporter failed on, if it names one of the program."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    names = {name for each in chain for name in re.findall(r"translating node %(\w+)", str(each))}
+    path = next((module_path(node) for node in program.graph.nodes if node.name in names), "")
+    return f"{where}: node '{path}'" if path else where
 
 
 def _fold_constants(graph: Any) -> None:

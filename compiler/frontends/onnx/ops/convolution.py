@@ -12,7 +12,7 @@ from .window import geometry
 @converter("Conv")
 def conv(node: Node) -> Converted:
     """Weight `[M, C/group, *kernel]` as in `nn`."""
-    operands = node.value(0), node.value(1), node.optional(2)
+    operands = node.value(0), node.value(1), None if _adds_nothing(node) else node.optional(2)
     op = node.emit(nn.ConvOp, *operands, groups=node.int("group", 1), **geometry(node))
     _check_kernel(node, op)
     return with_pads(op).result
@@ -40,6 +40,12 @@ def conv_transpose(node: Node) -> Converted:
     )
     _check_kernel(node, op)
     return normalized(op).result
+
+
+def _adds_nothing(node: Node) -> bool:
+    """Whether the bias is zeros of another shape than `[M]`: torch's exporter writes `[M, 2]` for a Conv3d without bias."""
+    bias = node.array(2) if node.has(2) else None
+    return bias is not None and bias.ndim != 1 and not bias.any()
 
 
 def _check_kernel(node: Node, op: nn.ConvolutionOp) -> None:

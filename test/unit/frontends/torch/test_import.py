@@ -117,6 +117,17 @@ def test_what_cannot_be_traced(case: Case) -> None:
     assert caught.value.hint == "call module.eval() first"
 
 
+def test_layers_without_modes_need_no_evaluation_mode() -> None:
+    x = torch.randn(2, 2, 6, 6, 6)
+    model = torch.nn.Sequential(torch.nn.Conv3d(2, 4, 3, bias=False))
+    module, _ = amct_opt.load(model, (x,))
+    (found,) = amct_opt.execute(module, {"input": x.numpy()}).values()
+    np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for kind in (torch.nn.BatchNorm2d(2), torch.nn.RReLU(), torch.nn.LSTM(2, 2), torch.nn.MultiheadAttention(2, 1)):
+        with pytest.raises(CompileError, match="is in training mode"):
+            amct_opt.load(torch.nn.Sequential(kind), (x,))
+
+
 class Results(torch.nn.Module):
     """Results of each kind: below a key, an input, a weight, one of them twice, None; a buffer changes with each call."""
 
