@@ -184,3 +184,27 @@ def test_unknown_operators(build: Build, load: Load) -> None:
     model = build([node], [helper.make_tensor_value_info("x", TensorProto.INT32, [2])], ["y"], opset=17)
     with pytest.raises(CompileError, match="BitwiseNot is not an operator of opset 17, which the model is of"):
         load(model)
+
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+@pytest.mark.parametrize("level", ["EXTENDED", "ALL"])
+@pytest.mark.parametrize("example", ["models/transformer.onnx", "digits/digits.onnx"])
+def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> None:
+    """Read, quantized and written, for onnxruntime to load; what has channels in blocks (NCHWc) is carried."""
+    optimized, options = tmp_path / "optimized.onnx", onnxruntime.SessionOptions()
+    options.optimized_model_filepath, options.log_severity_level = str(optimized), 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
+    source = onnxruntime.InferenceSession(EXAMPLES / example, options)
+    assert {n.domain for n in onnx.load(optimized).graph.node} - {""}
+    module, session = api.load(optimized)
+    session.profile = "qdq"
+    (value,) = source.get_inputs()
+    x = RNG.normal(size=[d if isinstance(d, int) else 2 for d in value.shape]).astype(np.float32)
+    api.quantize(module, session, data=[{value.name: x}])
+    assert any(isinstance(op, nn.DequantizeOp) for op in module.walk())
+    api.save(module, tmp_path / "m.onnx", session, "onnx")
+    quantized = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (wanted,), (found,) = (each.run(None, {value.name: x}) for each in (source, quantized))
+    assert np.linalg.norm(found - wanted) < 0.05 * np.linalg.norm(wanted)
