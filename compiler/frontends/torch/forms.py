@@ -74,10 +74,19 @@ def _of_first(function: Callable[..., Any], *arguments: Any) -> Form:
     return form
 
 
-def _average_pool(torch: Any, _: Any, given: Mapping[str, Any]) -> Form | None:
+def _fixed(sizes: Sequence[Any], what: str) -> Sequence[int]:
+    """Sizes that are known before the model runs. Raises ValueError for others, which would be taken for those of the example."""
+    if all(isinstance(size, int) for size in sizes):
+        return sizes
+    raise ValueError(f"{what} needs sizes that are fixed")
+
+
+def _average_pool(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
     """With `divisor_override`, which the exporter leaves out."""
     if given.get("divisor_override") is None:
         return None
+    if given.get("ceil_mode"):
+        _fixed(node.meta["val"].shape[2:], "divisor_override with ceil_mode")
 
     def form(
         self: Any,
@@ -139,11 +148,10 @@ def _adaptive_pool(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | No
 
 def _upsample(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
     """Aligned corners with factors, by sizes: ONNX aligns the corners of a size before it is rounded, torch those after."""
-    if not given.get("align_corners") or given.get("scale_factors") is None:
+    factors = given.get("scale_factors")
+    if not given.get("align_corners") or factors is None or all(float(factor).is_integer() for factor in factors):
         return None
-    sizes = node.meta["val"].shape[2:]
-    if not all(isinstance(size, int) for size in sizes):
-        return None
+    sizes = _fixed(node.meta["val"].shape[2:], "align_corners with a factor")
     return _of_first(node.target, [*sizes], True, None)
 
 
@@ -168,6 +176,7 @@ def _embedding_bag(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | No
     """By a mask of the words of each bag: the exporter writes a loop over a sequence of tensors."""
     if not _only_first(node):
         return None
+    _fixed(given["offsets"].meta["val"].shape, "EmbeddingBag")
 
     def form(
         weight: Any,
@@ -181,11 +190,12 @@ def _embedding_bag(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | No
         padding_idx: int | None = None,
     ) -> Any:
         del scale_grad_by_freq, sparse  # of gradients
-        place = torch.arange(indices.shape[0])
+        each = indices * 0 + 1
+        place = each.cumsum(0) - 1
         if include_last_offset:
             starts, ends = offsets[:-1], offsets[1:]
         else:
-            starts, ends = offsets, torch.cat([offsets[1:], torch.full_like(offsets[:1], indices.shape[0])])
+            starts, ends = offsets, torch.cat([offsets[1:], each.sum().reshape(1)])
         inside = (place >= starts[:, None]) & (place < ends[:, None])
         if padding_idx is not None:
             inside = inside & (indices != padding_idx % weight.shape[0])
@@ -207,6 +217,7 @@ def _multilabel_margin_loss(torch: Any, _: Any, given: Mapping[str, Any]) -> For
     """The labels of a sample end at the first negative one, which the exporter overlooks."""
     if given["self"].meta["val"].dim() != 2:
         return None
+    _fixed(given["self"].meta["val"].shape[1:], "MultiLabelMarginLoss")
 
     def form(self: Any, target: Any, reduction: int = _REDUCED_TO_MEAN) -> Any:
         given = (target < 0).cumsum(1) == 0

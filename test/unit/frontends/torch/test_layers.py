@@ -86,6 +86,37 @@ def test_refused(text: str) -> None:
     assert len(caught.value.message.splitlines()) == 1
 
 
+OPEN = {
+    "AvgPool2d(3, 2, 1, ceil_mode=True, divisor_override=2)": torch.randn(2, 3, 6, 7),
+    "Upsample(scale_factor=(1.5, 0.6), mode='bilinear', align_corners=True)": torch.randn(2, 3, 6, 7),
+    "LSTM(4, 6, proj_size=3, batch_first=True)": torch.randn(2, 5, 4),
+}
+
+
+@pytest.mark.parametrize("text", OPEN)
+def test_forms_with_any_batch(text: str) -> None:
+    """What is rewritten does not take the batch from the example."""
+    layer, x = Case(text, ["x"]).layer(), OPEN[text]
+    module, _ = amct_opt.load(layer, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    other = torch.cat([x.flip(0), x, x])
+    with torch.no_grad():
+        expected = torch.utils._pytree.tree_leaves(layer(other))[0].numpy()
+    (name,) = input_names(main_function(module))
+    assert _equal(next(iter(amct_opt.execute(module, {name: other.numpy()}).values())), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "axis"),
+    [
+        ("Upsample(scale_factor=(1.5, 0.6), mode='bilinear', align_corners=True)", torch.randn(2, 3, 6, 7), 2),
+        ("EmbeddingBag(10, 4)", torch.randint(0, 10, (2, 5)), 0),
+    ],
+)
+def test_forms_that_need_sizes(text: str, x: Any, axis: int) -> None:
+    with pytest.raises(CompileError, match="needs sizes that are fixed"):
+        amct_opt.load(Case(text, ["x"]).layer(), (x,), dynamic_shapes=({axis: torch.export.Dim("size", min=2)},))
+
+
 def test_every_layer_is_there() -> None:
     """Those of torch.nn, but for containers, bases and what takes part in training alone."""
     known = {case.kind for family in families().values() for case in family.cases} | LEFT_OUT
