@@ -44,10 +44,7 @@ def test_transformer(
     assert len(summary["layers"]["quantized"]) == PRODUCTS
     assert "calibrated on     nothing: no range of activations is needed" in result.out
     assert "measured on       nothing: the model was not run; --data measures the result on samples" in result.out
-    assert summary["accuracy"] == {
-        **dict.fromkeys(("fake_quantized", "integer", "kernels", "top1"), {}),
-        **{"samples": 0, "held_back": False, "synthetic": False},
-    }
+    assert not any(summary["accuracy"].values())
     assert not (tmp_path / "out" / "layers.json").exists()
     assert "Nothing was measured." in (tmp_path / "out" / "report.html").read_text("utf-8")
     assert summary["bytes"]["integer_weights"] < 0.3 * summary["bytes"]["float_weights"]
