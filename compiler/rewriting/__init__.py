@@ -241,34 +241,38 @@ class FusionPattern(RewritePattern, Generic[M]):
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         """Builds the operations that replace the root, from the constants of `fold`; the last one gives the result."""
 
+    def subject(self, m: M, root: Operation) -> Operation:
+        """The operation that remarks are about; the root unless overridden."""
+        return root
+
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
             return
-        parts = matched_operations(match)
+        parts, subject = matched_operations(match), self.subject(match, op)
         if skipped := named_among(parts, self.remarks.session.skip_fusion):
             self.remarks.session.fusions_skipped.update(skipped)
-            self.remarks.missed(op, "skip-fusion", f"{skipped[0]} is on the list of --skip-fusion")
+            self.remarks.missed(subject, "skip-fusion", f"{skipped[0]} is on the list of --skip-fusion")
             return
         if len({p.parent_block() for p in parts}) > 1:
-            self.remarks.missed(op, "one-region", "its operations are in different regions")
+            self.remarks.missed(subject, "one-region", "its operations are in different regions")
             return
         for guard in self.guards:
             if (refusal := guard(parts)) is not None:
-                self.remarks.missed(op, *refusal)
+                self.remarks.missed(subject, *refusal)
                 return
         for each in self.conditions:
             if (reason := each.holds(self, match)) is not None:
-                self.remarks.missed(op, each.name, reason)
+                self.remarks.missed(subject, each.name, reason)
                 return
         with np.errstate(all="ignore"):
             exact = self.fold(match)
             folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
         if not all(np.isfinite(f.values).all() for f in folded):
-            self.remarks.missed(op, "finite", "the folded numbers hold NaN or Inf")
+            self.remarks.missed(subject, "finite", "the folded numbers hold NaN or Inf")
             return
         for each, rounded in zip(exact, folded, strict=True):
             if not each.added and (reason := _underflow(each.values, rounded.values)) is not None:
-                self.remarks.missed(op, "underflow", reason)
+                self.remarks.missed(subject, "underflow", reason)
                 return
         del exact
         for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
@@ -278,7 +282,7 @@ class FusionPattern(RewritePattern, Generic[M]):
         built = self.rewrite(match, [c.result for c in made])
         for each in built:
             each.location = location
-        self.remarks.applied(op, self.name, self.outcome(built[-1]))
+        self.remarks.applied(subject, self.name, self.outcome(built[-1]))
         rewriter.replace(op, [*made, *built], [*built[-1].results])
 
     def outcome(self, built: Operation) -> str:

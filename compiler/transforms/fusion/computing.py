@@ -1,11 +1,12 @@
 """The view of computing operations for fusions: convolution, transposed convolution, matrix product.
 
-Each has a weight, an optional bias, and an axis of the bias in its result. A `BiasAdd` may follow it.
+Each has a weight, an optional bias, and an axis of the bias in its result. A `BiasAdd` may follow it, and operations that only
+move elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -21,12 +22,14 @@ from ...dialects.nn import (
     DivOp,
     MatMulOp,
     MulOp,
+    NNOp,
     SubOp,
     constant_of,
 )
-from ...dialects.nn.shapes import shape_of
+from ...dialects.nn.shapes import shape_of, text
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of
+from .channels import MOVES, Channels
 
 Computing = ConvOp | ConvTransposeOp | MatMulOp
 COMPUTING = (ConvOp, ConvTransposeOp, MatMulOp)
@@ -75,30 +78,34 @@ def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
     return (grouped * factor.reshape(groups, 1, per_group, *spatial)).reshape(weight.shape)
 
 
-def along_channels(op: Computing, constant: Array) -> Array | str:
-    """A constant operand of an elementwise operation on `op`'s result as one number per output channel, `[C]`.
-
-    A string is the reason why it is not.
-    """
+def channels_of(op: Computing) -> Channels | None:
+    """The output channels in the result; None if it has no axis for them."""
     axis = channel_axis(op)
-    if axis is None:
-        return "the result has no channel axis"
-    return per_channel(constant, shape_of(op.result), axis, op.output_channels)
+    return None if axis is None else Channels.of(shape_of(op.result), axis, op.output_channels)
 
 
-def per_channel(constant: Array, shape: Sequence[int], axis: int, channels: int) -> Array | str:
-    """A constant as one number per channel, `[C]`, when it broadcasts against a tensor of this shape.
+def along_channels(channels: Channels, shape: Sequence[int], constant: Array) -> Array | str:
+    """A constant operand of an elementwise operation on a value of this shape as one number per output channel, `[C]`.
 
-    A string is the reason why it is not: it must vary only along the channel axis, and must not enlarge the tensor.
+    A string is the reason why it is not: its numbers must differ only along the channels, and it must not enlarge the value.
     """
     if constant.ndim > len(shape):
         return f"the constant is of rank {constant.ndim}, the result of rank {len(shape)}"
-    padded = (1,) * (len(shape) - constant.ndim) + constant.shape
-    if any(size != 1 for i, size in enumerate(padded) if i != axis):
-        return f"the constant {list(constant.shape)} varies along other axes than the channels"
-    if padded[axis] not in (1, channels):
-        return f"the constant has {padded[axis]} channels, the result {channels}"
-    return np.broadcast_to(constant.reshape(-1), (channels,))
+    padded = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    position: list[Array | int] = [0] * len(shape)
+    for axis, length in enumerate(padded.shape):
+        if length == 1:
+            continue
+        if (along := channels.along(axis)) is None:
+            first = padded[(slice(None),) * axis + (slice(1),)]
+            if length == shape[axis] and (padded == first).all():
+                padded = first  # written out in full, as MLIR's arithmetic without broadcasting requires
+                continue
+            return f"the constant {list(constant.shape)} varies along other axes than the channels"
+        if length != (there := channels.size(axis)):
+            return f"the constant has {length} channels, the result {there}"
+        position[axis] = along
+    return np.broadcast_to(padded[tuple(position)], (channels.total,))
 
 
 def folded_parameters(op: Computing, layer: Operation, weight: Array | None, bias: Array | None) -> list[Folded]:
@@ -125,13 +132,67 @@ def summed(parts: Sequence[Array | None]) -> Array | None:
 
 
 class Chain(Protocol):
-    """A match with a computing operation and the BiasAdd after it, if any."""
+    """A match with a computing operation and what follows it: operations that move elements, and a BiasAdd at most."""
 
     @property
     def compute(self) -> Computing: ...
 
     @property
-    def bias_add(self) -> BiasAddOp | None: ...
+    def between(self) -> Sequence[NNOp]: ...
+
+
+LONGEST = 16
+"""The number of operations that are followed from a value to the computing operation before it."""
+
+
+def chain_to(value: SSAValue) -> tuple[Computing, tuple[NNOp, ...]] | None:
+    """The computing operation that produces a value, through operations that move elements and one BiasAdd."""
+    between: list[NNOp] = []
+    while isinstance(value, OpResult) and not isinstance(value.op, COMPUTING):
+        op = value.op
+        again = isinstance(op, BiasAddOp) and any(isinstance(each, BiasAddOp) for each in between)
+        if not isinstance(op, (*MOVES, BiasAddOp)) or again or len(between) == LONGEST:
+            return None
+        between.insert(0, op)
+        value = op.input
+    compute = computing(value)
+    return None if compute is None else (compute, tuple(between))
+
+
+def followed(compute: Computing, between: Sequence[NNOp]) -> Channels | str:
+    """The output channels behind these operations. A string is the reason why they cannot be followed."""
+    if (channels := channels_of(compute)) is None:
+        return "the result has no channel axis"
+    for op in between:
+        if isinstance(op, MOVES):
+            if (moved := channels.behind(op)) is None:
+                sizes = f"{text(shape_of(op.operands[0]))} to {text(shape_of(op.results[0]))}"
+                return f"'{op.name}' {layer_of(op)} mixes the channels, {channels.place()}, with others: {sizes}"
+            channels = moved
+    return channels
+
+
+def rebuilt(m: Chain, weight: SSAValue, bias: SSAValue | None, result_type: Attribute) -> list[Operation]:
+    """The operations of a chain with another weight and bias; the last one has this result type. A BiasAdd is left out."""
+    moves = [op for op in m.between if isinstance(op, MOVES)]
+    types = [*(op.results[0].type for op in (m.compute, *moves)[:-1]), result_type]
+    built: list[Operation] = [with_parameters(m.compute, weight, bias, types[0])]
+    for op, type_ in zip(moves, types[1:], strict=True):
+        built.append(op.with_operands(input=built[-1].results[0], result_type=type_))
+    return built
+
+
+def producer(value: SSAValue) -> str:
+    """The producer of a value, in words."""
+    if not isinstance(value, OpResult):
+        return "a graph input"
+    foreign = "" if value.op.name.startswith("nn.") else " (--standard-to-nn)"
+    return f"'{value.op.name}' {layer_of(value.op)}{foreign}"
+
+
+def computed_by(value: SSAValue) -> str:
+    """Says of a value that is not a constant of nn where it comes from."""
+    return f"is computed at run time: it comes from {producer(value)}"
 
 
 def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
@@ -160,9 +221,39 @@ def trained_weight(op: Computing) -> DequantizeOp | None:
 
 
 def chain_bias(m: Chain) -> Array | None:
-    """The bias of the chain in float64 `[C]`; None if it has none. Requires constants."""
-    parts = [m.compute.bias, None if m.bias_add is None else m.bias_add.bias]
-    return summed([None if p is None else constant_numbers(p) for p in parts])
+    """The bias of the chain in float64 `[C]`; None if it has none. Requires constants along the channels."""
+    biases = [None if m.compute.bias is None else constant_numbers(m.compute.bias)]
+    for op, before in _bias_adds(m):
+        biases.append(constant_numbers(op.bias)[positions(m.compute, before, bias_axis(op))])
+    return summed(biases)
+
+
+def _bias_adds(m: Chain) -> Iterator[tuple[BiasAddOp, Sequence[NNOp]]]:
+    """The BiasAdd of a chain, if there is one, and what is before it."""
+    return ((op, m.between[:i]) for i, op in enumerate(m.between) if isinstance(op, BiasAddOp))
+
+
+def bias_axis(op: BiasAddOp | BatchNormOp) -> int:
+    """The axis along which an operation has its parameters."""
+    return op.channel_axis(len(shape_of(op.input)))
+
+
+def positions(compute: Computing, between: Sequence[NNOp], axis: int) -> Array:
+    """The position of each output channel along an axis behind these operations, `[C]`. Requires `misplaced` to be None."""
+    channels = followed(compute, between)
+    along = None if isinstance(channels, str) else channels.along(axis)
+    assert along is not None, "the pattern has asked for the axis"
+    return along
+
+
+def misplaced(compute: Computing, between: Sequence[NNOp], axis: int) -> str | None:
+    """The reason why an axis behind these operations is not one of output channels; None also if they cannot be followed."""
+    channels = followed(compute, between)
+    if isinstance(channels, str) or channels.along(axis) is not None:
+        return None
+    if channels.counted(axis):
+        return f"axis {axis}, which does not contain the output channels alone"
+    return f"axis {axis}, the output channels are {channels.place()}"
 
 
 def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None) -> list[Folded]:
@@ -173,34 +264,45 @@ def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None
 
 
 class ChainConditions:
-    """The conditions of every fold into a chain's weight."""
+    """The conditions of every fold into the operation at the start of a chain."""
+
+    def outcome(self, built: Operation) -> str:
+        chain = chain_to(built.results[0])
+        return f"fused into {layer_of(built if chain is None else chain[0])}"
 
     @condition
     def result_used_once(self, m: Chain) -> str | None:
         """the results in the chain are used once (a graph output is a use)"""
-        for op in (m.compute, m.bias_add):
-            if op is not None and (count := op.results[0].uses.get_length()) != 1:
+        for op in (m.compute, *m.between):
+            if (count := op.results[0].uses.get_length()) != 1:
                 return f"the result of {layer_of(op)} has {count} uses"
         return None
 
     @condition
-    def weight_constant(self, m: Chain) -> str | None:
-        """the weight is constant"""
-        return None if constant_of(weight_of(m.compute)) is not None else "the weight is computed at run time"
-
-    @condition
     def bias_constant(self, m: Chain) -> str | None:
         """the bias, of the operation and of the BiasAdd, is constant"""
-        biases = (m.compute.bias, None if m.bias_add is None else m.bias_add.bias)
+        biases = (m.compute.bias, *(op.bias for op in m.between if isinstance(op, BiasAddOp)))
         computed = [b for b in biases if b is not None and constant_of(b) is None]
-        return "the bias is computed at run time" if computed else None
+        return f"the bias {computed_by(computed[0])}" if computed else None
 
     @condition
     def bias_along_channels(self, m: Chain) -> str | None:
         """the BiasAdd adds along the output channels"""
-        if m.bias_add is None:
-            return None
-        axis, channels = m.bias_add.channel_axis(len(shape_of(m.bias_add.input))), channel_axis(m.compute)
-        return (
-            None if axis == channels else f"the BiasAdd adds along axis {axis}, the output channels are axis {channels}"
-        )
+        found = next((misplaced(m.compute, before, bias_axis(op)) for op, before in _bias_adds(m)), None)
+        return None if found is None else f"the BiasAdd adds along {found}"
+
+    @condition
+    def channels_followed(self, m: Chain) -> str | None:
+        """the operations between keep the output channels apart from everything else"""
+        channels = followed(m.compute, m.between)
+        return channels if isinstance(channels, str) else None
+
+
+class WeightConditions(ChainConditions):
+    """The conditions of every fold into a chain's weight."""
+
+    @condition
+    def weight_constant(self, m: Chain) -> str | None:
+        """the weight is constant"""
+        weight = weight_of(m.compute)
+        return None if constant_of(weight) is not None else f"the weight {computed_by(weight)}"

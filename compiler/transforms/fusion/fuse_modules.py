@@ -18,7 +18,7 @@ from ...ir.layer_names import LayerNames, has_lost_module, modules_of
 from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
 from ..dead_code import erase_dead
-from .computing import COMPUTING, Computing
+from .computing import COMPUTING, Computing, producer
 from .fuse_activation.activations import KINDS, activation_of
 from .fuse_activation.compute_activation import FuseComputeActivation
 from .fuse_activation.compute_residual import FuseComputeResidual
@@ -26,7 +26,6 @@ from .fuse_activation.compute_residual_activation import FuseComputeResidualActi
 from .fuse_activation.pattern import Rules
 from .fuse_bias import FuseComputeAdd
 from .fuse_bn.compute import FuseComputeBatchNorm
-from .fusion_pass import producer
 from .regions import in_region
 
 

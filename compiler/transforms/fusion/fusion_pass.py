@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.nn import DivOp, NNOp, SubOp, constant_of
+from ...dialects.nn import ArithmeticOp, DivOp, NNOp, SubOp, constant_of
 from ...ir.layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
-from .computing import chain_of, trained_behind
+from .computing import chain_to, producer, trained_behind, trained_weight
 from .selection import FusionOptions, type_names
 
 Patterns = tuple[type[FusionPattern[Any]], ...]
@@ -88,13 +88,13 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
 
 
 def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> None:
-    """Adds a remark for each operation of these kinds on one computed value without a remark of a pattern.
+    """Adds a remark for each operation of these kinds without a remark of a pattern, unless it combines two values.
 
     What follows a layer with quantized weights is not missed: it is left for adapt-qat.
     """
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
-        if len(computed) != 1 or remarks.has(op):
+        if not computed or remarks.has(op) or (len(computed) > 1 and isinstance(op, ArithmeticOp)):
             continue
         if (layer := trained_behind(computed[0])) is not None:
             remarks.note(op, "trained", f"--adapt-qat makes it part of the scales of {layer_of(layer)}")
@@ -111,15 +111,10 @@ _CONSTANT_FIRST: Mapping[type[NNOp], str] = {
 def _why_unmatched(op: NNOp, value: SSAValue) -> tuple[str, str]:
     """Rule and reason for an operation on a value and constants that no pattern folds."""
     comes = f"its input comes from {producer(value)}"
-    if chain_of(value) is None:
+    if (chain := chain_to(value)) is None:
         return "no-producer", f"{comes}, which has no weights"
+    if trained_weight(chain[0]) is not None:
+        return "trained", f"{comes}, behind {layer_of(chain[0])}, whose weight is quantized"
     if (what := _CONSTANT_FIRST.get(type(op))) is not None and op.operands[1] is value:
         return "constant-first", what.format(producer(value))
     return "no-pattern", f"{comes}, and nothing folds '{op.name}' into that"
-
-
-def producer(value: SSAValue) -> str:
-    """The producer of a value, in words."""
-    if not isinstance(value, OpResult):
-        return "a graph input"
-    return f"'{value.op.name}' {layer_of(value.op)}"

@@ -25,6 +25,10 @@ class ConvBranch:
     compute: ConvOp
     bias_add: BiasAddOp | None
 
+    @property
+    def between(self) -> list[BiasAddOp]:
+        return [] if self.bias_add is None else [self.bias_add]
+
 
 @dataclass(frozen=True)
 class SplitConvs:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...dialects.nn import BatchNormOp, MulOp
 from ...rewriting import Remarks, layer_of, nn_ops
 from ..fusion.fuse_activation.activations import activation_of
-from ..fusion.fuse_bn.compute import FuseComputeBatchNorm
+from ..fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
 from ..fusion.regions import in_region
 
 
@@ -22,7 +22,7 @@ def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
     spoken_of = {remark.layer for remark in remarks.session.remarks if remark.pass_name == "fuse-bn"}
     pattern = FuseComputeBatchNorm(remarks)
     for norm in nn_ops(module, BatchNormOp):
-        if layer_of(norm) in spoken_of or (match := pattern.match(norm)) is None:
+        if layer_of(norm) in spoken_of or (match := norm_behind(norm)) is None:
             continue
         if all(condition.holds(pattern, match) is None for condition in pattern.conditions):
             reason = f"it could be folded into {layer_of(match.compute)} before quantization: --fuse-all"

@@ -18,8 +18,8 @@ from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, layer_of, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
-from ..computing import trained_behind
-from ..fusion_pass import FusionPass, producer
+from ..computing import producer, trained_behind
+from ..fusion_pass import FusionPass
 from ..regions import in_region
 from .activations import kinds_named
 from .any_activation import FuseAnyActivation

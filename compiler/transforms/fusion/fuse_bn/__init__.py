@@ -13,13 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ....dialects.nn import BatchNormOp
 from ....rewriting import Remarks
 from ..fusion_pass import FusionPass, Patterns, report_unmatched
-from .batch_to_space import FuseBatchToSpaceNorm
 from .before_conv import FuseNormCompute
-from .compute import FuseComputeBatchNorm
+from .compute import FuseComputeBatchNorm, FuseReshapedBatchNorm
 from .group_conv import FuseConcatNorm
-from .matmul_reshape import FuseReshapeNorm
 from .norm_scale import FuseNormScale
-from .squeeze import FuseSqueezeNorm
 
 
 @dataclass(frozen=True)
@@ -30,10 +27,8 @@ class FuseBnPass(FusionPass):
 
     PATTERNS: ClassVar[Patterns] = (
         FuseComputeBatchNorm,
-        FuseBatchToSpaceNorm,
+        FuseReshapedBatchNorm,
         FuseConcatNorm,
-        FuseReshapeNorm,
-        FuseSqueezeNorm,
         FuseNormScale,
         FuseNormCompute,
     )

@@ -1,22 +1,25 @@
-"""A computing operation directly followed by batch norm: any rank, including grouped and depthwise."""
+"""A computing operation followed by batch norm, directly or behind operations that move elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp
-from ....dialects.nn.shapes import shape_of
+from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, kinds
+from ....dialects.nn.shapes import DYNAMIC, shape_of
 from ....rewriting import Folded, FusionPattern, Roots, condition
 from ..computing import (
-    ChainConditions,
     Computing,
-    chain_of,
-    channel_axis,
+    WeightConditions,
+    bias_axis,
+    chain_to,
     folded_affine,
+    misplaced,
+    positions,
+    rebuilt,
     trained_weight,
     with_parameters,
 )
@@ -28,14 +31,22 @@ class ComputeBatchNorm:
     """A convolution or matrix product and the batch norm behind it."""
 
     compute: Computing
-    bias_add: BiasAddOp | None
+    between: tuple[NNOp, ...]
     bn: BatchNormOp
 
 
-class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[ComputeBatchNorm]):
+@dataclass(frozen=True)
+class ReshapedBatchNorm(ComputeBatchNorm):
+    """The same, and the operation behind the batch norm that gives the result the shape that it had at first."""
+
+    back: ReshapingOp
+
+
+class FuseComputeBatchNorm(WeightConditions, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
-    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul, a BiasAdd may be
-    between (AMCT, PPQ, Horizon)
+    shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul. A BiasAdd may be between, and
+    operations that move elements and keep the channels apart: they stay, behind op (AMCT, also through BatchToSpace; PPQ;
+    Horizon)
     """
 
     name = "compute-batch-norm"
@@ -43,18 +54,61 @@ class FuseComputeBatchNorm(ChainConditions, NormConditions, FusionPattern[Comput
 
     @condition
     def normalizes_channels(self, m: ComputeBatchNorm) -> str | None:
-        """the batch norm works on the axis of the output channels"""
-        axis, channels = m.bn.channel_axis(len(shape_of(m.bn.input))), channel_axis(m.compute)
-        return None if axis == channels else f"it normalizes axis {axis}, the output channels are axis {channels}"
+        """the batch norm works on the output channels"""
+        found = misplaced(m.compute, m.between, bias_axis(m.bn))
+        return None if found is None else f"it normalizes {found}"
 
     def match(self, op: Operation) -> ComputeBatchNorm | None:
-        if not isinstance(op, BatchNormOp) or (chain := chain_of(op.input)) is None or trained_weight(chain[0]):
-            return None
-        return ComputeBatchNorm(*chain, op)
+        found = norm_behind(op)
+        return None if found is None or _way_back(found) is not None else found
 
     def fold(self, m: ComputeBatchNorm) -> Sequence[Folded]:
-        return folded_affine(m, m.bn, *factor_and_shift(m.bn))
+        k, shift = factor_and_shift(m.bn)
+        along = positions(m.compute, m.between, bias_axis(m.bn))
+        return folded_affine(m, m.bn, k[along], shift[along])
 
     def rewrite(self, m: ComputeBatchNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, bias = folded
-        return [with_parameters(m.compute, weight, bias, m.bn.result.type)]
+        return rebuilt(m, weight, bias, m.bn.result.type)
+
+
+class FuseReshapedBatchNorm(FuseComputeBatchNorm):
+    """reshape(batch_norm(reshape(op(x, w, b)))) = op(x, w * k, b * k + shift), where the second reshape gives the shape of op's
+    result: no reshape is left. Squeeze, Unsqueeze and Flatten are reshapes, too (AMCT's MatMul+BN)
+    """
+
+    name = "reshaped-batch-norm"
+    roots: ClassVar[Roots] = kinds(ReshapingOp)
+
+    def match(self, op: Operation) -> ReshapedBatchNorm | None:
+        if not isinstance(op, ReshapingOp) or not isinstance(op.input, OpResult):
+            return None
+        found = norm_behind(op.input.op)
+        if found is None or _way_back(found) is not op:
+            return None
+        return ReshapedBatchNorm(found.compute, found.between, found.bn, op)
+
+    def subject(self, m: ComputeBatchNorm, root: Operation) -> Operation:
+        return m.bn
+
+    def rewrite(self, m: ComputeBatchNorm, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        weight, bias = folded
+        return [with_parameters(m.compute, weight, bias, cast(ReshapedBatchNorm, m).back.result.type)]
+
+
+def norm_behind(op: Operation) -> ComputeBatchNorm | None:
+    """A batch norm and the operation with weights before it; None for other operations, and behind trained weights."""
+    if not isinstance(op, BatchNormOp) or (chain := chain_to(op.input)) is None or trained_weight(chain[0]):
+        return None
+    return ComputeBatchNorm(*chain, op)
+
+
+def _way_back(m: ComputeBatchNorm) -> ReshapingOp | None:
+    """The only reader of the batch norm, if it undoes the reshapes in front of it."""
+    reader = m.bn.result.get_user_of_unique_use()
+    moves = [op for op in m.between if not isinstance(op, BiasAddOp)]
+    if not isinstance(reader, ReshapingOp) or not moves or not all(isinstance(op, ReshapingOp) for op in moves):
+        return None
+    before, after = shape_of(m.compute.result), shape_of(reader.result)
+    # one unknown size follows from the others, the number of elements being the same
+    return reader if before == after and before.count(DYNAMIC) <= 1 else None

@@ -31,8 +31,12 @@ class Branch:
     bias_add: BiasAddOp | None
 
     @property
+    def between(self) -> list[BiasAddOp]:
+        return [] if self.bias_add is None else [self.bias_add]
+
+    @property
     def operations(self) -> list[Operation]:
-        return [self.compute] if self.bias_add is None else [self.compute, self.bias_add]
+        return [self.compute, *self.between]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import AddOp, ArithmeticOp, BatchNormOp, DivOp, MulOp, constant_of, kinds
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
-from ..computing import constant_numbers, per_channel
+from ..channels import Channels
+from ..computing import along_channels, constant_numbers
 from .norm import NormConditions
 
 
@@ -39,9 +39,7 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     @condition
     def runs_along_channels(self, m: NormScale) -> str | None:
         """the constant broadcasts along the channels only"""
-        shape = shape_of(m.bn.result)
-        channels = shape_of(m.bn.scale)[0]
-        found = per_channel(constant_numbers(m.operand), shape, m.bn.channel_axis(len(shape)), channels)
+        found = _along(m)
         return found if isinstance(found, str) else None
 
     def match(self, op: Operation) -> NormScale | None:
@@ -56,7 +54,8 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
 
     def fold(self, m: NormScale) -> Sequence[Folded]:
         scale, offset = constant_numbers(m.bn.scale), constant_numbers(m.bn.offset)
-        c = np.broadcast_to(constant_numbers(m.operand).reshape(-1), scale.shape)
+        c = _along(m)
+        assert not isinstance(c, str), "the pattern has asked for it"
         scale, offset = _combined(m.follower, scale, offset, c)
         rows = (("scale", m.bn.scale, scale, False), ("offset", m.bn.offset, offset, True))
         return [
@@ -79,6 +78,13 @@ def _combined(op: Operation, scale: Array, offset: Array, c: Array) -> tuple[Arr
             return scale, offset + c
         case _:
             return scale, offset - c
+
+
+def _along(m: NormScale) -> Array | str:
+    """The constant as one number per channel, `[C]`, or the reason why it is not."""
+    shape = shape_of(m.bn.result)
+    channels = Channels.of(shape, m.bn.channel_axis(len(shape)), shape_of(m.bn.scale)[0])
+    return along_channels(channels, shape, constant_numbers(m.operand))
 
 
 def _key(norm: BatchNormOp, name: str, value: SSAValue) -> str:

@@ -38,6 +38,7 @@ from ...fusion.computing import (
     Computing,
     along_channels,
     channel_axis,
+    channels_of,
     constant_numbers,
     with_parameters,
 )
@@ -118,7 +119,9 @@ def _constant_along(op: Computing, reader: NNOp) -> Array | None:
     constants = [v for v in reader.operands if constant_of(v) is not None]
     if len(constants) != 1 or shape_of(reader.results[0]) != shape_of(op.result):
         return None
-    numbers = along_channels(op, constant_numbers(constants[0]))
+    if (channels := channels_of(op)) is None:
+        return None
+    numbers = along_channels(channels, shape_of(op.result), constant_numbers(constants[0]))
     return None if isinstance(numbers, str) else numbers
 
 

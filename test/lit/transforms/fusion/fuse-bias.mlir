@@ -104,7 +104,7 @@ func.func @channels_last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
 // REMARK:      [fuse-bias missed runs-along-channels] "nchw": the constant [2] varies along other axes than the channels
 func.func @channels_first(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
+  %one = nn.constant dense<[1.0, 2.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x2xf32>
   %y = nn.add %c, %one from <tf, "add", "nchw"> : (tensor<1x2x4x2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
   func.return %y : tensor<1x2x4x2xf32>
@@ -159,7 +159,7 @@ func.func @larger(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x2x4x4xf32> {
 // CHECK:       nn.add
 // CHECK:       nn.add
 // REMARK:      [fuse-bias missed result-used-once] "used": the result of fc has 2 uses
-// REMARK:      [fuse-bias missed bias-constant] "input": bias of fc2 is computed at run time
+// REMARK:      [fuse-bias missed bias-constant] "input": the bias is computed at run time
 func.func @used(%x: tensor<3x2xf32>, %bias: tensor<2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %two = nn.constant dense<2.0> : tensor<f32>
@@ -176,7 +176,7 @@ func.func @used(%x: tensor<3x2xf32>, %bias: tensor<2xf32>) -> (tensor<3x2xf32>, 
 // CHECK-LABEL: @others
 // CHECK:       nn.add
 // CHECK:       nn.add
-// REMARK:      [fuse-bias missed runs-along-channels] "vector": the result has no channel axis
+// REMARK:      [fuse-bias missed channels-followed] "vector": the result has no channel axis
 // REMARK:      [fuse-bias missed no-producer] "alone": its input comes from a graph input, which has no weights
 func.func @others(%x: tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3x2xf32>) {
   %two = nn.constant dense<2.0> : tensor<f32>

@@ -8,7 +8,7 @@
 // CHECK:       nn.conv
 // CHECK-NEXT:  nn.squeeze %{{.*}} axes [1]
 // CHECK-NEXT:  func.return
-// REMARK:      [fuse-bn applied squeeze-batch-norm] "bn"
+// REMARK:      [fuse-bn applied compute-batch-norm] "bn"
 func.func @norm(%x: tensor<1x1x4x1xf32>) -> tensor<1x4x2xf32> {
   %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
   %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
@@ -26,7 +26,7 @@ func.func @norm(%x: tensor<1x1x4x1xf32>) -> tensor<1x4x2xf32> {
 // Not fused: someone else reads what the squeeze gives.
 // CHECK-LABEL: @read_twice
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed squeeze-used-once] "bn": the result of the squeeze has 2 uses
+// REMARK:      [fuse-bn missed result-used-once] "bn": the result of s has 2 uses
 func.func @read_twice(%x: tensor<1x1x4x1xf32>) -> (tensor<1x4x2xf32>, tensor<1x4x2xf32>) {
   %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
   %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
@@ -44,7 +44,7 @@ func.func @read_twice(%x: tensor<1x1x4x1xf32>) -> (tensor<1x4x2xf32>, tensor<1x4
 // Not fused: the norm runs along space.
 // CHECK-LABEL: @other_axis
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed channels-stay] "bn": it runs along axis 1, the output channels are axis 2 then
+// REMARK:      [fuse-bn missed normalizes-channels] "bn": it normalizes axis 1, the output channels are axis 2
 func.func @other_axis(%x: tensor<1x1x2x1xf32>) -> tensor<1x2x2xf32> {
   %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
   %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>

@@ -67,7 +67,7 @@ func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // CHECK:       [[C:%.*]] = nn.conv %x
 // CHECK-NEXT:  [[Y:%.*]] = nn.batch_to_space [[C]]
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied batch-to-space-batch-norm] "moved": fused into b2s
+// REMARK:      [fuse-bn applied compute-batch-norm] "moved": fused into conv1
 func.func @batch_to_space(%x: tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -85,7 +85,7 @@ func.func @batch_to_space(%x: tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
 // Not fused: the BatchToSpace is a graph output too.
 // CHECK-LABEL: @batch_to_space_used
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed move-used-once] "used": the result of the BatchToSpace has 2 uses
+// REMARK:      [fuse-bn missed result-used-once] "used": the result of b2s has 2 uses
 func.func @batch_to_space_used(%x: tensor<4x2x2x2xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -100,10 +100,10 @@ func.func @batch_to_space_used(%x: tensor<4x2x2x2xf32>) -> (tensor<1x2x4x4xf32>,
 
 // -----
 
-// Not fused: BatchToSpace and norm take the last axis for the channels, the convolution axis 1.
+// Not fused: BatchToSpace takes the channels of the convolution for space.
 // CHECK-LABEL: @batch_to_space_axis
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed channels-agree] "other": their channels are on the axes 1, 3, 3
+// REMARK:      [fuse-bn missed channels-followed] "other": 'nn.batch_to_space' b2s mixes the channels, axis 1, with others: [4, 2, 2, 2] to [1, 4, 4, 2]
 func.func @batch_to_space_axis(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -233,7 +233,7 @@ func.func @group_mixed(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-DAG:   nn.constant dense<[5.000000e-01, 2.250000e+00]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -255,7 +255,7 @@ func.func @matmul_plain_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-DAG:   nn.constant dense<[5.000000e-01, 2.250000e+00]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -277,7 +277,7 @@ func.func @matmul_plain_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // CHECK-DAG:   nn.constant dense<[5.000000e-01, 2.250000e+00]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -299,7 +299,7 @@ func.func @matmul_plain_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-DAG:   nn.constant dense<[5.000000e-01, 2.250000e+00]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -321,7 +321,7 @@ func.func @matmul_plain_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // CHECK-DAG:   nn.constant dense<[1.500000e+00, 2.500000e-01]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -345,7 +345,7 @@ func.func @matmul_bias_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-DAG:   nn.constant dense<[1.500000e+00, 2.500000e-01]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -369,7 +369,7 @@ func.func @matmul_bias_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // CHECK-DAG:   nn.constant dense<[1.500000e+00, 2.500000e-01]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -393,7 +393,7 @@ func.func @matmul_bias_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-DAG:   nn.constant dense<[1.500000e+00, 2.500000e-01]>
 // CHECK:       [[Y:%.*]] = nn.matmul %x
 // CHECK-NEXT:  func.return [[Y]]
-// REMARK:      [fuse-bn applied matmul-reshape-batch-norm]
+// REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -411,10 +411,13 @@ func.func @matmul_bias_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 
 // -----
 
-// Not fused: the second reshape gives another shape.
+// The second reshape gives another shape: both reshapes stay.
 // CHECK-LABEL: @matmul_other_shape
-// CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed shape-comes-back] "shape": the second reshape gives [2, 3], the product is [3, 2]
+// CHECK:       [[M:%.*]] = nn.matmul
+// CHECK-NEXT:  [[I:%.*]] = nn.reshape [[M]] to [3, 1, 1, 2]
+// CHECK-NEXT:  [[Y:%.*]] = nn.reshape [[I]] to [2, 3]
+// CHECK-NEXT:  func.return [[Y]]
+// REMARK:      [fuse-bn applied compute-batch-norm] "shape": fused into fc
 func.func @matmul_other_shape(%x: tensor<3x2xf32>) -> tensor<2x3xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -433,7 +436,7 @@ func.func @matmul_other_shape(%x: tensor<3x2xf32>) -> tensor<2x3xf32> {
 // Not fused: the image's channels are not the columns.
 // CHECK-LABEL: @matmul_other_channels
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed columns-are-channels] "channels": the image is [1, 2, 1, 3] with its channels on axis 1, the product has 2 columns
+// REMARK:      [fuse-bn missed channels-followed] "channels": 'nn.reshape' i mixes the channels, axis 1, with others: [3, 2] to [1, 2, 1, 3]
 func.func @matmul_other_channels(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -449,10 +452,12 @@ func.func @matmul_other_channels(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 
 // -----
 
-// Not fused: the norm's result is a graph output too.
+// The norm's result is a graph output too: both reshapes stay.
 // CHECK-LABEL: @matmul_reshape_used
-// CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed reshapes-used-once] "twice": the result of the batch norm has 2 uses
+// CHECK:       [[I:%.*]] = nn.reshape %m to [3, 1, 1, 2]
+// CHECK-NEXT:  [[Y:%.*]] = nn.reshape [[I]] to [3, 2]
+// CHECK-NEXT:  func.return [[Y]], [[I]]
+// REMARK:      [fuse-bn applied compute-batch-norm] "twice": fused into fc
 func.func @matmul_reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x1x1x2xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -503,7 +508,7 @@ func.func @norm_scale_rows(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
   %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
   %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %k = nn.constant dense<3.0> : tensor<4x1xf32>
+  %k = nn.constant dense<[[3.0], [1.0], [3.0], [3.0]]> : tensor<4x1xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %m = nn.mul %n, %k from <onnx, "Mul", "rows"> : (tensor<1x2x4x4xf32>, tensor<4x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %m : tensor<1x2x4x4xf32>
@@ -547,4 +552,43 @@ func.func @group_bias_axis(%x: tensor<1x2x4x1xf32>) -> tensor<1x2x4x1xf32> {
   %c = nn.concat %a, %d axis 1 from <tf, "ConcatV2", "concat"> : (tensor<1x1x4x1xf32>, tensor<1x1x4x1xf32>) -> tensor<1x2x4x1xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "columns"> : (tensor<1x2x4x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x1xf32>
   func.return %y : tensor<1x2x4x1xf32>
+}
+
+// -----
+
+// Not fused: the first reshape is a graph output too. The remark is about the norm, not the reshape behind it.
+// CHECK-LABEL: @reshape_used
+// CHECK:       nn.batch_norm
+// REMARK:      [fuse-bn missed result-used-once] "norm": the result of image has 2 uses
+func.func @reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x1x1x2xf32>) {
+  %weight = nn.constant dense<1.0> : tensor<2x2xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %i = nn.reshape %m to [3, 1, 1, 2] from <tf, "Reshape", "image"> : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
+  %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <tf, "FusedBatchNormV3", "norm"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
+  %y = nn.squeeze %n axes [1, 2] from <tf, "Squeeze", "back"> : (tensor<3x1x1x2xf32>) -> tensor<3x2xf32>
+  func.return %y, %i : tensor<3x2xf32>, tensor<3x1x1x2xf32>
+}
+
+// -----
+
+// A block of [2, 2, 1], as TensorFlow writes one over height, width and channels: an axis is added, and dropped again.
+// CHECK-LABEL: @block_of_channels
+// CHECK-NOT:   nn.batch_norm
+// REMARK:      [fuse-bn applied compute-batch-norm] "moved": fused into conv1
+func.func @block_of_channels(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
+  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+  %c = nn.conv %x, %weight layout nhwc from <tf, "Conv2D", "conv1"> : (tensor<4x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<4x2x2x2xf32>
+  %u = nn.unsqueeze %c axes [4] : (tensor<4x2x2x2xf32>) -> tensor<4x2x2x2x1xf32>
+  %b = nn.batch_to_space %u layout nhwc block [2, 2, 1] crops [0, 0, 0, 0, 0, 0] from <tf, "BatchToSpaceND", "b2s"> : (tensor<4x2x2x2x1xf32>) -> tensor<1x4x4x2x1xf32>
+  %s = nn.squeeze %b axes [4] : (tensor<1x4x4x2x1xf32>) -> tensor<1x4x4x2xf32>
+  %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <tf, "FusedBatchNormV3", "moved"> : (tensor<1x4x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
+  func.return %y : tensor<1x4x4x2xf32>
 }

@@ -137,7 +137,7 @@ func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // REMARK:      [fuse-mul missed runs-along-channels] "spatial": the constant [4] varies along other axes than the channels
 func.func @other_axis(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %k = nn.constant dense<2.0> : tensor<4xf32>
+  %k = nn.constant dense<[2.0, 1.0, 2.0, 2.0]> : tensor<4xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.mul %c, %k from <tf, "mul", "spatial"> : (tensor<1x2x4x4xf32>, tensor<4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -254,4 +254,59 @@ func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.div %two, %c from <onnx, "Div", "divided"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
+}
+
+// -----
+
+// Not fused: factors that are known at run time only. A gate of one number per element is not a factor of weights.
+// CHECK-LABEL: @run_time
+// CHECK:       nn.mul
+// REMARK:      [fuse-mul missed parameter-constant] "scalar": its other operand comes from a graph input, not from a constant
+// REMARK:      [fuse-mul missed parameter-constant] "channels": its other operand comes from 'nn.sigmoid' s, not from a constant
+// REMARK-NOT:  "gate"
+func.func @run_time(%x: tensor<1x2x4x4xf32>, %k: tensor<f32>, %c: tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32> {
+  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %a = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %m = nn.mul %k, %a from <onnx, "Mul", "scalar"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  %b = nn.conv %m, %weight from <onnx, "Conv", "conv2"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %s = nn.sigmoid %c : tensor<2x1x1xf32>
+  %n = nn.div %b, %s from <onnx, "Div", "channels"> : (tensor<1x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %d = nn.conv %n, %weight from <onnx, "Conv", "conv3"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.mul %d, %x from <onnx, "Mul", "gate"> : tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}
+
+// -----
+
+// Behind a reshape of heads and a transpose, as attention scales its queries.
+// CHECK-LABEL: @heads
+// CHECK:       nn.constant dense<{{\[\[}}2.000000e+00, 6.000000e+00, 4.000000e+00, 8.000000e+00]]>
+// CHECK:       [[M:%.*]] = nn.matmul
+// CHECK-NEXT:  [[R:%.*]] = nn.reshape [[M]]
+// CHECK-NEXT:  [[T:%.*]] = nn.transpose [[R]]
+// CHECK-NEXT:  func.return [[T]]
+// REMARK:      [fuse-mul applied compute-mul] "scaled": fused into query
+func.func @heads(%x: tensor<?x3x1xf32>) -> tensor<?x2x3x2xf32> {
+  %weight = nn.constant dense<1.0> : tensor<1x4xf32>
+  %k = nn.constant dense<[[[2.0, 6.0]], [[4.0, 8.0]]]> : tensor<2x1x2xf32>
+  %m = nn.matmul %x, %weight from <onnx, "MatMul", "query"> : (tensor<?x3x1xf32>, tensor<1x4xf32>) -> tensor<?x3x4xf32>
+  %r = nn.reshape %m to [0, 3, 2, 2] : (tensor<?x3x4xf32>) -> tensor<?x3x2x2xf32>
+  %t = nn.transpose %r perm [0, 2, 1, 3] : (tensor<?x3x2x2xf32>) -> tensor<?x2x3x2xf32>
+  %y = nn.mul %t, %k from <onnx, "Mul", "scaled"> : (tensor<?x2x3x2xf32>, tensor<2x1x2xf32>) -> tensor<?x2x3x2xf32>
+  func.return %y : tensor<?x2x3x2xf32>
+}
+
+// -----
+
+// Not fused: the reshape joins columns with rows.
+// CHECK-LABEL: @mixed
+// CHECK:       nn.mul
+// REMARK:      [fuse-mul missed channels-followed] "mixed": 'nn.reshape' r mixes the channels, axis 1, with others: [4, 3] to [3, 4]
+func.func @mixed(%x: tensor<4x1xf32>) -> tensor<3x4xf32> {
+  %weight = nn.constant dense<1.0> : tensor<1x3xf32>
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %m = nn.matmul %x, %weight from <onnx, "MatMul", "fc"> : (tensor<4x1xf32>, tensor<1x3xf32>) -> tensor<4x3xf32>
+  %r = nn.reshape %m to [3, 4] : (tensor<4x3xf32>) -> tensor<3x4xf32>
+  %y = nn.mul %r, %two from <onnx, "Mul", "mixed"> : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+  func.return %y : tensor<3x4xf32>
 }

@@ -242,6 +242,52 @@ def batch_to_space_norm() -> Iterator[Case]:
             yield Case(row, (4, 5, 6, 3), build, "--fuse-bn", left, slow=version != "V3")
 
 
+def to_space_of_all(x: Tensor, p: Parameters) -> Tensor:
+    return tf.raw_ops.BatchToSpaceND(input=x, block_shape=[2, 2, 1], crops=[[0, 1], [1, 0], [0, 0]])
+
+
+def moved_norm() -> Iterator[Case]:
+    """BN behind operations that move elements, where the channels can be followed; beyond the document."""
+    left = "conv unsqueeze batch_to_space squeeze"
+    yield Case(
+        "Conv2D+BatchToSpaceND of [2, 2, 1]+BN",
+        (4, 5, 6, 3),
+        after(conv2d, to_space_of_all, fused_norm),
+        "--fuse-bn",
+        left,
+    )
+    image, squeeze = partial(reshaped, shape=(5, 1, 1, 4)), partial(reshaped, shape=(5, 4))
+    behind = after(matmul, image, fused_norm)
+    squeezed = after(behind, lambda x, p: tf.squeeze(x, [1, 2]))
+    yield Case("MatMul+Reshape+BN+Squeeze", (5, 6), squeezed, "--fuse-bn", "matmul")
+    yield Case(
+        "MatMul+BN, BN is an output", (5, 6), after(behind, also(squeeze)), "--fuse-bn", "matmul reshape reshape"
+    )
+    other = after(behind, partial(reshaped, shape=(10, 2)))
+    yield Case("MatMul+BN, another shape", (5, 6), other, "--fuse-bn", "matmul reshape reshape")
+    pairs = after(matmul, partial(reshaped, shape=(5, 1, 2, 2)), fused_norm, squeeze)
+    yield Case("MatMul+BN of pairs of columns", (5, 6), pairs, "--fuse-bn", "matmul")
+    turned = after(conv2d, lambda x, p: tf.transpose(x, [0, 3, 1, 2]), lambda x, p: fused_norm(x, p, "V3", "first"))
+    yield Case("Conv2D+Transpose+BN", (2, 4, 4, 3), turned, "--fuse-bn", "conv transpose")
+    upward = after(conv2d, lambda x, p: tf.nn.depth_to_space(x, 2), fused_norm)
+    yield Case("Conv2D+DepthToSpace+BN", (2, 4, 4, 3), upward, "--fuse-bn", "conv depth_to_space")
+    for keras in (True, False):
+        norm = partial(small_norm, center=True, scale=True) if keras else partial(times, factor=[1.0, 2.0, 3.0, 4.0])
+        steps = after(dense_on_sequence, norm)
+        yield Case(
+            f"Dense on a sequence+{'small BN' * keras or 'Mul'}",
+            (None, 3, 6),
+            steps,
+            "--fuse-all",
+            "transpose reshape matmul reshape",
+        )
+
+
+def dense_on_sequence(x: Tensor, p: Parameters) -> Tensor:
+    """Keras's Dense on rank 3, with its bias."""
+    return tf.nn.bias_add(tf.tensordot(x, p.weight(6, 4), [[2], [0]]), p.weight(4))
+
+
 def atrous(x: Tensor, p: Parameters) -> Tensor:
     """A dilated convolution as SpaceToBatchND + Conv2D + BatchToSpaceND."""
     y = tf.raw_ops.SpaceToBatchND(input=x, block_shape=[2, 2], paddings=[[2, 3], [2, 2]])
@@ -485,7 +531,7 @@ def refusals() -> Iterator[Case]:
     square, matrix = (2, 4, 4, 3), (5, 6)
     norm, small = fused_norm, partial(small_norm, center=True, scale=True)
     image, back = partial(reshaped, shape=(5, 1, 1, 4)), partial(reshaped, shape=(5, 4))
-    pairs = partial(reshaped, shape=(5, 1, 2, 2))
+    rows_first = partial(reshaped, shape=(1, 1, 4, 5))
 
     def case(name: str, shape: tuple[int, ...], build: Builder, flags: str, left: str, refused: str) -> Case:
         return Case(f"refused: {name}", shape, build, flags, left, refused)
@@ -509,8 +555,8 @@ def refusals() -> Iterator[Case]:
     yield case("BN, by type", square, after(conv2d, norm), "--fuse-bn=skip-types=Conv2D", "batch_norm", "skip-types")
     yield case("BN, all of them", square, after(conv2d, norm), "--fuse-bn=do-fusion=false", "batch_norm", "do-fusion")
 
-    yield bn("BatchToSpace is an output", after(conv2d, to_space, also(norm)), "move-used-once", shape=BATCHES)
-    yield bn("of rows behind BatchToSpace", after(conv2d, to_space, norm_of_rows), "channels-agree", shape=BATCHES)
+    yield bn("BatchToSpace is an output", after(conv2d, to_space, also(norm)), "result-used-once", shape=BATCHES)
+    yield bn("of rows behind BatchToSpace", after(conv2d, to_space, norm_of_rows), "normalizes-channels", shape=BATCHES)
 
     yield bn("Concat is an output", after(joined(conv2d, conv2d), also(norm)), "concat-used-once")
     yield bn("Concat of rows", after(joined(conv2d, conv2d, axis=1), norm), "joins-channels")
@@ -518,14 +564,9 @@ def refusals() -> Iterator[Case]:
     yield bn("a bias of rows", after(joined(conv2d, after(conv2d, bias_of_rows)), norm), "biases-along-channels")
     yield bn("a branch with Relu", after(joined(conv2d, after(conv2d, relu)), norm), "no-producer")
 
-    behind = after(matmul, image, norm)
-    yield bn(
-        "the image is an output", after(matmul, image, also(after(norm, back))), "reshapes-used-once", shape=matrix
-    )
-    yield bn("BN is an output", after(behind, also(back)), "reshapes-used-once", shape=matrix)
-    yield bn("channels are not the columns", after(matmul, pairs, norm, back), "columns-are-channels", shape=matrix)
-    other = after(behind, partial(reshaped, shape=(10, 2)))
-    yield bn("another shape comes back", other, "shape-comes-back", shape=matrix)
+    image_also = after(matmul, image, also(after(norm, back)))
+    yield bn("the image is an output", image_also, "result-used-once", shape=matrix)
+    yield bn("rows among columns", after(matmul, rows_first, norm, back), "channels-followed", shape=matrix)
 
     def mul(name: str, build: Builder, refused: str, shape: tuple[int, ...] = square) -> Case:
         return case(f"Mul, {name}", shape, build, "--fuse-mul", "mul", refused)
@@ -537,7 +578,7 @@ def refusals() -> Iterator[Case]:
     yield mul("bias of rows", after(conv2d, bias_of_rows, times), "bias-along-channels")
     yield mul("a factor per column", after(conv2d, partial(times, factor=rows)), "runs-along-channels")
     yield mul("Relu between", after(conv2d, relu, times), "no-producer")
-    yield mul("no Const", after(conv2d, lambda x, p: x * tf.reduce_max(x)), "")
+    yield mul("no Const", after(conv2d, lambda x, p: x * tf.reduce_max(x)), "parameter-constant")
 
     def add(name: str, build: Builder, refused: str, shape: tuple[int, ...] = square) -> Case:
         return case(f"Add, {name}", shape, build, "--fuse-bias", "add", refused)
@@ -551,7 +592,7 @@ def refusals() -> Iterator[Case]:
     only = "--fuse-bias=only-quantizable=true"
     batches = after(matmul_of_batches, partial(plus, shape=(4,)))
     yield case("Add, AMCT does not quantize the product", (2, 5, 6), batches, only, "add", "only-quantizable")
-    yield add("from the placeholder", after(conv2d, lambda x, p: x + four_of(x)), "")
+    yield add("from the placeholder", after(conv2d, lambda x, p: x + four_of(x)), "parameter-constant")
 
     def small_bn(name: str, rules: str, build: Builder, refused: str, shape: tuple[int, ...] = square) -> Case:
         return case(f"small BN, {name}", shape, build, f"--fuse-small-bn={RULES[rules]}", "add", refused)
@@ -580,6 +621,7 @@ CASES = [
     for rows in (
         conv_norm,
         batch_to_space_norm,
+        moved_norm,
         computed_mul,
         group_conv_norm,
         computed_add,
