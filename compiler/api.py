@@ -19,7 +19,8 @@ from .configuration.record import Record, read_record
 from .configuration.settings import Settings
 from .diagnostics import CompileError
 from .flows.model_file import simplify_and_fuse
-from .ir.text import module_text, parse_module
+from .frontends.mlir import parse as parse_text
+from .ir.text import module_text
 from .ir.verification import verify
 from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
@@ -135,7 +136,7 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
     CompileError, located at line and column.
     """
     session = new_session() if session is None else session
-    module = parse_module(session, text, name)
+    module = parse_text(session, text, name)
     verify(module)
     return Loaded(module, session)
 

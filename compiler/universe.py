@@ -191,6 +191,11 @@ PASSES: Mapping[str, PassRow] = {
         "an error for each operation that is not of the ascend dialect",
         "kept",
     ),
+    "standard-to-nn": PassRow(
+        ".transforms.standard_to_nn:StandardToNnPass",
+        "arith, math and tensor operations and calls around nn as nn",
+        "equal",
+    ),
     "nn-to-quant": PassRow(
         ".transforms.nn_to_quant:NnToQuantPass",
         "nn.quantize and nn.dequantize as casts of MLIR's quant dialect",

@@ -18,8 +18,8 @@ from xdsl.passes import ModulePass
 from .. import __version__, frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
-from ..frontends.mlir import refuse_options
-from ..ir.text import elided, module_text, parse_module, print_module, read_text
+from ..frontends.mlir import parse, refuse_options
+from ..ir.text import elided, module_text, print_module, read_text
 from ..limits import HELP
 from ..pipelines.options import build, names
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
@@ -255,7 +255,7 @@ class _Driver:
         text = _stdin_text() if path == _STDIN else read_text(path)
         for chunk, lines_before in _chunks(text) if self.args.split_input_file else [(text, 0)]:
             session = self._session()
-            yield partial(parse_module, session, chunk, name, lines_before), session
+            yield partial(parse, session, chunk, name, lines_before), session
 
     def _session(self) -> Session:
         session = new_session()

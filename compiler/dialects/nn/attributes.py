@@ -200,6 +200,10 @@ class OriginAttr(ParametrizedAttribute):
             DictionaryAttr(attributes or {}),
         )
 
+    def named(self, layer: str) -> OriginAttr:
+        """The same origin under another layer name."""
+        return OriginAttr(self.framework, self.op_type, StringAttr(layer), self.modules, self.attributes)
+
     @property
     def module_paths(self) -> tuple[str, ...]:
         """`modules` as text."""
