@@ -26,7 +26,7 @@ from ...dialects.nn import (
     SubOp,
     constant_of,
 )
-from ...dialects.nn.shapes import shape_of, text
+from ...dialects.nn.shapes import shape_of, static, text
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of
 from .channels import MOVES, Channels
@@ -166,8 +166,9 @@ def followed(compute: Computing, between: Sequence[NNOp]) -> Channels | str:
     for op in between:
         if isinstance(op, MOVES):
             if (moved := channels.behind(op)) is None:
-                sizes = f"{text(shape_of(op.operands[0]))} to {text(shape_of(op.results[0]))}"
-                return f"'{op.name}' {layer_of(op)} mixes the channels, {channels.place()}, with others: {sizes}"
+                before, after = shape_of(op.operands[0]), shape_of(op.results[0])
+                joins = "joins or cuts" if static((*before, *after)) else "may join or cut"
+                return f"'{op.name}' {layer_of(op)} {joins} the channels, {channels.place()}: {text(before)} to {text(after)}"
             channels = moved
     return channels
 

@@ -98,7 +98,7 @@ func.func @dense_on_sequence(%x: tensor<?x1xf32>) -> tensor<?x4x2xf32> {
 // CHECK-LABEL: @mixed
 // CHECK:       nn.add
 // CHECK:       nn.add
-// REMARK:      [fuse-bias missed channels-followed] "mixed": 'nn.reshape' r mixes the channels, axis 1, with others: [4, 3] to [3, 4]
+// REMARK:      [fuse-bias missed channels-followed] "mixed": 'nn.reshape' r joins or cuts the channels, axis 1: [4, 3] to [3, 4]
 // REMARK:      [fuse-bias missed runs-along-channels] "rows": it adds along axis 1, the output channels are axis 3
 // REMARK:      [fuse-bias missed bias-along-channels] "sum": the BiasAdd adds along axis 1, the output channels are axis 3
 func.func @mixed(%x: tensor<4x1xf32>) -> tensor<1x2x1x3xf32> {

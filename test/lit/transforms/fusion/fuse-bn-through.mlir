@@ -103,7 +103,7 @@ func.func @batch_to_space_used(%x: tensor<4x2x2x2xf32>) -> (tensor<1x2x4x4xf32>,
 // Not fused: BatchToSpace takes the channels of the convolution for space.
 // CHECK-LABEL: @batch_to_space_axis
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed channels-followed] "other": 'nn.batch_to_space' b2s mixes the channels, axis 1, with others: [4, 2, 2, 2] to [1, 4, 4, 2]
+// REMARK:      [fuse-bn missed channels-followed] "other": 'nn.batch_to_space' b2s joins or cuts the channels, axis 1: [4, 2, 2, 2] to [1, 4, 4, 2]
 func.func @batch_to_space_axis(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
   %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -436,7 +436,7 @@ func.func @matmul_other_shape(%x: tensor<3x2xf32>) -> tensor<2x3xf32> {
 // Not fused: the image's channels are not the columns.
 // CHECK-LABEL: @matmul_other_channels
 // CHECK:       nn.batch_norm
-// REMARK:      [fuse-bn missed channels-followed] "channels": 'nn.reshape' i mixes the channels, axis 1, with others: [3, 2] to [1, 2, 1, 3]
+// REMARK:      [fuse-bn missed channels-followed] "channels": 'nn.reshape' i joins or cuts the channels, axis 1: [3, 2] to [1, 2, 1, 3]
 func.func @matmul_other_channels(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
   %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>

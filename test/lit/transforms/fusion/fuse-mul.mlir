@@ -301,7 +301,7 @@ func.func @heads(%x: tensor<?x3x1xf32>) -> tensor<?x2x3x2xf32> {
 // Not fused: the reshape joins columns with rows.
 // CHECK-LABEL: @mixed
 // CHECK:       nn.mul
-// REMARK:      [fuse-mul missed channels-followed] "mixed": 'nn.reshape' r mixes the channels, axis 1, with others: [4, 3] to [3, 4]
+// REMARK:      [fuse-mul missed channels-followed] "mixed": 'nn.reshape' r joins or cuts the channels, axis 1: [4, 3] to [3, 4]
 func.func @mixed(%x: tensor<4x1xf32>) -> tensor<3x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<1x3xf32>
   %two = nn.constant dense<2.0> : tensor<f32>

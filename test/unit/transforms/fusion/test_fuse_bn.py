@@ -4,17 +4,21 @@ Tolerance: a fold rounds each weight once (2^-24 relative) and reorders a float3
 bounded by `terms * 2^-24` times the sum of the products' sizes; both sides make that error.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
+from amct_opt import run_pipeline
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import shape_of
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
@@ -168,3 +172,150 @@ def test_shared_weight_is_copied(transposed: bool) -> None:
     total = nn.AddOp.make(plain.result, value)
     block.add_op(total)
     check(module_of(block, total.result), rng.normal(size=(1, 2, 4, 4)).astype(np.float32), 2, 200.0)
+
+
+Move = Callable[[SSAValue, np.random.Generator], nn.NNOp]
+
+
+def drawn(rng: np.random.Generator, *choices: str) -> str:
+    return str(rng.choice(choices))
+
+
+def reshape(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    """The prime factors of the sizes, in order, grouped anew; sizes of 1 are strewn in."""
+    factors = [f for size in shape_of(x) for f in prime_factors(size)]
+    cuts = sorted(rng.choice(len(factors) + 1, size=int(rng.integers(0, 4))))
+    groups = np.split(np.array(factors, np.int64), cuts)
+    return nn.ReshapeOp.make(x, to=[int(np.prod(g)) for g in groups])
+
+
+def prime_factors(size: int) -> list[int]:
+    return [] if size == 1 else next([p, *prime_factors(size // p)] for p in range(2, size + 1) if size % p == 0)
+
+
+def transpose(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.TransposeOp.make(x, perm=[int(i) for i in rng.permutation(len(shape_of(x)))])
+
+
+def squeeze(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.SqueezeOp.make(x)
+
+
+def unsqueeze(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.UnsqueezeOp.make(x, axes=[int(rng.integers(-1, len(shape_of(x)) + 1))])
+
+
+def flatten(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.FlattenOp.make(x, axis=int(rng.integers(0, len(shape_of(x)) + 1)))
+
+
+def batch_to_space(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    block = [int(b) for b in rng.choice([1, 2], size=max(len(shape_of(x)) - 2, 1))]
+    crops = [int(rng.integers(0, 2)), *[0] * (2 * len(block) - 1)]
+    return nn.BatchToSpaceOp.make(x, block=block, crops=crops, layout=drawn(rng, "nchw", "nhwc"))
+
+
+def space_to_batch(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.SpaceToBatchOp.make(x, block=[2], pads=[0, 0], layout=drawn(rng, "nchw", "nhwc"))
+
+
+def depth_to_space(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    return nn.DepthToSpaceOp.make(x, block=2, mode=drawn(rng, "dcr", "crd"), layout=drawn(rng, "nchw", "nhwc"))
+
+
+def cut(x: SSAValue, rng: np.random.Generator) -> nn.NNOp:
+    axis = int(rng.integers(0, len(shape_of(x))))
+    return nn.SliceOp.make(x, axes=[axis], starts=[0], ends=[max(shape_of(x)[axis] - 1, 1)])
+
+
+MOVES: tuple[Move, ...] = (
+    reshape, reshape, reshape, transpose, transpose, squeeze, unsqueeze, flatten,
+    batch_to_space, space_to_batch, depth_to_space, cut,
+)  # fmt: skip
+FORMS = ("norm", "mul", "add", "bias")
+
+
+def moved(block: Block, value: SSAValue, moves: list[Move], seed: int) -> SSAValue:
+    """A value behind moves; those that do not fit its shape are left out. Equal seeds give equal moves."""
+    for i, move in enumerate(moves):
+        try:
+            op = move(value, np.random.default_rng([seed, i]))
+        except VerifyException:
+            continue
+        if 0 in shape_of(op.results[0]):
+            op.drop_all_references()
+            continue
+        block.add_op(op)
+        value = op.results[0]
+    return value
+
+
+def channels_behind(shape: tuple[int, ...], axis: int, moves: list[Move], seed: int) -> Array:
+    """The output channel of each element behind the moves, as the interpreter moves them."""
+    block = Block(arg_types=[TensorType(f32, shape)])
+    behind = (1,) * (len(shape) - 1 - axis)
+    numbers = np.broadcast_to(np.arange(shape[axis], dtype=np.float32).reshape(-1, *behind), shape)
+    end = nn.ReshapeOp.make(moved(block, block.args[0], moves, seed), to=[-1])
+    block.add_op(end)
+    result = next(iter(run(module_of(block, end.result), {"arg0": np.ascontiguousarray(numbers)}).values()))
+    return result.reshape(shape_of(end.input))
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    compute=st.sampled_from(["matmul", "nchw", "nhwc"]),
+    moves=st.lists(st.sampled_from(MOVES), max_size=3),
+    form=st.sampled_from(FORMS),
+)
+def test_behind_moves(seed: int, compute: str, moves: list[Move], form: str) -> None:
+    """A parameter is folded if and only if it is a function of the output channel, which is counted element by element."""
+    rng = np.random.default_rng(seed)
+    channels = int(rng.choice([3, 4, 8]))
+    others = [int(n) for n in rng.choice([1, 2, 3, 4], size=int(rng.integers(1, 3)) if compute == "matmul" else 3)]
+    block = Block(arg_types=[TensorType(f32, (*others, 2) if compute != "nchw" else (others[0], 2, *others[1:]))])
+    weight = rng.uniform(0.5, 1.5, size=(2, channels) if compute == "matmul" else (channels, 2, 1, 1))
+    bias = constant(block, rng.normal(size=channels), "b") if rng.integers(2) else None
+    x, w = block.args[0], constant(block, weight, "w")
+    op = nn.MatMulOp.make(x, w, bias) if compute == "matmul" else nn.ConvOp.make(x, w, bias, layout=compute)
+    block.add_op(op)
+    product = shape_of(op.results[0])
+    value = moved(block, op.results[0], moves, seed)
+    shape = shape_of(value)
+    if len(shape) < 2:
+        reject()
+    layout = drawn(rng, "nchw", "nhwc")
+    axis = 1 if layout == "nchw" else len(shape) - 1
+    numbers = rng.uniform(0.5, 1.5, size=(4, shape[axis])).astype(np.float32)
+    behind = (1,) * (len(shape) - 1 - axis)
+    match form:
+        case "norm":
+            last = nn.BatchNormOp.make(value, *(constant(block, n, "p") for n in numbers), layout=layout)
+        case "bias":
+            last = nn.BiasAddOp.make(value, constant(block, numbers[0], "p"), layout=layout)
+        case _:
+            kind = nn.MulOp if form == "mul" else nn.AddOp
+            last = kind.make(value, constant(block, numbers[0].reshape(-1, *behind), "p"))
+    block.add_op(last)
+    module = module_of(block, last.results[0])
+
+    axis_of_channels = 1 if compute == "nchw" else len(product) - 1
+    of_element = channels_behind(product, axis_of_channels, moves, seed)
+    along = np.broadcast_to(np.arange(shape[axis]).reshape(-1, *behind), shape)
+    pairs = {(c, p) for c, p in zip(of_element.ravel(), along.ravel(), strict=True)}
+    legal = len(pairs) == len({c for c, _ in pairs})
+
+    data = rng.normal(size=shape_of(x)).astype(np.float32)
+    (before,) = run(module, {"arg0": data}).values()
+    session = new_session()
+    run_pipeline(module, ["fuse-bn", "fuse-mul", "fuse-bias"], session)
+    (after,) = run(module, {"arg0": data}).values()
+    np.testing.assert_allclose(after, before, rtol=0, atol=2e-5)
+    left = [each for each in module.walk() if each.name == last.name]
+    missed = {r.rule for r in session.remarks if r.kind == "missed"}
+    if not left:
+        assert legal
+    elif legal:
+        assert missed == {"channels-followed"}
+    else:
+        assert missed & {"channels-followed", "normalizes-channels", "runs-along-channels"}
