@@ -26,7 +26,7 @@ from ...dialects.nn import (
     SubOp,
     constant_of,
 )
-from ...dialects.nn.shapes import shape_of, static, text
+from ...dialects.nn.shapes import known, shape_of, static, text
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of
 from .channels import MOVES, Channels
@@ -78,10 +78,13 @@ def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
     return (grouped * factor.reshape(groups, 1, per_group, *spatial)).reshape(weight.shape)
 
 
-def channels_of(op: Computing) -> Channels | None:
-    """The output channels in the result; None if it has no axis for them."""
-    axis = channel_axis(op)
-    return None if axis is None else Channels.of(shape_of(op.result), axis, op.output_channels)
+def channels_of(op: Computing) -> Channels | str:
+    """The output channels in the result. A string is the reason why there are none."""
+    if (axis := channel_axis(op)) is None:
+        return "the result has no channel axis"
+    if not known(op.output_channels):
+        return "the number of output channels is not known before run time"
+    return Channels.of(shape_of(op.result), axis, op.output_channels)
 
 
 def along_channels(channels: Channels, shape: Sequence[int], constant: Array) -> Array | str:
@@ -161,8 +164,8 @@ def chain_to(value: SSAValue) -> tuple[Computing, tuple[NNOp, ...]] | None:
 
 def followed(compute: Computing, between: Sequence[NNOp]) -> Channels | str:
     """The output channels behind these operations. A string is the reason why they cannot be followed."""
-    if (channels := channels_of(compute)) is None:
-        return "the result has no channel axis"
+    if isinstance(channels := channels_of(compute), str):
+        return channels
     for op in between:
         if isinstance(op, MOVES):
             if (moved := channels.behind(op)) is None:
@@ -299,8 +302,8 @@ class ChainConditions:
         return channels if isinstance(channels, str) else None
 
 
-class WeightConditions(ChainConditions):
-    """The conditions of every fold into a chain's weight."""
+class WeightCondition:
+    """The condition of every fold into a chain's weight."""
 
     @condition
     def weight_constant(self, m: Chain) -> str | None:

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import DivOp, MulOp, NNOp
 from ...rewriting import Folded, FusionPattern, Remarks, Roots
-from .computing import Computing, WeightConditions, folded_affine, rebuilt, trained_weight
+from .computing import ChainConditions, Computing, WeightCondition, folded_affine, rebuilt, trained_weight
 from .fusion_pass import FusionPass, Patterns, report_unmatched
 from .parameter import ParameterConditions, operand_along, parameter_of
 
@@ -27,7 +27,7 @@ class ComputeMul:
     """The factor or divisor."""
 
 
-class FuseComputeMul(WeightConditions, ParameterConditions, FusionPattern[ComputeMul]):
+class FuseComputeMul(ChainConditions, ParameterConditions, WeightCondition, FusionPattern[ComputeMul]):
     """(op(x, w, b) [+ c]) * k = op(x, w * k, (b [+ c]) * k), k a scalar or per output channel; also division by k. op is conv,
     conv_transpose or matmul; operations that move elements may be between (AMCT's OP+(BiasAdd)+Mul with a scalar; channels,
     moves and division go beyond)

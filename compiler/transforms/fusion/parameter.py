@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from xdsl.ir import OpResult, SSAValue
@@ -40,10 +41,7 @@ def parameter_of(op: Arithmetic) -> ChainParameter | None:
     A parameter is a constant, the bias of a BiasAdd, or a value that has one number per channel, as a factor that is a graph
     input. A residual and a gate vary along other axes, too.
     """
-    sides = [(op.operands[0], op.operands[1])]
-    if isinstance(op, AddOp | MulOp):
-        sides.append((op.operands[1], op.operands[0]))
-    for value, other in sides:
+    for value, other in sides_of(op):
         if constant_of(value) is not None or (chain := chain_to(value)) is None:
             continue
         if isinstance(op, BiasAddOp) or constant_of(other) is not None or _is_parameter(*chain, value, other):
@@ -51,15 +49,31 @@ def parameter_of(op: Arithmetic) -> ChainParameter | None:
     return None
 
 
+def sides_of(op: NNOp) -> list[tuple[SSAValue, SSAValue]]:
+    """Which operand may be the value and which the parameter, in pairs. A constant is not divided, nor subtracted from."""
+    first, second = op.operands
+    if isinstance(op, BiasAddOp) or (isinstance(op, SubOp | DivOp) and constant_of(first) is not None):
+        return [(first, second)]
+    return [(first, second), (second, first)]
+
+
 def _is_parameter(compute: Computing, between: tuple[NNOp, ...], value: SSAValue, other: SSAValue) -> bool:
     """Whether a computed operand has the shape of a parameter: it varies along output channels only."""
-    shape, given = shape_of(value), shape_of(other)
     channels = followed(compute, between)
-    if isinstance(channels, str) or len(given) > len(shape):
+    if isinstance(channels, str) or other in compute.operands:
         return False
-    if given == shape and (isinstance(other, OpResult) or other in compute.operands):
+    return is_parameter(channels, shape_of(value), other)
+
+
+def is_parameter(channels: Channels, shape: Sequence[int], other: SSAValue) -> bool:
+    """Whether an operand next to a value with these channels is a parameter: a smaller graph input, or one number per channel."""
+    given = shape_of(other)
+    if isinstance(other, OpResult) and given == tuple(shape):
         return False  # a residual of one row
-    return all(length == 1 or _fits(channels, i, length) for i, length in enumerate(given, len(shape) - len(given)))
+    if not isinstance(other, OpResult) and given != tuple(shape):
+        return True
+    first = len(shape) - len(given)
+    return first >= 0 and all(length == 1 or _fits(channels, i, length) for i, length in enumerate(given, first))
 
 
 def _fits(channels: Channels, axis: int, length: int) -> bool:
@@ -76,17 +90,20 @@ class ChainArithmetic(Chain, Protocol):
     def parameter(self) -> SSAValue: ...
 
 
+def not_constant(parameter: SSAValue) -> str | None:
+    """The reason why a parameter cannot be folded; None for a constant."""
+    if constant_of(parameter) is not None:
+        return None
+    return f"its other operand comes from {producer(parameter)}, not from a constant"
+
+
 class ParameterConditions:
     """The conditions of every fold of arithmetic with one number per channel."""
 
     @condition
     def parameter_constant(self, m: ChainArithmetic) -> str | None:
         """the factor, divisor or summand is constant"""
-        return (
-            None
-            if constant_of(m.parameter) is not None
-            else f"its other operand comes from {producer(m.parameter)}, not from a constant"
-        )
+        return not_constant(m.parameter)
 
     @condition
     def runs_along_channels(self, m: ChainArithmetic) -> str | None:

@@ -12,8 +12,9 @@ from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, kinds
 from ....dialects.nn.shapes import DYNAMIC, shape_of
 from ....rewriting import Folded, FusionPattern, Roots, condition
 from ..computing import (
+    ChainConditions,
     Computing,
-    WeightConditions,
+    WeightCondition,
     bias_axis,
     chain_to,
     folded_affine,
@@ -42,7 +43,7 @@ class ReshapedBatchNorm(ComputeBatchNorm):
     back: ReshapingOp
 
 
-class FuseComputeBatchNorm(WeightConditions, NormConditions, FusionPattern[ComputeBatchNorm]):
+class FuseComputeBatchNorm(ChainConditions, WeightCondition, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
     shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul. A BiasAdd may be between, and
     operations that move elements and keep the channels apart: they stay, behind op (AMCT, also through BatchToSpace; PPQ;

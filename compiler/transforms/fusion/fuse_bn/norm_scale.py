@@ -13,7 +13,8 @@ from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
 from ..channels import Channels
-from ..computing import along_channels, constant_numbers
+from ..computing import along_channels, bias_axis, constant_numbers
+from ..parameter import is_parameter, not_constant, sides_of
 from .norm import NormConditions
 
 
@@ -37,6 +38,11 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     norm_used_once: Condition[Any] = used_once("bn")
 
     @condition
+    def parameter_constant(self, m: NormScale) -> str | None:
+        """the factor, divisor or summand is constant"""
+        return not_constant(m.operand)
+
+    @condition
     def runs_along_channels(self, m: NormScale) -> str | None:
         """the constant broadcasts along the channels only"""
         found = _along(m)
@@ -45,12 +51,13 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     def match(self, op: Operation) -> NormScale | None:
         if not isinstance(op, ArithmeticOp):
             return None
-        value, operand = op.operands
-        if isinstance(op, MulOp | AddOp) and constant_of(value) is not None:
-            value, operand = operand, value
-        if constant_of(operand) is None or not isinstance(value, OpResult) or not isinstance(value.op, BatchNormOp):
-            return None
-        return NormScale(value.op, op, operand)
+        for value, operand in sides_of(op):
+            norm = value.op if isinstance(value, OpResult) and isinstance(value.op, BatchNormOp) else None
+            if norm is None:
+                continue
+            if constant_of(operand) is not None or is_parameter(_channels(norm), shape_of(norm.result), operand):
+                return NormScale(norm, op, operand)
+        return None
 
     def fold(self, m: NormScale) -> Sequence[Folded]:
         scale, offset = constant_numbers(m.bn.scale), constant_numbers(m.bn.offset)
@@ -82,9 +89,11 @@ def _combined(op: Operation, scale: Array, offset: Array, c: Array) -> tuple[Arr
 
 def _along(m: NormScale) -> Array | str:
     """The constant as one number per channel, `[C]`, or the reason why it is not."""
-    shape = shape_of(m.bn.result)
-    channels = Channels.of(shape, m.bn.channel_axis(len(shape)), shape_of(m.bn.scale)[0])
-    return along_channels(channels, shape, constant_numbers(m.operand))
+    return along_channels(_channels(m.bn), shape_of(m.bn.result), constant_numbers(m.operand))
+
+
+def _channels(norm: BatchNormOp) -> Channels:
+    return Channels.of(shape_of(norm.result), bias_axis(norm), shape_of(norm.scale)[0])
 
 
 def _key(norm: BatchNormOp, name: str, value: SSAValue) -> str:

@@ -119,7 +119,7 @@ def _constant_along(op: Computing, reader: NNOp) -> Array | None:
     constants = [v for v in reader.operands if constant_of(v) is not None]
     if len(constants) != 1 or shape_of(reader.results[0]) != shape_of(op.result):
         return None
-    if (channels := channels_of(op)) is None:
+    if isinstance(channels := channels_of(op), str):
         return None
     numbers = along_channels(channels, shape_of(op.result), constant_numbers(constants[0]))
     return None if isinstance(numbers, str) else numbers

@@ -213,3 +213,16 @@ func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %y = nn.sub %two, %c from <onnx, "Sub", "subtracted"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
+
+// -----
+
+// Not fused: a product of two inputs, whose number of columns is not known.
+// CHECK-LABEL: @unknown_columns
+// CHECK:       nn.add
+// REMARK:      [fuse-bias missed channels-followed] "scalar": the number of output channels is not known before run time
+func.func @unknown_columns(%x: tensor<3x2xf32>, %w: tensor<2x?xf32>) -> tensor<3x?xf32> {
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %c = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x?xf32>) -> tensor<3x?xf32>
+  %y = nn.add %c, %one from <onnx, "Add", "scalar"> : (tensor<3x?xf32>, tensor<f32>) -> tensor<3x?xf32>
+  func.return %y : tensor<3x?xf32>
+}

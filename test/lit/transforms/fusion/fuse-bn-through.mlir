@@ -516,6 +516,19 @@ func.func @norm_scale_rows(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
+// Not fused: the factor is known at run time only.
+// CHECK-LABEL: @norm_scale_run_time
+// CHECK:       nn.mul
+// REMARK:      [fuse-bn missed parameter-constant] "input": its other operand comes from a graph input, not from a constant
+func.func @norm_scale_run_time(%x: tensor<1x2x4x4xf32>, %k: tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32> {
+  %one = nn.constant dense<1.0> : tensor<2xf32>
+  %n = nn.batch_norm %x, %one, %one, %one, %one epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
+  %m = nn.mul %k, %n from <onnx, "Mul", "input"> : (tensor<2x1x1xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  func.return %m : tensor<1x2x4x4xf32>
+}
+
+// -----
+
 // Not fused: the norm's result is a graph output too.
 // CHECK-LABEL: @norm_scale_used
 // CHECK:       nn.mul
