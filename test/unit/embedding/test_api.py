@@ -121,6 +121,7 @@ def test_text_and_its_errors() -> None:
     assert "loc(" in amct_opt.to_text(module, locations=True)
     with pytest.raises(CompileError, match=r"^net.mlir:1:9: error"):
         amct_opt.parse("nonsense", name="net.mlir")
+    assert "nn.constant" in amct_opt.to_text(amct_opt.parse(NET.replace("nn.constant", "arith.constant")).module)
 
 
 def test_a_pipeline_by_hand() -> None:
