@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr
 
 from ..diagnostics import describe
+from ..ir.unique_names import Names
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Namer:
     def __init__(self, file: str, given: Iterable[str]):
         self.file: FileLineColLoc = FileLineColLoc(StringAttr(file), IntAttr(0), IntAttr(0))
         self._given = Counter(iter(given))  # Counter would read the values of a mapping as counts
-        self._taken = set(self._given)
+        self._names = Names(self._given)
 
     def layer(self, name: str, op_type: str, index: int) -> Layer:
         if name and self._given[name] == 1:
@@ -38,12 +39,7 @@ class Namer:
 
     def fresh(self, wanted: str) -> Layer:
         """A layer with this name, followed by a number if the name is taken."""
-        name, n = wanted, 0
-        while name in self._taken:
-            n += 1
-            name = f"{wanted}_{n}"
-        self._taken.add(name)
-        return self._named(name)
+        return self._named(self._names.unique(wanted))
 
     def _named(self, name: str) -> Layer:
         return Layer(name, NameLoc(StringAttr(name), self.file))

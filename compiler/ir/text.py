@@ -45,6 +45,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 from ..diagnostics import CompileError, first_line, op_error
 from ..files import refuse_pipe, replacing, replacing_all
 from .name_hints import name_hint
+from .unique_names import Names
 from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
 
 if TYPE_CHECKING:
@@ -221,16 +222,13 @@ class WeightSink:
 
     arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
     _keys: dict[Weight, str] = field(default_factory=dict[Weight, str])
+    _names: Names = field(default_factory=lambda: Names(separator="."))
 
     def key_of(self, weight: Weight, array: Array) -> str:
         """The key under which the array of a weight is stored."""
         if (key := self._keys.get(weight)) is not None:
             return key
-        wanted = key = stored_key(weight.key)
-        n = 0
-        while key in self.arrays:
-            n += 1
-            key = f"{wanted}.{n}"
+        key = self._names.unique(stored_key(weight.key))
         self.arrays[key] = array
         self._keys[weight] = key
         return key

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, reduce
 from inspect import getattr_static
+from itertools import islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -63,7 +64,7 @@ def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True
 
 def erase_dead_constants(module: ModuleOp) -> None:
     """Removes unused constants."""
-    for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses.get_length()]:
+    for op in [op for op in module.walk() if isinstance(op, ConstantOp) and not op.result.uses]:
         erase_constant(op)
 
 
@@ -150,15 +151,29 @@ def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
     return Condition(check)
 
 
+def other_uses(value: SSAValue, producer: str) -> str | None:
+    """The reason why a producer's result is not used exactly once; None if it is. A graph output is a use.
+
+    Uses are counted only up to a limit: every reader of one value may ask.
+    """
+    if value.has_one_use():
+        return None
+    count = sum(1 for _ in islice(value.uses, _COUNTED + 1))
+    return f"the result of {producer} has {count if count <= _COUNTED else f'more than {_COUNTED}'} uses"
+
+
+_COUNTED = 10
+"""Uses that are counted; above, their number says no more than that there are many."""
+
+
 def used_once(*paths: str) -> Condition[Any]:
     """The results of these matched operations have exactly one use. A graph output is a use."""
 
     def check(_: Any, match: Any) -> str | None:
         for path in paths:
             op = cast(Operation, _follow(match, path))
-            count = op.results[0].uses.get_length()
-            if count != 1:
-                return f"the result of {layer_of(op)} has {count} uses"
+            if (reason := other_uses(op.results[0], layer_of(op))) is not None:
+                return reason
         return None
 
     return Condition(check, f"the result of {_listed(paths)} is used once (a graph output is a use)", paths)

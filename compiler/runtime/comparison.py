@@ -161,7 +161,7 @@ def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SS
     gone: list[str] = []
     if not isinstance(value.owner, ConvolutionOp | MatMulOp):
         return value, gone
-    while value.uses.get_length() == 1:
+    while value.has_one_use():
         (use,) = value.uses
         layer = _layer_of(use.operation)
         if layer is None or layer in others or len(use.operation.results) != 1:

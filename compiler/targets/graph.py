@@ -18,24 +18,6 @@ from ..session import Session
 from ..transforms.convert_layout import ConvertLayoutPass
 
 
-class Names:
-    """Assigns unique names."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
-
-    def unique(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken. An empty name would mean an absent value."""
-        wanted = wanted or "unnamed"
-        name, count = wanted, self._taken.get(wanted, 0)
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._taken[wanted] = count
-        self._taken.setdefault(name, 0)
-        return name
-
-
 def flat(block: Block) -> Iterator[Operation]:
     """The operations that compute, with nn.fused unpacked, without observers, constants and terminators."""
     for op in block.ops:

@@ -32,7 +32,7 @@ from ..transforms.quantization.profiles import Profile, Row, profile_of
 from ..transforms.quantization.recurrent import Recurrent, recurrent_layers
 from ..transforms.quantization.shift_accumulators import shift_of
 from ..transforms.quantization.sites import Site, sites
-from ..transforms.quantization.values.grids import point_behind
+from ..transforms.quantization.values.grids import Grids
 from . import Target
 
 
@@ -80,9 +80,10 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     layers: dict[str, LayerRecord] = {}
     ambiguous: set[str] = set()
     told: set[str] = set()
+    grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         try:
-            for name, layer in _records(site, profile):
+            for name, layer in _records(site, profile, grids):
                 entry = _with_skip(layer, name, session)
                 if layers.setdefault(name, entry) != entry:
                     ambiguous.add(name)
@@ -99,7 +100,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
             except CompileError as e:
                 remarks.missed(each.op, "recorded", e.message)
     layers = {name: layer for name, layer in layers.items() if name not in ambiguous}
-    for op in _unread(module, {*layers, *told}, profile):
+    for op in _unread(module, {*layers, *told}, profile, grids):
         remarks.missed(
             op, "recorded", "its result is quantized, and a record has the inputs of layers: none of them reads it"
         )
@@ -109,13 +110,13 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     return Record(layers)
 
 
-def _unread(module: ModuleOp, layers: Iterable[str], profile: Profile) -> list[Operation]:
+def _unread(module: ModuleOp, layers: Iterable[str], profile: Profile, grids: Grids) -> list[Operation]:
     """The operations whose quantized results none of these layers reads."""
     names = {part for name in layers for part in (name, name.rpartition(":")[0])}
     read: set[SSAValue] = set()
     for site in sites(module, profile.rows):
         if layer_of(site.compute) in names:
-            points = (point_behind(site.operand(i), profile.rows) for i in range(len(site.compute.operands)))
+            points = (grids.behind(site.operand(i)) for i in range(len(site.compute.operands)))
             read |= {point.input for point in points if isinstance(point, DequantizeOp)}
     quantized = [op for op in module.walk() if isinstance(op, QuantizeOp) and op.result not in read]
     return [op.input.op if isinstance(op.input, OpResult) else op for op in quantized]
@@ -125,7 +126,7 @@ def _with_skip(layer: LayerRecord, name: str, session: Session) -> LayerRecord:
     return replace(layer, skip_fusion=True) if name in session.skip_fusion else layer
 
 
-def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
+def _records(site: Site, profile: Profile, grids: Grids) -> Iterator[tuple[str, LayerRecord]]:
     """The entry of a layer, and those of further inputs, or of inputs of `tensor_quantize`.
 
     Raises CompileError for what a record cannot express.
@@ -133,22 +134,20 @@ def _records(site: Site, profile: Profile) -> Iterator[tuple[str, LayerRecord]]:
     name, row = layer_of(site.compute), profile.rows[type(site.compute)]
     source = row_of(site.compute, profile.table)
     if source is not None and source.tensor_only:
-        yield from _tensor_records(site, [each.value for each in inputs_of(site)] if ends_layer(site) else [], profile)
+        yield from _tensor_records(site, [each.value for each in inputs_of(site)] if ends_layer(site) else [], grids)
         return
-    params = _params_behind(site.activation, profile)
+    params = _params_behind(site.activation, grids)
     if is_quantized(site) or params is not None:
         yield name, _layer_record(site, row, params)
         others = range(len(site.compute.operands)) if row.active else ()
         taken = (0, row.bias) if site.multiplies_inputs else (0, row.weight, row.bias)
-        yield from _tensor_records(site, [None if i in taken else site.operand(i) for i in others], profile)
+        yield from _tensor_records(site, [None if i in taken else site.operand(i) for i in others], grids)
 
 
-def _tensor_records(
-    site: Site, values: Sequence[SSAValue | None], profile: Profile
-) -> Iterator[tuple[str, LayerRecord]]:
+def _tensor_records(site: Site, values: Sequence[SSAValue | None], grids: Grids) -> Iterator[tuple[str, LayerRecord]]:
     """An entry `layer:index` for each quantized value."""
     for i, value in enumerate(values):
-        if (params := _params_behind(value, profile)) is not None:
+        if (params := _params_behind(value, grids)) is not None:
             yield (
                 f"{layer_of(site.compute)}:{i}",
                 LayerRecord(
@@ -161,9 +160,9 @@ def _tensor_records(
             )
 
 
-def _params_behind(value: SSAValue | None, profile: Profile) -> QParams | None:
+def _params_behind(value: SSAValue | None, grids: Grids) -> QParams | None:
     """The parameters that a value was dequantized with, before passive operations."""
-    point = point_behind(value, profile.rows)
+    point = grids.behind(value)
     return point.qparams.data if isinstance(point, DequantizeOp) else None
 
 

@@ -129,5 +129,5 @@ def _uniform(params: QParams, expressed: Attribute, scales: list[float]) -> Unif
 def erase_unused_casts(module: ModuleOp) -> None:
     """Removes unused casts of integers."""
     for op in reversed(list(module.walk())):
-        if isinstance(op, StorageCastOp | UnrealizedConversionCastOp) and not op.results[0].uses.get_length():
+        if isinstance(op, StorageCastOp | UnrealizedConversionCastOp) and not op.results[0].uses:
             Rewriter.erase_op(op)

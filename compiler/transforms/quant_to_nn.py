@@ -142,7 +142,7 @@ class _Conversion:
             if isinstance(cast, UnrealizedConversionCastOp) and cast.results[0].type == integers.type:
                 cast.results[0].replace_all_uses_with(integers)
                 Rewriter.erase_op(cast)
-        if integers.type != op.result.type and op.result.uses.get_length():
+        if integers.type != op.result.type and op.result.uses:
             integers = _cast_before(op, integers, op.result.type)
         op.result.replace_all_uses_with(integers)
 

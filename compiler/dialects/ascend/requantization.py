@@ -111,5 +111,5 @@ class AscendRequantS16Op(PerChannelOp):
 
     def verify_operation(self) -> None:
         super().verify_operation()
-        if self.y1.uses.get_length() and not self.dual_output.value.data:
+        if self.y1.uses and not self.dual_output.value.data:
             raise VerifyException("y1 is used, which needs dual_output")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
@@ -47,7 +48,9 @@ def free_names(node: NodeProto) -> Iterator[str]:
         yield from (name for name in (*captured, *(o.name for o in graph.output)) if name not in own)
 
 
-def renamed(nodes: Sequence[NodeProto], scope: Mapping[str, str], fresh: Callable[[str], str]) -> list[NodeProto]:
+def renamed(
+    nodes: Sequence[NodeProto], scope: MutableMapping[str, str], fresh: Callable[[str], str]
+) -> list[NodeProto]:
     """Copies of nodes with fresh names for everything that graphs inside them define; `scope` maps other names.
 
     Declarations of values in the graphs are left out, except inputs and outputs.
@@ -64,9 +67,9 @@ def renamed(nodes: Sequence[NodeProto], scope: Mapping[str, str], fresh: Callabl
     return copies
 
 
-def _rename_graph(graph: GraphProto, scope: Mapping[str, str], fresh: Callable[[str], str]) -> None:
+def _rename_graph(graph: GraphProto, scope: MutableMapping[str, str], fresh: Callable[[str], str]) -> None:
     given = [*graph.input, *graph.initializer]
-    inside = {**scope, **{name: fresh(name) for name in dict.fromkeys(definitions(graph))}}
+    inside = ChainMap({name: fresh(name) for name in dict.fromkeys(definitions(graph))}, scope)
     nodes = renamed(graph.node, inside, fresh)
     for value in (*given, *graph.output):
         value.name = inside.get(value.name, value.name)

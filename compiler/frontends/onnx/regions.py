@@ -17,6 +17,7 @@ from ...formats.onnx.opaque import IR_VERSION
 from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
 from ...ir.dtypes import Tensor, numpy_dtype
+from ...ir.unique_names import Names
 from ..building import SHOWN_ELEMENTS
 from .graph import Layer
 from .node import Binding, Constant, Shared
@@ -150,17 +151,7 @@ def _part(layers: Sequence[Layer], wanted: Container[str], env: Mapping[str, Bin
                 hint = "the file may be truncated"
                 raise CompileError(f"reads '{name}', which nothing defines", where=layer.where, hint=hint)
         _check(layer, shared)
-    taken = {*inputs, *own}
-
-    def fresh(name: str) -> str:
-        unique, count = name, 0
-        while unique in taken:
-            count += 1
-            unique = f"{name}_{count}"
-        taken.add(unique)
-        return unique
-
-    nodes = renamed([layer.proto for layer in layers], {}, fresh)
+    nodes = renamed([layer.proto for layer in layers], {}, Names([*inputs, *own]).unique)
     for tensor in take_weights(nodes, INLINE_ELEMENTS):
         inputs[tensor.name] = Constant(tensor.name, shared.tensors.read(tensor, layers[0].where))
     outputs = [n for layer in layers for n in layer.proto.output if n in wanted]

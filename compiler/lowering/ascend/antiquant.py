@@ -32,7 +32,7 @@ def reals(build: Builder, op: nn.DequantizeOp, quantizer: Quantizer) -> Sequence
 
 def is_read_in_float(op: nn.NNOp) -> bool:
     """Whether an operation dequantizes, and is still used."""
-    return isinstance(op, nn.DequantizeOp) and op.result.uses.get_length() > 0
+    return isinstance(op, nn.DequantizeOp) and bool(op.result.uses)
 
 
 def gives_integers(op: nn.NNOp) -> bool:

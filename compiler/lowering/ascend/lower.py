@@ -193,6 +193,6 @@ _STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, TransposeOp, ReshapeOp, Qua
 def _erase_unused(module: ModuleOp) -> None:
     """Removes quantization steps, and what put filters in the order of `nn`, if nothing reads them any more."""
     for op in reversed(list(module.walk())):
-        if isinstance(op, _STEPS) and not op.results[0].uses.get_length():
+        if isinstance(op, _STEPS) and not op.results[0].uses:
             op.detach()
             op.erase()

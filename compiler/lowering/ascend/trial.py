@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 import numpy as np
-from xdsl.dialects.builtin import UnknownLoc, i32
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend.base import i8
-from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, QParamsAttr
+from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...transforms.quantization.pairs import quantized_pair
@@ -36,13 +36,22 @@ class _Facts(NamedTuple):
 
     @staticmethod
     def of(op: NNOp) -> _Facts:
-        return _Facts(type(op), tuple(op.operand_types), tuple(op.result_types), tuple(op.properties.items()))
+        properties = op.properties if op.origin is None else {**op.properties, "origin": _unnamed(op.origin)}
+        return _Facts(type(op), tuple(op.operand_types), tuple(op.result_types), tuple(properties.items()))
 
     def copy(self, operands: Sequence[SSAValue], made: Sequence[Operation], block: Block) -> NNOp:
         """The operation on other operands, after their producers."""
         copy = self.kind.create(operands=operands, result_types=self.results, properties=dict(self.properties))
         block.add_ops([*made, copy])
         return copy
+
+
+def _unnamed(origin: OriginAttr) -> OriginAttr:
+    """The origin without its layer's name, so that layers of one form have one trial."""
+    return OriginAttr(origin.framework, origin.op_type, _NO_NAME, _NO_MODULES, origin.attributes)
+
+
+_NO_NAME, _NO_MODULES = StringAttr(""), ArrayAttr[StringAttr](())
 
 
 def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr = _INTEGERS) -> NotLowered | None:

@@ -11,8 +11,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialects import nn
 from ...formats.caffe.file import NetLayer
 from ...formats.caffe.schema import LayerParameter, Message, fill
+from ...ir.unique_names import Names
 from ...rewriting import Remarks
-from ..graph import Names, flat, label_of, source
+from ..graph import flat, label_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -26,14 +26,14 @@ def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
     Also if they lack the integers of the input: those of 4 bits.
     """
     x, *others = op.operands
-    return x if _bits(x) != 4 and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
+    return x if _bits(x, layer) != 4 and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
 
 
 def factor(op: nn.MatMulOp, input: Operand, layer: Layer) -> Operand:
     """The second operand of a product with this input: a dequantized weight is kept apart if the input is float."""
     weight = source(op.rhs).owner
     is_weight = isinstance(weight, nn.DequantizeOp) and nn.constant_of(weight.input) is not None
-    in_integers = isinstance(input, SSAValue) and _is_dequantized(input)
+    in_integers = isinstance(input, SSAValue) and _bits(input, layer) is not None
     return kept_apart(op.rhs, layer) if is_weight and not in_integers else op.rhs
 
 
@@ -44,7 +44,7 @@ def softmax_input(input: SSAValue, result: SSAValue, layer: Layer) -> Operand:
 
 def kept_apart(value: SSAValue, layer: Layer) -> Operand:
     """A dequantized float32 value behind a Max of its own; any other value unchanged."""
-    if element_of(value) != f32 or not _is_dequantized(value):
+    if element_of(value) != f32 or _bits(value, layer) is None:
         return value
     return layer.helper("Max", value)
 
@@ -63,7 +63,7 @@ def summand(value: SSAValue, layer: Layer) -> Operand:
 def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: Layer) -> Operand:
     """The input of a pool, kept apart from its DequantizeLinear if integer kernels lack its dilations or its integers."""
     has_kernel = isinstance(op, nn.MaxPoolOp) or op.has_integer_kernel
-    return op.input if has_kernel and _bits(op.input) != 4 else kept_apart(op.input, layer)
+    return op.input if has_kernel and _bits(op.input, layer) != 4 else kept_apart(op.input, layer)
 
 
 def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
@@ -71,16 +71,18 @@ def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
 
     onnxruntime 1.32 drops a Relu whatever the zero point is, fails at a Clip, and moves QuantizeLinear before a MaxPool.
     """
+    if op.qparams.data.storage.width.data != 4:
+        return op.input
     value = source(op.input)
     while not isinstance(value.owner, nn.MaxPoolOp) and isinstance(value, OpResult) and _is_passed(value.op):
         value = source(value.op.operands[0])
     is_at_risk = isinstance(value.owner, nn.BoundOp | nn.MaxPoolOp)
-    return layer.helper("Max", op.input) if is_at_risk and op.qparams.data.storage.width.data == 4 else op.input
+    return layer.helper("Max", op.input) if is_at_risk else op.input
 
 
-def is_between_integers(input: SSAValue, result: SSAValue) -> bool:
+def is_between_integers(input: SSAValue, result: SSAValue, layer: Layer) -> bool:
     """Whether an operation reads what was dequantized, and its result is quantized."""
-    return _is_dequantized(input) and _is_quantized(result)
+    return _bits(input, layer) is not None and _is_quantized(result)
 
 
 def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
@@ -96,23 +98,29 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
     return not any(p.zero_point) and p.block is None and not (is_batch and p.axis is not None)
 
 
-def _is_dequantized(value: SSAValue) -> bool:
-    return _bits(value) is not None
-
-
-def _bits(value: SSAValue) -> int | None:
+def _bits(value: SSAValue, layer: Layer) -> int | None:
     """The width of the integers that a value is dequantized from; None if it is not dequantized."""
-    value = source(value)
-    while isinstance(value, OpResult) and _is_passed(value.op):
+    value, known = source(value), layer.graph.bits
+    path = [value]
+    while value not in known and isinstance(value, OpResult) and _is_passed(value.op):
         value = source(value.op.operands[0])
+        path.append(value)
     owner = value.owner
-    return owner.qparams.data.storage.width.data if isinstance(owner, nn.DequantizeOp) else None
+    if value not in known:
+        known[value] = owner.qparams.data.storage.width.data if isinstance(owner, nn.DequantizeOp) else None
+    known.update(dict.fromkeys(path, known[value]))
+    return known[value]
 
 
 def _is_quantized(value: SSAValue) -> bool:
     """Whether a reader quantizes it, perhaps behind operations that move elements."""
-    readers = [use.operation for use in value.uses]
-    return any(isinstance(r, nn.QuantizeOp) or (_is_passed(r) and _is_quantized(r.results[0])) for r in readers)
+    waiting = [value]
+    while waiting:
+        readers = [use.operation for use in waiting.pop().uses]
+        if any(isinstance(r, nn.QuantizeOp) for r in readers):
+            return True
+        waiting += [r.results[0] for r in readers if _is_passed(r)]
+    return False
 
 
 def _is_passed(op: Operation) -> bool:

@@ -16,9 +16,10 @@ from ...dialects import nn
 from ...formats.onnx.file import Initializer
 from ...formats.onnx.schema import element_name
 from ...ir.dtypes import Tensor, numpy_dtype
+from ...ir.unique_names import Names
 from ...ir.weights import WeightError
 from ...rewriting import Remarks
-from ..graph import Names, flat, identity_of, source
+from ..graph import flat, identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,6 +63,8 @@ class Graph:
         self.value_info: list[ValueInfoProto] = []
         self.domains: dict[str, int] = {"": opset}
         self.elements: dict[str, str | None] = {}
+        self.bits: dict[SSAValue, int | None] = {}
+        """The width of the integers behind a value, as far as layers asked for it; None for a float value."""
         self._names: dict[SSAValue, str] = {}
         self._constants: dict[object, str] = {}
         self._reserved: dict[object, str] = {}

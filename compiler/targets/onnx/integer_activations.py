@@ -14,7 +14,7 @@ from ...ir.functions import main_function
 from ...lowering.ascend.fused import inline_fused
 from ...transforms.quantization.pairs import quantized_pair
 from ...transforms.quantization.profiles import Profile
-from ...transforms.quantization.values.grids import is_passive
+from ...transforms.quantization.values.grids import Grids
 
 _MOVED = 128
 _UI8 = IntegerType(8, Signedness.UNSIGNED)
@@ -44,8 +44,9 @@ def with_unsigned_activations(module: ModuleOp) -> ModuleOp:
 
 def _repeat_behind_passive(module: ModuleOp, profile: Profile) -> None:
     """Quantizes results of passive operations by the parameters of their inputs: an identity, because they are on the grid."""
+    grids = Grids(profile.rows)
     for op in list(main_function(module).body.block.ops):
-        if not is_passive(op, profile.rows) or (dequantize := _dequantized_activation(op.operands[0])) is None:
+        if not grids.is_passive(op) or (dequantize := _dequantized_activation(op.operands[0])) is None:
             continue
         for result in op.results:
             _repeat(result, dequantize)
@@ -58,12 +59,12 @@ def _repeat_before_bound(op: QuantizeOp) -> None:
     the activation would read rounded values.
     """
     bound = op.input.owner
-    if op.input.uses.get_length() > 1:
+    if op.input.has_more_than_one_use():
         return
     if not isinstance(bound, BoundOp) or _saturates_within(op.qparams.data, bound):
         return
     before = bound.operands[0]
-    if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.uses.get_length() > 1:
+    if not isinstance(before, OpResult) or isinstance(before.op, DequantizeOp) or before.has_more_than_one_use():
         return
     quantize, dequantize = quantized_pair(before, op.qparams, op.location)
     Rewriter.insert_op([quantize, dequantize], InsertPoint.before(bound))

@@ -252,7 +252,7 @@ def reduction(op: nn.ReduceOp, layer: Layer) -> str:
     axes = op.axis_list()
     if not axes:
         return layer.node("Identity", op.input)
-    if isinstance(op, nn.ReduceMeanOp) and op.averages_space and is_between_integers(op.input, op.result):
+    if isinstance(op, nn.ReduceMeanOp) and op.averages_space and is_between_integers(op.input, op.result, layer):
         return layer.node("GlobalAveragePool", op.input)  # onnxruntime has no integer kernel for ReduceMean
     return layer.emit(*_reduction(_REDUCTIONS[type(op)], op.input, axes, op.keepdims is not None, layer), layer.label)[
         0

@@ -15,7 +15,7 @@ def normalization(op: ascend.MomentsOp, layer: Layer) -> list[str | None]:
     """Writes y like `nn`. Raises CompileError if the moments are used."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
-    if op.mean.uses.get_length() or op.variance.uses.get_length():
+    if op.mean.uses or op.variance.uses:
         raise layer.error("gives mean and variance, which files have no place for")
     y = written_as(op.normalization(), op, layer)
     return [y if isinstance(y, str) else y[0], None, None]

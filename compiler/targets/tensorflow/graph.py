@@ -17,9 +17,10 @@ from ...formats.tensorflow.attributes import make_node
 from ...formats.tensorflow.file import Const
 from ...formats.tensorflow.schema import Message
 from ...ir.dtypes import has_numpy_dtype, numpy_dtype
+from ...ir.unique_names import Names
 from ...ir.weights import WeightError
 from ...rewriting import Remarks
-from ..graph import Names, identity_of, source
+from ..graph import identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -95,10 +95,13 @@ def _only_for(op: Operation, producer: object) -> bool:
 
 
 def _chain_above(op: nn.TransposeOp) -> tuple[nn.TransposeOp | None, list[nn.NNOp]]:
-    """The nearest transpose above, and the operations between, each used once and with one computed operand."""
+    """The nearest transpose above, and the operations between, each used once and with one computed operand.
+
+    Not more than `_BETWEEN`: other transposes below may look through the same operations.
+    """
     between: list[nn.NNOp] = []
     owner = op.input.owner
-    while isinstance(owner, nn.NNOp) and not isinstance(owner, nn.TransposeOp):
+    while isinstance(owner, nn.NNOp) and not isinstance(owner, nn.TransposeOp) and len(between) < _BETWEEN:
         computed = {v for v in owner.operands if not is_constant(v)}
         if type(owner) not in RULES or len(owner.results) != 1 or len(computed) != 1:
             return None, []
@@ -107,6 +110,10 @@ def _chain_above(op: nn.TransposeOp) -> tuple[nn.TransposeOp | None, list[nn.NNO
         between.append(owner)
         owner = value.owner
     return (owner, between[::-1]) if isinstance(owner, nn.TransposeOp) else (None, [])
+
+
+_BETWEEN = 32
+"""Operations between two transposes that become one. Exporters leave a few: an activation, a pad, a sum with a constant."""
 
 
 def _on_permuted(op: nn.NNOp, moved: Moved, new: Mapping[SSAValue, SSAValue]) -> list[Operation]:

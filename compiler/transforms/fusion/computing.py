@@ -28,7 +28,7 @@ from ...dialects.nn import (
 )
 from ...dialects.nn.shapes import known, shape_of, static, text
 from ...ir.dtypes import numpy_dtype
-from ...rewriting import Array, Folded, condition, layer_of
+from ...rewriting import Array, Folded, condition, layer_of, other_uses
 from .channels import MOVES, Channels
 
 Computing = ConvOp | ConvTransposeOp | MatMulOp
@@ -206,16 +206,36 @@ def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
     return None if compute is None else (compute, between)
 
 
-def trained_behind(value: SSAValue) -> Computing | None:
-    """The layer with a dequantized weight that computes a value, directly or through what adapt-qat makes part of its scales."""
-    while isinstance(value, OpResult):
-        if isinstance(value.op, COMPUTING):
-            return value.op if trained_weight(value.op) is not None else None
-        computed = [v for v in value.op.operands if constant_of(v) is None]
-        if len(computed) != 1 or not isinstance(value.op, AFFINE):
-            return None
-        value = computed[0]
-    return None
+class TrainedLayers:
+    """The layers with dequantized weights that compute values, directly or through what adapt-qat makes part of their scales.
+
+    What fusion rewrites does not change the layer behind a value, so every operation is looked at once.
+    """
+
+    def __init__(self) -> None:
+        self._behind: dict[SSAValue, Computing | None] = {}
+
+    def behind(self, value: SSAValue) -> Computing | None:
+        """The layer that computes a value; None if there is none."""
+        path: list[SSAValue] = []
+        while value not in self._behind:
+            path.append(value)
+            op = value.op if isinstance(value, OpResult) else None
+            if isinstance(op, COMPUTING) and trained_weight(op) is not None:
+                self._behind[value] = op
+            elif isinstance(op, AFFINE) and (computed := single_input(op)) is not None:
+                value = computed
+            else:
+                self._behind[value] = None
+        layer = self._behind[value]
+        self._behind.update(dict.fromkeys(path, layer))
+        return layer
+
+
+def single_input(op: Operation) -> SSAValue | None:
+    """The only operand that is not a constant; None if there is another number of them."""
+    computed = [v for v in op.operands if constant_of(v) is None]
+    return computed[0] if len(computed) == 1 else None
 
 
 def trained_weight(op: Computing) -> DequantizeOp | None:
@@ -278,8 +298,8 @@ class ChainConditions:
     def result_used_once(self, m: Chain) -> str | None:
         """the results in the chain are used once (a graph output is a use)"""
         for op in (m.compute, *m.between):
-            if (count := op.results[0].uses.get_length()) != 1:
-                return f"the result of {layer_of(op)} has {count} uses"
+            if (reason := other_uses(op.results[0], layer_of(op))) is not None:
+                return reason
         return None
 
     @condition

@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from ...dialects.nn import ArithmeticOp, DivOp, NNOp, SubOp, constant_of
 from ...ir.layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
-from .computing import chain_to, producer, trained_behind, trained_weight
+from .computing import TrainedLayers, chain_to, producer, trained_weight
 from .selection import FusionOptions, type_names
 
 Patterns = tuple[type[FusionPattern[Any]], ...]
@@ -92,11 +92,12 @@ def report_unmatched(module: ModuleOp, remarks: Remarks, *kinds: type[NNOp]) -> 
 
     What follows a layer with quantized weights is not missed: it is left for adapt-qat.
     """
+    trained = TrainedLayers()
     for op in nn_ops(module, *kinds):
         computed = [v for v in op.operands if constant_of(v) is None]
         if not computed or remarks.has(op) or (len(computed) > 1 and isinstance(op, ArithmeticOp)):
             continue
-        if (layer := trained_behind(computed[0])) is not None:
+        if (layer := trained.behind(computed[0])) is not None:
             remarks.note(op, "trained", f"--adapt-qat makes it part of the scales of {layer_of(layer)}")
         else:
             remarks.missed(op, *_why_unmatched(op, computed[0]))

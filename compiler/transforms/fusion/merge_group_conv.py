@@ -13,7 +13,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ...dialects.nn import BiasAddOp, ConcatOp, ConvOp, SplitOp, constant_of
 from ...dialects.nn.base import integer
 from ...dialects.nn.shapes import axis_of, shape_of, text
-from ...rewriting import Folded, FusionPattern, Remarks, Roots, condition, layer_of
+from ...rewriting import Folded, FusionPattern, Remarks, Roots, condition, layer_of, other_uses
 from .computing import chain_bias, chain_of, channel_axis, constant_numbers, folded_parameters
 from .fusion_pass import FusionPass, Patterns
 
@@ -65,8 +65,8 @@ class MergeGroupConv(FusionPattern[SplitConvs]):
         """the results of the branches and the parts of the split are used once (a graph output is a use)"""
         for op in (m.split, *m.convs, *m.bias_adds):
             for result in op.results:
-                if (count := result.uses.get_length()) != 1:
-                    return f"the result of {layer_of(op)} has {count} uses"
+                if (reason := other_uses(result, layer_of(op))) is not None:
+                    return reason
         return None
 
     @condition

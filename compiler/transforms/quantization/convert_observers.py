@@ -41,7 +41,7 @@ from .parameters import bias_fits, quantized_bias, widened
 from .precision import round_scales
 from .profiles import Profile, Row, profile_of
 from .sites import Site, graph_points, note_other_functions, sites
-from .values.grids import point_behind
+from .values.grids import Grids
 from .weights.layer_weights import IntegerWeights, Weight, described, weight_as
 from .weights.recurrent_weights import quantize_recurrent
 
@@ -73,7 +73,10 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
     round_scales(module, remarks)
     weights = IntegerWeights()
     found = [(site, profile.rows[type(site.compute)], _plan_at(site, profile)) for site in sites(module, profile.rows)]
-    observed = [(s, row, plan, point) for s, row, plan in found if plan.input and (point := point_of(s, profile))]
+    grids = Grids(profile.rows)
+    observed = [
+        (s, row, plan, point) for s, row, plan in found if plan.input and (point := point_of(s, profile, grids))
+    ]
     for point in graph_points(module):
         if point.qparams is None:
             remarks.missed(point, "calibrated", "it has no parameters: run --calibrate first")
@@ -171,10 +174,10 @@ def _convert_point(point: ObserveOp) -> None:
     Rewriter.replace_op(point, [quantize, dequantize], [dequantize.result])
 
 
-def point_of(site: Site, profile: Profile) -> QParams | None:
+def point_of(site: Site, profile: Profile, grids: Grids) -> QParams | None:
     """The parameters of a site whose activation is on the grid of a calibrated point: the first that did not come quantized."""
     values = (site.operand(i) for i in (site.inputs if profile.points == "layers" else (0,)))
-    points = (point_behind(value, profile.rows) for value in values)
+    points = map(grids.behind, values)
     calibrated = (p.qparams.data for p in points if isinstance(p, ObserveOp) and p.qparams is not None)
     return next(calibrated, None)
 

@@ -98,7 +98,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
 def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[Computed]:
     """Insert points on layer inputs and on requested tensors. Returns the layers that compute on quantized inputs."""
     settings, record, profile = request.settings, request.record, request.profile
-    points = Points()
+    points = Points(module)
     layers: list[Computed] = []
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]

@@ -45,7 +45,7 @@ def quantize_at(site: Site) -> None:
         return
     if not isinstance(before := back.input.owner, QuantizeOp):
         return
-    if all(op.results[0].uses.get_length() == 1 for op in chain):
+    if all(op.results[0].has_one_use() for op in chain):
         chain[-1].operands[0] = before.input
     quantize, dequantize = quantized_pair(data, back.qparams, before.location, data.name_hint, source=before.source)
     dequantize.location = back.location

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
@@ -23,6 +23,8 @@ class Site:
     compute: NNOp
     half_precision: bool
     """Whether the model contains float16 or bfloat16 values."""
+    softmax_only: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool], compare=False, repr=False)
+    """Whether only Softmax reads a value (`mask_rules`), as far as it is known; one for all sites that are listed together."""
 
     def slot(self, index: int) -> int | None:
         """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""
@@ -67,11 +69,14 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
     wanted = tuple(kinds)
     half = has_half_precision(module)
     found: list[Site] = []
+    softmax_only: dict[SSAValue, bool] = {}
     for op in main_function(module).body.block.ops:
         if isinstance(op, FusedOp):
-            found.extend(Site(op, inner, half) for inner in op.body.block.ops if isinstance(inner, wanted))
+            found.extend(
+                Site(op, inner, half, softmax_only) for inner in op.body.block.ops if isinstance(inner, wanted)
+            )
         elif isinstance(op, wanted):
-            found.append(Site(op, op, half))
+            found.append(Site(op, op, half, softmax_only))
     return found
 
 

@@ -18,7 +18,7 @@ from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, layer_of, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
-from ..computing import producer, trained_behind
+from ..computing import TrainedLayers, producer
 from ..fusion_pass import FusionPass
 from ..regions import in_region
 from .activations import kinds_named
@@ -68,13 +68,14 @@ class FuseActivationPass(RegionOptions, FusionPass):
         return [pattern(remarks, rules, guards) for pattern in self.PATTERNS]
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
+        trained = TrainedLayers()
         for op in nn_ops(module, *kinds(ActivationOp)):
             if in_region(op) or remarks.has(op):
                 continue
             value = op.operands[0]
             if isinstance(op, ClipOp) and _bounds_integers(op):
                 remarks.note(op, "bounds", "it bounds the integers of a quantization point")
-            elif (layer := trained_behind(value)) is not None and owner_of(value) is not layer:
+            elif (layer := trained.behind(value)) is not None and owner_of(value) is not layer:
                 reason = f"--adapt-qat makes {producer(value)} part of the scales of {layer_of(layer)}"
                 remarks.note(op, "trained", f"{reason}; --fuse-activation behind it fuses this")
             else:

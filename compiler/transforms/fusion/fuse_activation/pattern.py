@@ -152,7 +152,7 @@ def residual_before(op: Operation, rules: Rules) -> tuple[Computing, BiasAddOp |
     if not isinstance(op, AddOp):
         return None
     sides = [(value, other) for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)) if compute_before(value, rules)]
-    for value, residual in sorted(sides, key=lambda side: side[0].uses.get_length() > 1):
+    for value, residual in sorted(sides, key=lambda side: side[0].has_more_than_one_use()):
         if (chain := compute_before(value, rules)) is not None:
             return (*chain, op, residual)
     return None

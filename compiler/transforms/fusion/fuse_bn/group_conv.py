@@ -11,7 +11,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, constant_of
 from ....dialects.nn.shapes import axis_of, shape_of
-from ....rewriting import Folded, FusionPattern, Roots, condition, layer_of
+from ....rewriting import Folded, FusionPattern, Roots, condition, layer_of, other_uses
 from ..computing import (
     Computing,
     chain_of,
@@ -62,8 +62,8 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
     def concat_used_once(self, m: ConcatNorm) -> str | None:
         """the results of the Concat and of each branch are used once (a graph output is a use)"""
         for op in (m.concat, *m.parts):
-            if (count := op.results[0].uses.get_length()) != 1:
-                return f"the result of {layer_of(op)} has {count} uses"
+            if (reason := other_uses(op.results[0], layer_of(op))) is not None:
+                return reason
         return None
 
     @condition

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, OpResult
 
 from ....dialects import nn
-from ....rewriting import Roots, condition, layer_of
-from ..computing import trained_behind
+from ....rewriting import Guard, Remarks, Roots, condition, layer_of
+from ..computing import TrainedLayers
 from .expressions import is_expression, numbers
-from .norm import SmallNorm, SmallNormPattern, Statistics, channel_axis, followed_by, steps_to
+from .norm import RULES, Rules, SmallNorm, SmallNormPattern, Statistics, channel_axis, followed_by, steps_to
 
 _SUMS = (nn.AddOp, nn.SubOp)
 _PRODUCTS = (nn.MulOp, nn.DivOp)
@@ -26,6 +27,10 @@ class FuseAffineNorm(SmallNormPattern):
 
     name = "affine-batch-norm"
     roots: ClassVar[Roots] = nn.kinds(nn.ArithmeticOp)
+
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), rules: Rules = RULES["extended"], qat: str = ""):
+        super().__init__(remarks, guards, rules, qat)
+        self._trained = TrainedLayers()
 
     @condition
     def no_layer_norm(self, m: SmallNorm) -> str | None:
@@ -46,7 +51,7 @@ class FuseAffineNorm(SmallNormPattern):
         if not any(issubclass(k, _SUMS) for k in kinds) or not any(issubclass(k, _PRODUCTS) for k in kinds):
             return None
         found = SmallNorm.of(steps)
-        if trained_behind(found.input) is not None:
+        if self._trained.behind(found.input) is not None:
             return None  # adapt-qat makes these factors and shifts part of scales and biases
         # numbers that are not a batch norm's are not a missed batch norm either
         runs_along_channels = any(step.size > 1 for step in steps) and isinstance(channel_axis(found), int)

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, known, shape_of, text
 from ....ir.dtypes import is_float, numpy_dtype
-from ....rewriting import Array, Folded, FusionPattern, Guard, Remarks, condition, layer_of
+from ....rewriting import Array, Folded, FusionPattern, Guard, Remarks, condition, layer_of, other_uses
 from .expressions import is_expression, operations
 
 _ONE_NUMBER = 1
@@ -71,12 +71,18 @@ def step_of(op: Operation) -> Step | None:
     return Step(op, op.rhs, op.lhs) if left else Step(op, op.lhs, op.rhs)
 
 
+_REFUSED = 16
+"""The most steps of a run that has no use, because others read a result inside it: they only say why."""
+
+
 def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
     """The longest run of steps that ends in `op`, in order; at most `limit`."""
     steps: list[Step] = []
     current: Operation | None = op
     while current is not None and len(steps) != limit and (step := step_of(current)) is not None:
         steps.append(step)
+        if limit is None and not step.value.has_one_use():
+            limit = max(_REFUSED, len(steps) + 1)
         current = step.value.op if isinstance(step.value, OpResult) else None
     return steps[::-1]
 
@@ -84,7 +90,7 @@ def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
 def followed_by(op: Operation, *kinds: type[Operation]) -> bool:
     """Whether the only use of an operation is a step of one of these kinds on its result."""
     result = op.results[0]
-    if result.uses.get_length() != 1:
+    if not result.has_one_use():
         return False
     user = next(iter(result.uses)).operation
     step = step_of(user) if isinstance(user, kinds) else None
@@ -153,8 +159,8 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
     def inner_used_once(self, m: SmallNorm) -> str | None:
         """the results between input and output are used once (a graph output is a use)"""
         for step in m.steps[:-1]:
-            if (count := step.op.result.uses.get_length()) != 1:
-                return f"the result of {layer_of(step.op)} has {count} uses"
+            if (reason := other_uses(step.op.result, layer_of(step.op))) is not None:
+                return reason
         return None
 
     @condition

@@ -78,7 +78,7 @@ _Step = tuple[NNOp, Array, Array]
 def _steps(op: Computing) -> Iterator[_Step]:
     """What follows a layer, each the only reader of what is before it."""
     value = op.result
-    while value.uses.get_length() == 1:
+    while value.has_one_use():
         reader = next(iter(value.uses)).operation
         found = _affine(op, reader) if value is reader.operands[0] or isinstance(reader, AddOp | MulOp) else None
         if found is None or not isinstance(reader, NNOp):

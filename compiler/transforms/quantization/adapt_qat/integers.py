@@ -75,7 +75,7 @@ def _computed(array: Array, steps: list[Operation]) -> Array:
 def erase_unused(steps: Sequence[Operation]) -> None:
     """Erase the unused ones of these operations, which are in program order."""
     for step in reversed(steps):
-        if not step.results[0].uses.get_length():
+        if not step.results[0].uses:
             step.detach()
             step.erase()
 

@@ -7,12 +7,13 @@ as along a residual chain, thereby share one. The result is that of the activati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.nn import AddOp, FusedOp, NNOp, ObserveOp, plan_of
+from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..layer_inputs import ends_layer, inputs_of
@@ -27,11 +28,12 @@ _RULE = "joint-quant"
 def join_sums(module: ModuleOp, remarks: Remarks) -> None:
     """Group the points of each sum (layer types Add and Eltwise). Leaves a remark for each member, and for sums without two."""
     sums = [site for site in sites(module, (AddOp,)) if ends_layer(site)]
+    order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
     for site in sums:
         if (reason := sum_broken(site)) is not None:
             remarks.missed(site.compute, _RULE, reason)
             continue
-        members = [p for value in _values(site) for p in _points_on(value)]
+        members = [p for value in _values(site) for p in _points_on(value, order)]
         for point in align("joint", layer_of(site.compute), members, ()):
             remarks.note(
                 site.compute,
@@ -69,20 +71,16 @@ def users(value: SSAValue) -> list[Operation]:
     return [use.operation for use in value.uses]
 
 
-def _points_on(value: SSAValue) -> list[ObserveOp]:
-    """The points on a value, except those of layers that read it balanced."""
-    return sorted((op for op in users(value) if isinstance(op, ObserveOp) and not _is_balanced(op)), key=_position)
+def _points_on(value: SSAValue, order: Mapping[Operation, int]) -> list[ObserveOp]:
+    """The points on a value in order, except those of layers that read it balanced."""
+    return sorted(
+        (op for op in users(value) if isinstance(op, ObserveOp) and not _is_balanced(op)), key=order.__getitem__
+    )
 
 
 def _is_balanced(point: ObserveOp) -> bool:
     readers = (op for user in users(point.result) for op in user.walk())
     return any(plan.balance is not None for op in readers if (plan := plan_of(op)) is not None)
-
-
-def _position(op: ObserveOp) -> int:
-    block = op.parent
-    assert block is not None
-    return block.get_operation_index(op)
 
 
 def _spec(point: ObserveOp) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import IntegerType, LocationAttr, UnitAttr
+from xdsl.dialects.builtin import IntegerType, LocationAttr, ModuleOp, UnitAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -12,6 +12,7 @@ from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
 from ....dialects.nn.properties import integer
+from ....ir.functions import main_function
 from ..sites import Site
 
 
@@ -45,8 +46,10 @@ def producer_of(value: SSAValue | None) -> Operation | None:
 class Points:
     """Creates points, and shares equal ones."""
 
-    def __init__(self) -> None:
-        self._made: dict[tuple[SSAValue, Spec, Site | None], ObserveOp] = {}
+    def __init__(self, module: ModuleOp) -> None:
+        self._order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
+        self._made: dict[tuple[SSAValue, Spec, Site | None], tuple[ObserveOp, int]] = {}
+        """The points, each with the position of its first reader, before which it stands."""
         self._replaced: set[ObserveOp] = set()
 
     def observe(
@@ -58,17 +61,22 @@ class Points:
         if isinstance(old := producer_of(site.operand(index)), ObserveOp):
             self._replaced.add(old)
         key = (value, spec, only_for)
+        place = self._order[site.owner]
         if key not in self._made:
-            made = self._made[key] = make_point(value, name, spec, site.compute.location)
+            made = make_point(value, name, spec, site.compute.location)
             Rewriter.insert_op(made, InsertPoint.before(site.owner))
-        point = self._made[key]
-        _move_before(point, site.owner)
+            self._made[key] = made, place
+        point, first = self._made[key]
+        if place < first:
+            point.detach()
+            Rewriter.insert_op(point, InsertPoint.before(site.owner))
+            self._made[key] = point, place
         site.set_operand(index, point.result)
 
     def erase_unused(self) -> None:
         """Erase the points that were replaced."""
         for point in self._replaced:
-            if not point.result.uses.get_length():
+            if not point.result.uses:
                 point.detach()
                 point.erase()
 
@@ -91,9 +99,3 @@ def set_parameters(point: ObserveOp, spec: Spec) -> None:
     """Give an existing point the parameters of a record."""
     point.bits, point.symmetric = integer(spec.bits), UnitAttr() if spec.symmetric else None
     point.qparams, point.source = spec.qparams, ParamsSourceAttr(ParamsSource.RECORD)
-
-
-def _move_before(point: ObserveOp, reader: Operation) -> None:
-    if not point.is_before_in_block(reader):
-        point.detach()
-        Rewriter.insert_op(point, InsertPoint.before(reader))

@@ -31,6 +31,7 @@ from ..parameters import bias_fits, quantized_bias, widened
 from ..profiles import Profile
 from ..recurrent import recurrent_layers
 from ..sites import Site, sites
+from ..values.grids import Grids
 from ..weights.layer_weights import Weight, integers_of, levels_among, weight_as
 from .products import Product, product_of
 from .rounding import Grid
@@ -191,6 +192,7 @@ def integer_layers(module: ModuleOp, profile: Profile) -> list[IntegerLayer]:
 
 
 def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
+    grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
         if plan is None or not plan.weights or row.weight is None:
@@ -198,7 +200,7 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
         value = site.operand(row.weight)
         if value is None or array_of(value) is None:
             continue
-        point = point_of(site, profile) if plan.input else None
+        point = point_of(site, profile, grids) if plan.input else None
         scale = None if point is None else float(point.scales())
         yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), scale)
 

@@ -15,20 +15,36 @@ _SCORES = (nn.MovingOp, nn.BinaryOp, nn.CastOp, nn.WhereOp, nn.ReduceMaxOp)
 @rule("softmax-input")
 def feeds_more_than_softmax(site: Site) -> str | None:
     """not only a Softmax, which takes floats, reads the result, be it directly or by way of what scales, masks and moves it"""
-    if not _only_feeds_softmax(site.owner.results[0]):
+    if not _only_feeds_softmax(site.owner.results[0], site.softmax_only):
         return None
     return "it only feeds Softmax, which takes floats; masked scores (-10000, -inf) would widen its range"
 
 
-def _only_feeds_softmax(value: SSAValue) -> bool:
+def _only_feeds_softmax(value: SSAValue, known: dict[SSAValue, bool]) -> bool:
+    """The answer for a value; `known` keeps those for all values after it."""
+    waiting = [value]
+    while waiting:
+        current = waiting[-1]
+        further = None if current in known else _scores_from(current)
+        if further and (unknown := [v for v in further if v not in known]):
+            waiting += unknown
+            continue
+        known.setdefault(current, further is not None and all(known[v] for v in further))
+        waiting.pop()
+    return known[value]
+
+
+def _scores_from(value: SSAValue) -> list[SSAValue] | None:
+    """The results of what moves, scales and masks a value; None if nothing reads it, or something else than this and Softmax."""
     readers = [use.operation for use in value.uses]
-    return bool(readers) and all(map(_is_softmax_or_feeds_it, readers))
+    others = [op for op in readers if not _is_softmax(op)]
+    if not readers or not all(isinstance(op, (*_SCORES, nn.PointOp)) for op in others):
+        return None
+    return [result for op in others for result in op.results]
 
 
-def _is_softmax_or_feeds_it(op: Operation) -> bool:
-    if isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op)):
-        return True
-    return isinstance(op, (*_SCORES, nn.PointOp)) and all(map(_only_feeds_softmax, op.results))
+def _is_softmax(op: Operation) -> bool:
+    return isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op))
 
 
 @rule("softmax-part")

@@ -6,6 +6,7 @@ Quantizing such an operation saves time where integers come in and integers go o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -47,7 +48,7 @@ class Between:
             return None if kept else NO_INTEGER_OPERANDS
         if _has_constant(layer) or not all(map(self._is_quantized, values)):
             return NO_INTEGER_OPERANDS
-        if _is_linear(layer) and len(list(_readers(before_points(values[0])))) == 1:
+        if _is_linear(layer) and _is_read_once(before_points(values[0])):
             return None  # it belongs to the operation that computes its operand
         return None if self._some[layer.result] else NO_INTEGER_READER
 
@@ -87,7 +88,7 @@ def _demand(
 
     def by(reader: Operation, slot: int) -> bool:
         layer = layers.get(reader)
-        if layer is None or all(layer.site.slot(i) != slot for i, _ in layer.reads()):
+        if layer is None or slot not in layer.slots:
             return False
         if not layer.row.between:
             return True
@@ -106,6 +107,10 @@ def _is_linear(layer: ValueLayer) -> bool:
 
 def _has_constant(layer: ValueLayer) -> bool:
     return any(array_of(operand) is not None for operand in layer.site.compute.operands)
+
+
+def _is_read_once(value: SSAValue) -> bool:
+    return len(list(islice(_readers(value), 2))) == 1
 
 
 def _readers(value: SSAValue) -> Iterator[tuple[Operation, int]]:

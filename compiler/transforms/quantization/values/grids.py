@@ -10,30 +10,63 @@ from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp, ShiftAccu
 from ..profiles import Row
 from ..sites import Site
 
-
-def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> ObserveOp | DequantizeOp | None:
-    """The point or dequantization whose parameters apply to a value, looking through the profile's passive operations."""
-    while isinstance(value, OpResult):
-        op = value.op
-        if isinstance(op, ObserveOp | DequantizeOp):
-            return op
-        if not is_passive(op, rows):
-            return None
-        value = op.operands[0]
-    return None
+Grid = ObserveOp | DequantizeOp
+"""What has the parameters of a value."""
 
 
-def is_passive(op: Operation, rows: Mapping[type[NNOp], Row]) -> bool:
-    """Whether the results of an operation contain only elements of its first operand, according to its rules."""
-    if not isinstance(op, NNOp) or (row := rows.get(type(op))) is None or row.active:
-        return False
-    return all(r.check(Site(op, op, half_precision=False)) is None for r in row.rules)
+class Grids:
+    """The grids of values under a profile's rows. Each operation is looked at once, so points before it must be there already."""
+
+    def __init__(self, rows: Mapping[type[NNOp], Row]):
+        self._rows = rows
+        self._behind: dict[SSAValue, Grid | None] = {}
+        self._softmax_only: dict[SSAValue, bool] = {}
+
+    def behind(self, value: SSAValue | None) -> Grid | None:
+        """The point or dequantization whose parameters apply to a value, looking through passive operations."""
+        path: list[SSAValue] = []
+        found: Grid | None = None
+        while isinstance(value, OpResult):
+            if value in self._behind:
+                found = self._behind[value]
+                break
+            path.append(value)
+            if isinstance(value.op, Grid):
+                found = value.op
+                break
+            if not self.is_passive(value.op):
+                break
+            value = value.op.operands[0]
+        self._behind.update(dict.fromkeys(path, found))
+        return found
+
+    def is_passive(self, op: Operation) -> bool:
+        """Whether the results of an operation contain only elements of its first operand, according to its rules."""
+        if not isinstance(op, NNOp) or (row := self._rows.get(type(op))) is None or row.active:
+            return False
+        site = Site(op, op, False, self._softmax_only)
+        return all(r.check(site) is None for r in row.rules)
+
+
+def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Grid | None:
+    """The grid of one value, see `Grids.behind`."""
+    return Grids(rows).behind(value)
 
 
 def point_on(value: SSAValue) -> ObserveOp | QuantizeOp | None:
     """The observer or quantization of a value, the first of several."""
-    points = [op for use in uses_of(value) if isinstance(op := use.operation, ObserveOp | QuantizeOp)]
-    return min(points, key=_position) if len(points) > 1 else next(iter(points), None)
+    points = {op for use in uses_of(value) if isinstance(op := use.operation, ObserveOp | QuantizeOp)}
+    if len(points) < 2:
+        return next(iter(points), None)
+    return next(op for op in _after(value) if isinstance(op, ObserveOp | QuantizeOp) and op in points)
+
+
+def _after(value: SSAValue) -> Iterator[Operation]:
+    """The operations after the one that computes a value."""
+    op = value.owner.next_op if isinstance(value.owner, Operation) else value.owner.first_op
+    while op is not None:
+        yield op
+        op = op.next_op
 
 
 def uses_of(value: SSAValue) -> Iterator[Use]:
@@ -43,9 +76,3 @@ def uses_of(value: SSAValue) -> Iterator[Use]:
             yield from use.operation.result.uses
         else:
             yield use
-
-
-def _position(op: Operation) -> int:
-    block = op.parent
-    assert block is not None
-    return block.get_operation_index(op)

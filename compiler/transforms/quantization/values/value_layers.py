@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -20,7 +21,7 @@ from ..legality import first_broken
 from ..planning import SKIPPED, Computed, Request, leave_in_float
 from ..sites import Site, sites
 from ..weights.weight_only import plan_weight_only, takes_weight_only
-from .grids import point_behind
+from .grids import Grids
 
 
 class ValueLayer(Computed):
@@ -44,6 +45,16 @@ class ValueLayer(Computed):
             if value is not None and i != self.row.bias and is_quantizable(value) and (self.row.active or i == 0):
                 yield i, value
 
+    @cached_property
+    def slots(self) -> Mapping[int, int]:
+        """The operands of the operation in the graph that `reads` gives, each with its first index there."""
+        found: dict[int, int] = {}
+        for i, _ in self.reads():
+            slot = self.site.slot(i)
+            assert slot is not None, "it reads values from outside the region"
+            found.setdefault(slot, i)
+        return found
+
 
 ValueLayers = Mapping[Operation, ValueLayer]
 """The layers by their operation in the graph."""
@@ -54,6 +65,7 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
     settings, record, profile = request.settings, request.record, request.profile
     layers: dict[Operation, ValueLayer] = {}
     considered: set[Operation] = set()
+    grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         if site.owner in considered:
             continue  # a later operation of a region
@@ -70,11 +82,11 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
         elif takes_weight_only(site, held, record):
             plan_weight_only(site, row, held, settings, record, remarks)
         elif has_integer_weight(site):
-            if isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
+            if isinstance(grids.behind(site.activation), DequantizeOp):
                 layers[site.owner] = ValueLayer(site, row, held)
         elif (broken := first_broken(site, row.rules, profile.table)) is not None:
             leave_in_float(site.compute, broken[0].name, broken[1], remarks)
-        elif isinstance(point_behind(site.activation, profile.rows), DequantizeOp):
+        elif isinstance(grids.behind(site.activation), DequantizeOp):
             layers[site.owner] = ValueLayer(site, row, held)
             if (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
@@ -93,7 +105,7 @@ def _belongs_to_layer(site: Site, layers: ValueLayers) -> bool:
     value = site.activation
     if single_kind(site.compute) not in LINEAR or not isinstance(value, OpResult):
         return False
-    return value.op in layers and value.uses.get_length() == 1
+    return value.op in layers and value.has_one_use()
 
 
 def _is_listed(site: Site, record: Record) -> bool:

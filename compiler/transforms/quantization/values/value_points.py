@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, OpResult, SSAValue, Use
+from xdsl.ir import Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of, is_layer
@@ -20,11 +20,10 @@ from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..points.points import Spec, make_point, set_parameters, spec_of
-from ..profiles import Profile
 from ..request import Request
 from .aligned_values import align_values
 from .between import layers_in_integers
-from .grids import point_behind, point_on, uses_of
+from .grids import Grids, point_on, uses_of
 from .recorded_values import recorded_values
 from .value_layers import ValueLayer, ValueLayers, is_quantizable
 
@@ -38,15 +37,22 @@ def insert_value_points(module: ModuleOp, request: Request, remarks: Remarks) ->
     profile, options = request.profile, request.points
     layers, between = layers_in_integers(module, request, remarks)
     given = None if request.record is None else recorded_values(layers, request.record)
+    order, grids = {owner: i for i, owner in enumerate(layers)}, Grids(profile.rows)
     kinds = options.activations(profile)
+    head = next(op for op in main_function(module).body.block.ops if not isinstance(op, ObserveOp))
     for value in list(_values(main_function(module))):
         layer = layers.get(value.owner) if isinstance(value, OpResult) else None
+        place = InsertPoint.after(value.op) if isinstance(value, OpResult) else InsertPoint.before(head)
         if (point := point_on(value)) is not None or not is_quantizable(value):
             if given is not None and value in given and isinstance(point, ObserveOp) and point.qparams is None:
                 set_parameters(point, given[value])
         elif layer is None or (layer.row.gives_reals and not between.wants_integers(value)):
-            _observe_for(value, layers, given)
-        elif layer.is_passive and options.fuse_passive_op is not False and _on_grid(layer, profile):
+            _observe_for(value, layers, order, given, place)
+        elif (
+            layer.is_passive
+            and options.fuse_passive_op is not False
+            and grids.behind(layer.site.activation) is not None
+        ):
             remarks.applied(layer.site.compute, "overlapped", "its input's parameters hold for its results")
         elif (activation := _taken_over_by(layer, kinds, layers)) is not None:
             remarks.applied(layer.site.compute, "overlapped", f"its result takes the point of {layer_of(activation)}")
@@ -55,7 +61,7 @@ def insert_value_points(module: ModuleOp, request: Request, remarks: Remarks) ->
             remarks.note(layer.site.compute, "record-result", reason)
         else:
             spec = given[value] if given is not None else spec_of(layer.held, None)
-            _observe(value, f"{layer.name}:{_which(value)}", spec, list(value.uses))
+            _observe(value, f"{layer.name}:{_which(value)}", spec, list(value.uses), place)
             source = f"observed by {spec.observer}" if given is None else "has the record's parameters"
             remarks.applied(layer.site.compute, "observed", f"result {source}")
     align_values(module, layers, request, remarks)
@@ -75,10 +81,6 @@ def _values(function: FuncOp) -> Iterator[SSAValue]:
 def _is_factor(layer: ValueLayer, index: int) -> bool:
     """Whether an operand is neither weight nor bias, and not inside a region."""
     return index not in (layer.row.weight, layer.row.bias) and layer.row.active and layer.site.slot(index) is not None
-
-
-def _on_grid(layer: ValueLayer, profile: Profile) -> bool:
-    return point_behind(layer.site.activation, profile.rows) is not None
 
 
 def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayers) -> NNOp | None:
@@ -101,48 +103,40 @@ def _which(value: SSAValue) -> str:
     return f"out{value.index or ''}"
 
 
-def _observe_for(value: SSAValue, layers: ValueLayers, given: Mapping[SSAValue, Spec] | None) -> None:
-    """Insert a point on a value that no quantized operation computes, for the quantized operations that read it.
+def _observe_for(
+    value: SSAValue,
+    layers: ValueLayers,
+    order: Mapping[Operation, int],
+    given: Mapping[SSAValue, Spec] | None,
+    place: InsertPoint,
+) -> None:
+    """Insert a point on a value that no quantized operation computes, at a place, for the quantized operations that read it.
 
     The settings are those of the reader that needs most: one that computes before one that moves, symmetric before asymmetric,
-    few bits before many. They do not depend on the order of the operations.
+    few bits before many. They do not depend on the order of the operations. `order` is the position of each layer in the program.
     """
-    uses = [u for u in value.uses if (layer := layers.get(u.operation)) is not None and _reads(layer, u)]
+    uses = [u for u in value.uses if (layer := layers.get(u.operation)) is not None and u.index in layer.slots]
     if not uses or (given is not None and value not in given):
         return
 
     def by_need(use: Use) -> tuple[bool, bool, int, str, int]:
         layer = layers[use.operation]
         held = layer.held
-        return layer.is_passive, not held.symmetric, held.bits, held.observer, _position(use.operation)
+        return layer.is_passive, not held.symmetric, held.bits, held.observer, order[use.operation]
 
-    first = layers[min(uses, key=by_need).operation]
-    index = next(i for i, v in first.reads() if v is value)
-    _observe(value, f"{first.name}:{index}", given[value] if given is not None else spec_of(first.held, None), uses)
-
-
-def _reads(layer: ValueLayer, use: Use) -> bool:
-    return any(layer.site.slot(i) == use.index for i, _ in layer.reads())
+    owner = min(uses, key=by_need).operation
+    first = layers[owner]
+    index = min(first.slots[u.index] for u in uses if u.operation is owner)
+    spec = given[value] if given is not None else spec_of(first.held, None)
+    _observe(value, f"{first.name}:{index}", spec, uses, place)
 
 
-def _position(op: Operation) -> int:
-    block = op.parent
-    assert block is not None
-    return block.get_operation_index(op)
-
-
-def _observe(value: SSAValue, point: str, spec: Spec, uses: Sequence[Use]) -> None:
-    """Insert a point on a value, for these uses."""
+def _observe(value: SSAValue, point: str, spec: Spec, uses: Sequence[Use], place: InsertPoint) -> None:
+    """Insert a point on a value, for these uses. Points on arguments stand first, in the order of the arguments."""
     if not uses:
         return
-    owner = value.owner
-    produced = isinstance(owner, Operation)
-    observe = make_point(value, point, spec, owner.location if produced else uses[0].operation.location)
-    Rewriter.insert_op(observe, InsertPoint.after(owner) if produced else _behind_points(owner))
+    first = value.op if isinstance(value, OpResult) else uses[0].operation
+    observe = make_point(value, point, spec, first.location)
+    Rewriter.insert_op(observe, place)
     for use in uses:
         use.operation.operands[use.index] = observe.result
-
-
-def _behind_points(block: Block) -> InsertPoint:
-    """The place after existing points on arguments, which stand first, in the order of the arguments."""
-    return InsertPoint.before(next(op for op in block.ops if not isinstance(op, ObserveOp)))

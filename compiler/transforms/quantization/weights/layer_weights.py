@@ -124,7 +124,7 @@ class IntegerWeights:
         constant = constant_of(weight.value)
         assert constant is not None
         constant.release()
-        if not weight.value.uses.get_length():
+        if not weight.value.uses:
             del self._made[weight.value]
             erase_constant(constant)
 

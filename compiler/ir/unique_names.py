@@ -1,0 +1,25 @@
+"""Names that are given once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Names:
+    """Assigns unique names; `taken` are not assigned."""
+
+    def __init__(self, taken: Iterable[str] = (), separator: str = "_"):
+        self._taken = dict.fromkeys(taken, 0)
+        """Each name with the number that was last appended to it."""
+        self._separator = separator
+
+    def unique(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken. An empty name would mean an absent value."""
+        wanted = wanted or "unnamed"
+        name, count = wanted, self._taken.get(wanted, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}{self._separator}{count}"
+        self._taken[wanted] = count
+        self._taken.setdefault(name, 0)
+        return name
