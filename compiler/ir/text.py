@@ -222,7 +222,7 @@ class WeightSink:
 
     arrays: dict[str, Array] = field(default_factory=dict[str, "Array"])
     _keys: dict[Weight, str] = field(default_factory=dict[Weight, str])
-    _names: Names = field(default_factory=lambda: Names(separator="."))
+    _names: Names = field(default_factory=lambda: Names(separator=".", unnamed=""))
 
     def key_of(self, weight: Weight, array: Array) -> str:
         """The key under which the array of a weight is stored."""

@@ -6,16 +6,17 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Assigns unique names; `taken` are not assigned."""
+    """Assigns unique names; `taken` are not assigned. In most files an empty name would mean an absent value."""
 
-    def __init__(self, taken: Iterable[str] = (), separator: str = "_"):
+    def __init__(self, taken: Iterable[str] = (), separator: str = "_", unnamed: str = "unnamed"):
         self._taken = dict.fromkeys(taken, 0)
         """Each name with the number that was last appended to it."""
         self._separator = separator
+        self._unnamed = unnamed
 
     def unique(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken. An empty name would mean an absent value."""
-        wanted = wanted or "unnamed"
+        """`wanted`, or `wanted_1`, `wanted_2`, ... if it is taken."""
+        wanted = wanted or self._unnamed
         name, count = wanted, self._taken.get(wanted, 0)
         while name in self._taken:
             count += 1
