@@ -8,6 +8,7 @@ from amct_opt.diagnostics import describe
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.unique_names import Names
 from amct_opt.universe import new_session
 
 NAMES = [
@@ -118,3 +119,19 @@ def test_fused_locations_of_one_place_are_named_once() -> None:
     (constant,) = ops(module, nn.ConstantOp)
     assert isinstance(constant.location, FusedLoc)
     assert describe(constant.location) == "node 'a'"
+
+
+def test_equal_names_are_numbered_on() -> None:
+    """A thousand equal names take a thousand attempts, not one for each pair."""
+    attempts = 0
+
+    class Wanted(str):
+        def __format__(self, _: str) -> str:
+            nonlocal attempts
+            attempts += 1
+            return str(self)
+
+    names = Names(["t_2"])
+    given = [names.unique(Wanted("t")) for _ in range(1000)]
+    assert given == ["t", "t_1", *(f"t_{i}" for i in range(3, 1001))]
+    assert attempts == 1000

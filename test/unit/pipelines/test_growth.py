@@ -96,6 +96,13 @@ class Network:
             value = self.add("Sigmoid", self.add("Transpose", value, perm=[0, 2, 3, 1]))
         self.outputs.append(value)
 
+    def scores(self) -> None:
+        """From each value there are twice as many ways to Softmax as from the next one."""
+        value = "x"
+        for _ in range(self.size):
+            value = self.add("Add", value, value)
+        self.outputs.append(self.add("Softmax", value))
+
     def products(self) -> None:
         for _ in range(self.size):
             self.outputs.append(self.add("MatMul", "x", self.weight(4, 4)))
@@ -138,6 +145,7 @@ FORMS = (
     Network.readers,
     Network.passive,
     Network.moves,
+    Network.scores,
     Network.products,
     Network.carried,
 )
