@@ -22,6 +22,7 @@ from ...formats.onnx.schema import is_foreign
 from ...ir.functions import body, dimension_names, input_names, main_function, output_names, return_op
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
+from ...rewriting.driver import garbage_collection_off
 from ...session import Session
 from ..graph import check_names, flat, source
 from .graph import Form, Graph, OpsetError, value_info
@@ -59,6 +60,7 @@ def opset_of(module: ModuleOp) -> int | None:
     return int(text) if entries.get("framework") == "onnx" and text.isdecimal() else None
 
 
+@garbage_collection_off()
 def written_graph(
     module: ModuleOp, form: Form, session: Session, opset: int | None, start: int | None = None
 ) -> tuple[Graph, GraphProto, Remarks]:
