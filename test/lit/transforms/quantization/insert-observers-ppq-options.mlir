@@ -25,7 +25,7 @@
 // NONE:      func.return
 // SKIP:      [insert-observers missed skip-layers] "sum": it is on the list of skip-layers
 // SKIP-NOT:  "sum:out"
-// SKIP:      nn.observe %s as "p:0"
+// SKIP:      nn.observe %s as "q:0"
 // PROFILE:   error: profile ascend does not support align-concat
 // TYPE:      error: activation-type: no activation is called 'Best'
 func.func @main(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
