@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.search import merged
+    from ..pipelines.options import values_of
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
     best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        session.commands = command_lines(_with(args, {name: getattr(best, name) for name in found.best.changes}))
+        session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
         summary = quantize_file(args.model, best, data, args.output, session, running)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
