@@ -52,7 +52,7 @@ def _run_shape(samples: Samples, name: str, declared: Shape) -> Shape:
     """The declared shape with the sizes of the data, aligned at the last axis; the first size is that of a run."""
     given = samples.rows[name].shape[1:]
     sizes = (samples.batch_size, *given)[-len(declared) :]
-    return tuple(d if known(d) else max(s, DYNAMIC) for d, s in zip(declared, sizes, strict=True))
+    return tuple(d if known(d) else s if s >= 0 else DYNAMIC for d, s in zip(declared, sizes, strict=True))
 
 
 def _moved(op: NNOp) -> int:
