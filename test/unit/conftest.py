@@ -173,7 +173,8 @@ class ConformancePage:
 
     def rows(self, title: str) -> list[str]:
         """Of the table that ends the section."""
-        return self.section(title).rpartition("|---|")[2].split("\n")[1:-1]
+        lines = self.section(title).rpartition("|---|")[2].split("\n")[1:]
+        return [line for line in lines if line.startswith("|")]
 
     def hold_row(self, title: str, row: str, versions: str) -> None:
         """That table has this row, known by its first two cells; rows are sorted. Else as `hold`."""
