@@ -162,7 +162,7 @@ def pairs(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Send SIGINT or SIGTERM to so many processes at random moments after their start: one line, nothing left.
+    """Send SIGINT or SIGTERM to `number` processes at random moments after their start: one line, nothing left.
 
     `old` are those that ended so, `new` those whose files were complete. Not counted are those that were still starting Python.
     """
@@ -190,7 +190,7 @@ def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def shortages(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Let allocations fail, so many times: one alone, or all beyond a limit that is a little above what is used already."""
+    """Let allocations fail, `number` times: a single one, or all beyond a limit that is a little above what is used already."""
     chance = random.Random(seed)
 
     def one() -> None:
@@ -209,7 +209,7 @@ def shortages(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Write to so many disks (tmpfs), most of them with too little space. Only root can make them."""
+    """Write to `number` disks (tmpfs), most of them with too little space. Only root can make them."""
     chance, counts, disk = random.Random(seed), Counts(), folder / "disk"
     disk.mkdir()
     needed = sum(len(each) + resource.getpagesize() for each in runs.files[OBSERVERS[0]].values())
@@ -224,8 +224,9 @@ def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def failing_writes(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Let the n-th write, flush or new name fail for lack of space: for every n, or so many. Every other time all later ones fail
-    as well.
+    """Let the n-th write, flush or new name fail for lack of space, for every n or `number` of them.
+
+    Every other time all later ones fail as well.
     """
     with (folder / "count").open("w+b") as stream:
         _wait(_fork(lambda: _counting(stream.fileno()) or runs.run(OBSERVERS[1], folder / "out")))

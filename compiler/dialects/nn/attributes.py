@@ -201,7 +201,7 @@ class OriginAttr(ParametrizedAttribute):
         )
 
     def named(self, layer: str) -> OriginAttr:
-        """The same origin under another layer name."""
+        """Returns this origin with another layer name."""
         return OriginAttr(self.framework, self.op_type, StringAttr(layer), self.modules, self.attributes)
 
     @property

@@ -127,7 +127,7 @@ class DequantizeOp(PointOp):
     """`(q - zero_point) * scale` (ONNX DequantizeLinear).
 
     input of any shape in the storage type of `qparams`, result of the same shape in float32, or in the declared float type.
-    `bits` and `levels` state that a weight has fewer integers than the type: those of so many bits, or these, ascending.
+    `bits` and `levels` state that a weight uses fewer integers than its type has: those of this many bits, or these, ascending.
     """
 
     name = "nn.dequantize"

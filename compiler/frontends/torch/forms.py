@@ -123,7 +123,7 @@ def _beyond(size: int, kernel: int, step: int, pad: int) -> int:
 
 
 def _adaptive_pool(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
-    """By equal windows, or axis by axis by windows of several sizes, of which there are no indices."""
+    """Pools with equal windows if the sizes divide, otherwise axis by axis with windows of several sizes, without indices."""
     sizes, mean = [*given["output_size"]], "avg" in operator_name(node)
     rank = len(sizes)
     space = [*given["self"].meta["val"].shape[-rank:]]
