@@ -188,7 +188,7 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         fakequant_precision_mode=_mode(site),
         cluster=levels
         if len(levels) in CLUSTERS
-        else (),  # fewer integers than levels were asked for: they are no choice
+        else (),  # fewer integers than requested levels: uniform rounding gives them too
     )
 
 

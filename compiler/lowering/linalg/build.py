@@ -296,7 +296,7 @@ class Builder:
         return self.add(tensor.PadOp(value, [], [], Region(block), list(low), list(high), result))
 
     def covered(self, value: SSAValue, first: int, rows: Iterable[tuple[int, int, int]]) -> SSAValue:
-        """Of a padded value with a single window along an axis what the window covers; `rows` are kernel, stride and dilation
+        """The part of a padded value that a single window along an axis covers; `rows` are kernel, stride and dilation
         from axis `first` on. IREE drops loops of one step, and then expects that the rest covers the axis.
         """
         sizes = self.sizes(value)

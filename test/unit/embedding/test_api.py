@@ -246,7 +246,7 @@ RECOVERIES: Sequence[dict[str, Any]] = (
 
 @pytest.mark.parametrize("given", RECOVERIES, ids=lambda given: "-".join(map(str, given.values())))
 def test_passes_commands_and_functions_recover_alike(amct_tool: Amct, given: dict[str, Any], tmp_path: Path) -> None:
-    """The same decisions from option text, arguments and objects, and the same bytes: few samples, so that all calibrate."""
+    """Option text, arguments and objects lead to equal files. There are few samples, so that all of them calibrate."""
     model, data = tmp_path / "net.mlir", tmp_path / "few.npz"
     model.write_text(SPREAD)
     np.savez(data, x=X[:6])

@@ -38,7 +38,7 @@ class ComputeBatchNorm:
 
 @dataclass(frozen=True)
 class ReshapedBatchNorm(ComputeBatchNorm):
-    """The same, and the operation behind the batch norm that gives the result the shape that it had at first."""
+    """A chain with its batch norm, and the operation after the norm that restores the original shape."""
 
     back: ReshapingOp
 

@@ -34,7 +34,7 @@ Arrays = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """A model, with the inputs it is given and the outputs it must produce; no data where these are no tensors."""
+    """A model with its inputs and expected outputs; without data if some of them are not tensors."""
 
     name: str
     model: ModelProto

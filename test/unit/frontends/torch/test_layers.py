@@ -118,7 +118,7 @@ def test_forms_that_need_sizes(text: str, x: Any, axis: int) -> None:
 
 
 def test_every_layer_is_there() -> None:
-    """Those of torch.nn, but for containers, bases and what takes part in training alone."""
+    """The classes of torch.nn except containers, base classes and what only training uses."""
     known = {case.kind for family in families().values() for case in family.cases} | LEFT_OUT
     classes = {
         name for name, each in vars(torch.nn).items() if inspect.isclass(each) and issubclass(each, torch.nn.Module)
