@@ -11,6 +11,7 @@ writing, a third a rename.
 from __future__ import annotations
 
 import errno
+import faulthandler
 import io
 import os
 import random
@@ -357,6 +358,7 @@ def _fork(work: Callable[[], int], said: Path | None = None) -> int:
                 os.dup2(null, stream)
             if said is not None:
                 os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+                faulthandler.enable(2)
                 sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
             status = work()
         except SystemExit as e:
@@ -374,7 +376,13 @@ def _kill(child: int) -> int:
 
 
 def _wait(child: int) -> int:
-    """The status of a process; negative if a signal ended it."""
+    """The status of a process; negative if a signal ended it. One that hangs prints its stack and is killed."""
+    end = time.monotonic() + _LONGEST
+    while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGABRT)
+            break
+        time.sleep(0.002)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
