@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -233,7 +234,8 @@ os.kill(os.getpid(), signal.{})
         line = [sys.executable, "-c", code.format(number)]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment)
 
-    with start("SIGSTOP") as stopped, start("SIGKILL") as killed:
+    with start("SIGSTOP") as stopped, start("SIGKILL") as killed, ExitStack() as cleanup:
+        cleanup.callback(stopped.kill)  # it would be waited for without an end
         for process in (stopped, killed):
             assert process.stdout is not None
             assert process.stdout.readline() == "2\n"
@@ -241,7 +243,6 @@ os.kill(os.getpid(), signal.{})
         assert len([*tmp_path.iterdir()]) == 2
         assert shell("amct", "TOOL --version", tmp_path, TMPDIR=str(tmp_path)) == (0, "")
         assert len([*tmp_path.iterdir()]) == 1
-        stopped.kill()
 
 
 def test_a_file_that_becomes_shorter_while_it_is_read_is_one_line(tmp_path: Path) -> None:
