@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from google.protobuf import text_encoding
 
 from ..diagnostics import CompileError
@@ -73,6 +74,19 @@ NUMBERS: Mapping[str, Mapping[str, int]] = {
 
 EPSILON = 1.1920929e-07
 """The machine epsilon of float32."""
+
+UNWRITTEN = frozenset({"skip_fusion", "fakequant_precision_mode"})
+"""Fields that AMCT for PyTorch reads, but that its calibration does not write."""
+_STATED: Mapping[str | None, frozenset[str]] = {
+    "pytorch": frozenset({"act_type", "wts_type"}),
+    "onnx": frozenset({"act_type", "wts_type", "op_data_type"}),
+}
+"""The fields that a flavour of AMCT writes with their default as well."""
+_DEFAULTS = {"act_type": "INT8", "wts_type": "INT8"}
+_FIRST: Mapping[str | None, tuple[str, ...]] = {
+    "onnx": ("scale_d", "offset_d", "act_type", "op_data_type"),
+}
+"""The fields that calibration writes before those of weights, where AMCT does not keep them in the order of their numbers."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
 OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
@@ -262,8 +276,23 @@ def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
     return own if layer.wts_type not in OWN_WEIGHT_TYPES or "wts_type" in own else [*own, "wts_type"]
 
 
+def as_written(layer: LayerRecord, flavour: str | None) -> LayerRecord:
+    """A layer as AMCT's record of a flavour states it, which may lack default types, the type of the data, and marks that names
+    show as well. Without a flavour, default types and the type of the data are left out.
+    """
+    stated = _STATED.get(flavour, frozenset[str]())
+    left: dict[str, Any] = {name: None for name, value in _DEFAULTS.items() if getattr(layer, name) == value}
+    changed = {name: value for name, value in (left | {"op_data_type": None}).items() if name not in stated}
+    if flavour is not None and "is_tensor_quantize" not in NUMBERS[flavour]:
+        changed["is_tensor_quantize"] = False
+    if flavour == "pytorch":
+        changed |= {f.name: f.default for f in fields(layer) if f.name in UNWRITTEN}
+    return replace(layer, **changed)
+
+
 def record_text(record: Record, flavour: str | None = None) -> str:
-    """A record as protobuf text; floats have up to 9 digits, which distinguish all float32 numbers.
+    """A record as protobuf text, fields in AMCT's order. Floats have the fewest digits that give the same float32 number, in
+    records of PyTorch and ONNX; otherwise up to 9. ONNX's `scale_d`, which C++ writes, has up to 10.
 
     Comments mark the fields that AMCT's record of the flavour does not have.
     """
@@ -271,13 +300,26 @@ def record_text(record: Record, flavour: str | None = None) -> str:
     for name, layer in record.layers.items():
         own = own_fields(layer, flavour)
         lines += ["record {", f"  key: {_text(name)}", "  value {"]
-        for field_name, value in layer.given().items():
+        given = layer.given()
+        for field_name in dict.fromkeys((*(n for n in _FIRST.get(flavour, ()) if n in given), *given)):
             if field_name in own:
                 lines.append(f"    # amct-opt's own, not of AMCT's record for {flavour}")
+            value = given[field_name]
             values: Sequence[Any] = value if TYPES[field_name].startswith("repeated") else (value,)
-            lines += [f"    {field_name}: {_text(v)}" for v in values]
+            lines += [f"    {field_name}: {_field_text(field_name, v, flavour)}" for v in values]
         lines += ["  }", "}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _field_text(name: str, value: str | float, flavour: str | None) -> str:
+    """A value of a field in the form of a flavour's AMCT, of which parts are written in Python and parts in C++."""
+    if flavour not in _STATED:
+        return _text(value)
+    if flavour == "onnx" and name == "scale_d":
+        return f"{value:.10g}"
+    if name == "op_data_type":
+        return f"'{value}'"
+    return str(float(str(np.float32(value)))) if isinstance(value, float) else _text(value)
 
 
 def _text(value: str | float) -> str:

@@ -35,6 +35,12 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
         Output("_record.txt", "record", {"flavour": "onnx"}),
         *_EVERY,
     ),
+    "pytorch": (
+        Output("_fake_quant_model.onnx", "onnx", {}),
+        Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
+        Output("_record.txt", "record", {"flavour": "pytorch"}),
+        *_EVERY,
+    ),
     "tensorflow": (
         Output("_quantized.pb", "tf-ascend", {}, deploys=True),
         Output("_fake_quant_model.pb", "tf-fakequant", {}),
@@ -53,7 +59,7 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
 _FRAMEWORKS = {
     ".onnx": "onnx",
     ".mlir": "onnx",
-    ".pt2": "onnx",
+    ".pt2": "pytorch",
     ".prototxt": "caffe",
     ".caffemodel": "caffe",
 }
@@ -134,7 +140,7 @@ def files_of(model: Path, save_path: str) -> Files:
 
 
 def framework_of(model: Path) -> str:
-    """The framework whose files are written for a model: onnx, tensorflow or caffe."""
+    """The framework whose files are written for a model: onnx, pytorch, tensorflow or caffe."""
     ending = SAVED_MODEL if model.is_dir() else model.suffix.lower()
     return _FRAMEWORKS.get(ending, "tensorflow")
 

@@ -13,14 +13,18 @@ from ..configuration.record import (
     CLUSTERS,
     NUMBERS,
     OWN_WEIGHT_TYPES,
+    UNWRITTEN,
     LayerRecord,
     Record,
+    as_written,
     own_fields,
     record_text,
 )
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, dequantize_of
+from ..dialects.nn.shapes import element_of
 from ..files import replacing
+from ..ir.dtypes import numpy_dtype
 from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
@@ -52,7 +56,10 @@ class RecordTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
             raise CompileError(f"-t record: flavour '{self.flavour}' is not one of {', '.join(NUMBERS)}")
-        record = self._without_marks(record_of(module, session))
+        written = record_of(module, session)
+        record = Record({name: as_written(layer, self.flavour) for name, layer in written.layers.items()})
+        if self.flavour == "pytorch":
+            _note_missing(written, session)
         own = {name: None for layer in record.layers.values() for name in own_fields(layer, self.flavour)}
         if own:
             session.note(
@@ -62,12 +69,14 @@ class RecordTarget(Target):
             stream.write(record_text(record, self.flavour).encode())
         return [path]
 
-    def _without_marks(self, record: Record) -> Record:
-        """Some flavours of AMCT do not mark inputs of `tensor_quantize`: their names show it."""
-        if self.flavour is None or "is_tensor_quantize" in NUMBERS[self.flavour]:
-            return record
-        layers = {name: replace(layer, is_tensor_quantize=False) for name, layer in record.layers.items()}
-        return replace(record, layers=layers)
+
+def _note_missing(record: Record, session: Session) -> None:
+    """Notes what a record of AMCT for PyTorch does not say, so that nobody can read it from there."""
+    given = {name for layer in record.layers.values() for name in layer.given()}
+    if missing := sorted(given & UNWRITTEN):
+        session.note(
+            f"the record does not contain {' and '.join(missing)}: AMCT's for pytorch has only what calibration finds"
+        )
 
 
 def record_of(module: ModuleOp, session: Session) -> Record:
@@ -183,6 +192,7 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         offset_w=offsets,
         shift_bit=() if (shift := shift_of(site.compute)) is None else shift.shift_list,
         tensor_balance_factor=factors_of(site),
+        op_data_type=_data_type(site),
         act_type=_integers(params),
         wts_type=None if weight is None else _weight_type(weight),
         fakequant_precision_mode=_mode(site),
@@ -217,10 +227,15 @@ def _scales_of(weight: DequantizeOp | None) -> tuple[tuple[float, ...], tuple[in
     return scales, params.zero_point * len(scales) if len(params.zero_point) == 1 else params.zero_point
 
 
-def _weight_type(weight: DequantizeOp) -> str | None:
-    """The name of a weight's integer type; None for the default, INT8."""
+def _weight_type(weight: DequantizeOp) -> str:
+    """The name of a weight's integer type."""
     stated = "" if weight.bits is None else f"INT{weight.bits.value.data}"
     return stated if stated in OWN_WEIGHT_TYPES else _integers(weight.qparams.data)
+
+
+def _data_type(site: Site) -> str:
+    """The type of the layer's input as records call it: FLOAT32, FLOAT16."""
+    return f"FLOAT{8 * numpy_dtype(element_of(site.compute.operands[0])).itemsize}"
 
 
 def _mode(site: Site) -> str | None:
@@ -233,9 +248,8 @@ def _scale(params: QParams) -> float:
     return float(params.scales())
 
 
-def _integers(params: QParams) -> str | None:
-    """The name of the integer type; None for the default, INT8."""
+def _integers(params: QParams) -> str:
+    """The name of the integer type."""
     if params.storage.signedness.data == Signedness.UNSIGNED:
         raise CompileError(f"its integers are {params.storage}")
-    bits = params.storage.width.data
-    return None if bits == 8 else f"INT{bits}"
+    return f"INT{params.storage.width.data}"

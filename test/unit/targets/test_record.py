@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amct_opt.configuration.record import read_record
+from amct_opt.configuration.record import LayerRecord, Record, as_written, read_record, record_text
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.base import integer
@@ -66,7 +66,7 @@ def test_few_bits_are_those_that_the_module_states(stated: int | None) -> None:
     module, session = quantized("seed=3 weight-bits=6")
     for back in [op for op in module.walk() if isinstance(op, nn.DequantizeOp) and op.bits is not None]:
         back.bits = None if stated is None else integer(stated)
-    assert record_of(module, session).layers["conv1"].wts_type == (None if stated is None else f"INT{stated}")
+    assert record_of(module, session).layers["conv1"].wts_type == f"INT{stated or 8}"
 
 
 def test_what_is_written(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ def test_flavours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RecordTarget("caffe").write(module, tmp_path / "caffe.txt", session)
     note = "note: the record marks act_type as amct-opt's own: AMCT's record for caffe has no such field\n"
     assert capsys.readouterr().err == note
-    assert read_record(tmp_path / "caffe.txt") == read_record(tmp_path / "onnx.txt")
+    onnx = read_record(tmp_path / "onnx.txt").layers
+    assert read_record(tmp_path / "caffe.txt").layers == {k: as_written(v, "caffe") for k, v in onnx.items()}
     with pytest.raises(CompileError, match="flavour 'keras' is not one of pytorch, onnx, tensorflow, caffe"):
         RecordTarget("keras").write(module, tmp_path / "r.txt", session)
 
@@ -156,3 +157,46 @@ def test_a_layer_of_several_operations_with_different_parameters(capsys: pytest.
         "its operations have different parameters, and a record has one entry for a layer"
     ]
     assert "the record is empty" in capsys.readouterr().err
+
+
+RECORD = Record(
+    {
+        "c": LayerRecord(
+            scale_d=0.01855491661,
+            offset_d=-14,
+            scale_w=(0.000678961, 1.0),
+            offset_w=(0, 0),
+            tensor_balance_factor=(3.7708113, 0.1),
+            skip_fusion=True,
+            op_data_type="FLOAT32",
+            act_type="INT8",
+            wts_type="INT8",
+            fakequant_precision_mode="FORCE_FP16_QUANT",
+        ),
+    }
+)
+WEIGHTS = ["scale_w: 0.000678961", "scale_w: 1.0", "offset_w: 0", "offset_w: 0"]
+FACTORS = ["tensor_balance_factor: 3.7708113", "tensor_balance_factor: 0.1"]
+TYPES = ['act_type: "INT8"', "op_data_type: 'FLOAT32'"]
+FIELDS = {
+    "pytorch": ["scale_d: 0.018554917", "offset_d: -14", *WEIGHTS, *FACTORS, TYPES[0], 'wts_type: "INT8"'],
+    "onnx": [
+        "scale_d: 0.01855491661",
+        "offset_d: -14",
+        *TYPES,
+        *WEIGHTS,
+        *FACTORS,
+        "skip_fusion: true",
+        'wts_type: "INT8"',
+    ],
+}
+"""As AMCT's programs write them: order, digits and quotes."""
+
+
+@pytest.mark.parametrize("flavour", FIELDS)
+def test_fields_are_in_the_order_and_digits_of_amct(flavour: str) -> None:
+    written = Record({name: as_written(layer, flavour) for name, layer in RECORD.layers.items()})
+    lines = [line.strip() for line in record_text(written, flavour).splitlines()]
+    assert lines[:3] == ["record {", 'key: "c"', "value {"]
+    assert lines[3 : 3 + len(FIELDS[flavour])] == FIELDS[flavour]
+    assert any("fakequant" in line for line in lines) is (flavour == "onnx")
