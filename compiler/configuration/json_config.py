@@ -171,9 +171,18 @@ def _layer(layer: Layer, settings: LayerSettings) -> Json:
         values["dmq_balancer_param"] = settings.migration_strength
     if not settings.weight_compress_only:
         values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
-    if settings.weight is not None:
-        values["weight_quant_params"] = _weight(settings.weight, settings.weight_compress_only)
+    if (weight := _weight_of(settings)) is not None:
+        values["weight_quant_params"] = _weight(weight, settings.weight_compress_only)
     return values
+
+
+def _weight_of(settings: LayerSettings) -> Weighting | None:
+    """The weight's settings. AMCT writes the default ones for a layer without a weight, and none if it cannot do what was
+    asked.
+    """
+    if settings.unrounded:
+        return None
+    return settings.weight or Arq(channel_wise=False)
 
 
 def _activation(observer: str, bits: int, asymmetric: bool) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..diagnostics import CompileError
 from .record import OWN_WEIGHT_TYPES, LayerRecord
-from .settings import Arq, Calibration, Nuq, Settings, Weighting
+from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Layer:
     name: str
     type: str
     """The source framework's name of the type."""
+    module: str = ""
+    """The class of its PyTorch module; empty if it is not a call of one."""
     ascend: tuple[str, ...] = ()
     """The operators of Ascend IR that it becomes; ATC's configurations use these names for its type."""
     weighted: bool = True
@@ -28,11 +30,15 @@ class Layer:
     """Whether its input cannot have a zero point."""
     weight_only: bool = False
     """Whether its weight may be quantized while its input stays float."""
+    wide: bool = True
+    """Whether its input may have 16 bits."""
+    rounds: bool = True
+    """Whether its weight may be rounded up or down (`ada_quantize`)."""
 
     @property
     def types(self) -> tuple[str, ...]:
         """The names of its type in settings; the source framework's name is first."""
-        return self.type, *self.ascend
+        return tuple(filter(None, (self.type, self.module, *self.ascend)))
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class LayerSettings:
     """None for layers without one. Its `channel_wise`, and `asymmetric`, is never None."""
     migration_strength: float | None
     weight_compress_only: bool
+    unrounded: bool = False
+    """Whether `ada_quantize` is requested of all layers, and this one does not support it."""
     remarks: tuple[str, ...] = ()
     """The settings for all layers that this layer cannot have."""
 
@@ -79,11 +87,12 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
     return LayerSettings(
         skipped=_skipped(settings, layer, chosen),
         observer=chosen.activation.observer,
-        bits=chosen.activation.bits,
+        bits=8 if chosen.activation.bits == 16 and not layer.wide else chosen.activation.bits,
         symmetric=layer.symmetric_only or not asymmetric,
         weight=_weight(levels, chosen, layer, settings.weight_offset) if layer.weighted else None,
         migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
         weight_compress_only=alone,
+        unrounded=isinstance(chosen.weight, Ada) and not layer.rounds,
         remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
     )
 
@@ -175,6 +184,10 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "does not support dmq_balancer: its input stays float", False
     if asymmetric and layer.symmetric_only:
         yield "cannot have an asymmetric input", False
+    if chosen.activation.bits == 16 and not layer.wide:
+        yield "cannot have an input of 16 bits", False
+    if isinstance(weight, Ada) and not layer.rounds:
+        yield "does not support ada_quantize", False
 
 
 def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
@@ -208,6 +221,8 @@ def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) ->
     """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     possible = layer.channel_wise or alone
+    if isinstance(weight, Ada) and not layer.rounds:
+        weight = Arq()
     grouped = isinstance(weight, Arq) and weight.group_size is not None
     wanted = grouped or weight.channel_wise
     channel_wise = layer.channel_wise if wanted is None else wanted and possible

@@ -20,6 +20,7 @@ from ..session import Session
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.insert_observers import insert_observers
 from ..transforms.quantization.planning import SKIPPED
+from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions, Request
 from .model_file import read_model, simplify_and_fuse
@@ -105,6 +106,7 @@ def quantize_runs(
     model: Path,
 ) -> int:
     """Check that `files` can represent the module, then quantize it in place. Returns the number of calibration runs."""
+    like_amct(module, session)
     request = calibration_options(config).request(session)
     runs = batch_num or request.settings.batch_num or BATCH_NUM
     samples = data(module, runs)

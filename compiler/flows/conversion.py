@@ -14,6 +14,7 @@ from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.adapt_qat import AdaptQatPass
 from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions
 from ..transforms.simplification import SIMPLIFY
@@ -43,6 +44,7 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
         run_passes(module, SIMPLIFY, session)
         _adapt(module, model, session)
     else:
+        like_amct(module, session)
         request = QuantizationOptions(record=record).request(session)
         assert request.record is not None
         for name, layer in request.record.layers.items():

@@ -40,7 +40,7 @@ from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions, runs_of, warn_of_unused
 from ..transforms.quantization.equalize import equalize
-from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizeOptions, Request
 from .evaluation import Labels, ranks
@@ -107,6 +107,8 @@ def quantize_file(
     module = read_model(model, session, written, (*options.files(), *data.files()))
     sources = files_read(model, module, session)
     original = module.clone()
+    if isinstance(options.config, str):
+        like_amct(module, session)
     request = options.request(session)
     batch_num = data.batch_num or request.settings.batch_num
     calibration, held, held_back = split(data, batch_num, module, session)
@@ -183,7 +185,7 @@ def quantize_file(
         "onnx": (onnx, quantized),
         "nn": (MlirTarget(), quantized),
         "ascend": (MlirTarget(), module),
-        "record": (RecordTarget(), quantized),
+        "record": (RecordTarget(flavour=profile_of(session).amct), quantized),
     }
     simulation = Simulation(quantized, in_integers if kernels else None, settle)
     layers: dict[str, Any] | None = None

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     from ..pipelines.passes import run_passes
     from ..transforms.quantization.layers import checked, quantizable_layers
     from ..transforms.quantization.options import SettingsOptions
-    from ..transforms.quantization.profiles import profile_of
+    from ..transforms.quantization.profiles import like_amct, profile_of
     from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
     from ..transforms.simplification import SIMPLIFY
 
@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports, command_session(args))
     session.profile = args.profile
+    like_amct(module, session)
     profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
@@ -178,6 +179,9 @@ class OriginAttr(ParametrizedAttribute):
 
     name = "nn.origin"
 
+    MODULE: ClassVar[str] = "module"
+    """The attribute with the class of a PyTorch module that the layer is a call of."""
+
     framework: StringAttr
     op_type: StringAttr
     layer: StringAttr
@@ -203,6 +207,12 @@ class OriginAttr(ParametrizedAttribute):
     def named(self, layer: str) -> OriginAttr:
         """Returns this origin with another layer name."""
         return OriginAttr(self.framework, self.op_type, StringAttr(layer), self.modules, self.attributes)
+
+    @property
+    def module_class(self) -> str:
+        """The class in torch.nn that the layer is a call of; empty for other layers."""
+        found = self.attributes.data.get(self.MODULE)
+        return found.data if isinstance(found, StringAttr) else ""
 
     @property
     def module_paths(self) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class WeightPlan:
     """Scales and zero points of a record, with these bits and this axis."""
     rounding: str | None = None
     """How `--round-weights` rounds it, with options: `adaround{num-iteration=10000}`; None for the nearest number."""
+    epsilon: bool = False
+    """Whether computed scales below float32's epsilon are 1, so that such a channel is zero (AMCT)."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<weight i4 axis 1 asymmetric>
     #nn.plan<weight i4 axis 0 block 128>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
+    #nn.plan<input, weight i8 axis 0 epsilon>
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
     ```
     """
@@ -210,7 +213,8 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
         several = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
     rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
-    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding)
+    epsilon = parser.parse_optional_keyword("epsilon") is not None
+    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -227,6 +231,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
     if weight.rounding is not None:
         printer.print_string(" rounding ")
         printer.print_string_literal(weight.rounding)
+    if weight.epsilon:
+        printer.print_string(" epsilon")
 
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:

@@ -22,6 +22,8 @@ _RULES = "pkg.onnxscript.rewriter.rule_name"
 """The rule with which the exporter's optimizer made the node. A node that replaces others has the metadata of the last
 of them.
 """
+MODULE = "amct_opt.module"
+"""The class of torch.nn whose only operator the node is, as the importer of PyTorch finds it."""
 _FOLDS_NORM = "FuseBatchNormInto"
 _CALL = re.compile(r"@\d+")
 """The number of a call of a module in a traced graph: `conv@1`."""
@@ -57,6 +59,11 @@ def scopes_of(node: NodeProto) -> Sequence[str]:
 def classes_of(node: NodeProto) -> Sequence[str]:
     """The classes of the modules among its scopes, then the operator of the traced graph."""
     return _scopes(_metadata(node).get(_CLASSES, ""))
+
+
+def module_class(node: NodeProto) -> str:
+    """The class of torch.nn that the node is a call of; empty for other nodes."""
+    return _metadata(node).get(MODULE, "")
 
 
 def _metadata(node: NodeProto) -> dict[str, str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from onnx import AttributeProto, NodeProto
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from ...diagnostics import CompileError
@@ -20,7 +21,7 @@ from ...transforms.partial_shapes import Dimension
 from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
 from .graph import Layer
-from .module_paths import module_paths
+from .module_paths import module_class, module_paths
 from .symbols import Symbols
 
 Converter = Callable[["Node"], Converted]
@@ -143,6 +144,8 @@ class Node(SourceNode):
     @cached_property
     def origin(self) -> nn.OriginAttr:
         kept = _provenance(self.attributes, schema_defaults(self.op_type, self.version, self.domain))
+        if module := module_class(self.proto):
+            kept[nn.OriginAttr.MODULE] = StringAttr(module)
         return nn.OriginAttr.of("onnx", self.op_type, self.layer.name, kept, module_paths(self.proto))
 
     @property

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto
 
-from ..onnx.module_paths import classes_of, scopes_of
+from ..onnx.module_paths import MODULE, classes_of, scopes_of
 
 _MAIN = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "BatchNormalization", "LayerNormalization"}
 )
 """Nodes that have the name of their operator, wherever they stand among the nodes that it becomes."""
 _NUMBER = re.compile(r"_\d+$")
+_TORCH = "torch.nn.modules."
 _FUSED = "amct_opt.torch."
 _OURS = ("torch.nn.", "torch.ao.", _FUSED)
 """Modules that are an operator each, however often they are called, or a fused chain of them."""
@@ -38,7 +39,7 @@ def name_layers(graph: GraphProto) -> None:
     `layer1.0.conv2` is the operator of that module, `layer1.0.relu@0` and `@1` are those of two calls of one. `layer1.0.add` is
     an operator that a module of the model's own writes between others. A layer that uses the weight of a module that is not
     called has the path of that module (`attention.out_proj`). Further nodes of an operator have their type behind its name
-    (`fc/Add`).
+    (`fc/Add`). Nodes that alone are what a module of torch.nn computes have its class as metadata.
     """
     units: dict[_Unit, list[NodeProto]] = {}
     for node in graph.node:
@@ -56,6 +57,8 @@ def name_layers(graph: GraphProto) -> None:
             name = ".".join(filter(None, (unit.path, unit.kind)))
         else:
             name = unit.path if len(calls) == 1 else f"{unit.path}@{calls.index(unit)}"
+            if len(calls) == len(modules[unit.path]) and (path := _class(nodes[0])).startswith(_TORCH):
+                _main(nodes).metadata_props.add(key=MODULE, value=path.rpartition(".")[2])
         _name(nodes, name, taken)
 
 
@@ -109,11 +112,16 @@ def _uncalled(path: str, nodes: Sequence[NodeProto]) -> str:
 
 def _name(nodes: Sequence[NodeProto], name: str, taken: Counter[str]) -> None:
     """Names the nodes of one operator; nodes of the type of its main node get the operator's name, with numbers."""
-    main = next((n for n in nodes if n.op_type in _MAIN), nodes[-1]).op_type
+    main = _main(nodes).op_type
     for node in nodes:
         wanted = name if node.op_type == main else f"{name}/{node.op_type}"
         taken[wanted] += 1
         node.name = wanted if taken[wanted] == 1 else f"{wanted}_{taken[wanted] - 1}"
+
+
+def _main(nodes: Sequence[NodeProto]) -> NodeProto:
+    """The node that an operator is named after."""
+    return next((n for n in nodes if n.op_type in _MAIN), nodes[-1])
 
 
 def _around(path: str) -> list[str]:

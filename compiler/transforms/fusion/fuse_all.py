@@ -9,9 +9,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...session import session_of
+from ..quantization.profiles import profile_of
 from .fuse_activation import FuseActivationPass, RegionOptions
 from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
+from .fuse_bn.like_torch import FuseModuleNormsPass
 from .fuse_mul import FuseMulPass
 from .fuse_small_bn import FuseSmallBnPass, NormOptions
 from .fusion_pass import FusionPass, needless_skips_noted, run_fusions
@@ -26,13 +29,16 @@ REGIONS = FuseActivationPass()
 
 @dataclass(frozen=True)
 class FuseAllPass(NormOptions, RegionOptions, FusionOptions, ModulePass):
-    """Every fusion: fuse-small-bn, fuse-bn, fuse-mul and fuse-bias together, then fuse-activation."""
+    """Every fusion: fuse-small-bn, fuse-bn, fuse-mul and fuse-bias together, then fuse-activation. Those of AMCT for PyTorch,
+    where the profile follows it.
+    """
 
     name = "fuse-all"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        folds = FOLDS if profile_of(session_of(ctx)).amct is None else (FuseModuleNormsPass(),)
         with needless_skips_noted(ctx, op, self, self.name):
-            run_fusions(ctx, op, [self._part(each) for each in FOLDS])
+            run_fusions(ctx, op, [self._part(each) for each in folds])
             self._part(REGIONS).fuse(ctx, op)
 
     def _part(self, part: FusionPass) -> FusionPass:

@@ -190,10 +190,11 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
         scales = widened(scales, numbers, float(input_scale))
     sums = _accumulator_scales(site, scales, input_scale)
     if bias is not None and numbers is not None:
+        dtype = np.float32 if row.as_amct else np.float64
         if weight.fixed:
-            _check_bias(site, numbers, sums)
+            _check_bias(site, numbers, sums, dtype)
         assert row.bias is not None
-        site.set_operand(row.bias, _integer_bias(site, bias, numbers, sums))
+        site.set_operand(row.bias, _integer_bias(site, bias, quantized_bias(numbers, sums, dtype), sums))
     assert row.weight is not None
     weights.feed(site, row.weight, weight._replace(scales=scales))
 
@@ -217,19 +218,19 @@ def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:
     return products
 
 
-def _check_bias(site: Site, bias: Array, scales: Array) -> None:
+def _check_bias(site: Site, bias: Array, scales: Array, dtype: type[np.floating]) -> None:
     """Raises CompileError, located at the layer, where a bias in units of given scales does not fit into int32."""
-    if not bias_fits(bias, scales):
+    if not bias_fits(bias, scales, dtype):
         hint = f"leave it out of the record, or give skip-layers={layer_of(site.compute)}"
         raise op_error(site.compute, "has a bias that does not fit into int32 at the record's scales", hint)
 
 
 def _integer_bias(site: Site, bias: SSAValue, values: Array, scales: Array) -> SSAValue:
-    """The dequantized int32 form of a bias at the accumulator's scales, placed before its layer."""
+    """The dequantized int32 values of a bias at the accumulator's scales, placed before its layer."""
     constant = constant_of(bias)
     assert constant is not None
     key = constant.key.removesuffix(".folded")
-    integers = ConstantOp.of(quantized_bias(values, scales), f"{key}.i32", constant.location)
+    integers = ConstantOp.of(values, f"{key}.i32", constant.location)
     axis = 0 if scales.ndim else None
     qparams = QParamsAttr.of(i32, scales, axis=axis, key=f"{key}.scale")
     back = DequantizeOp.make(

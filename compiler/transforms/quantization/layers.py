@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ...configuration.checks import check_names
 from ...configuration.compressed import compressed_operators
@@ -15,6 +15,8 @@ from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...dialects.nn import (
+    AddOp,
+    BiasAddOp,
     ConvolutionOp,
     ConvOp,
     ConvTransposeOp,
@@ -45,13 +47,30 @@ def layer_at(site: Site, row: Row) -> Layer:
     return Layer(
         name=layer_of(op),
         type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
+        module=op.origin.module_class if isinstance(op.origin, OriginAttr) else "",
         ascend=_ascend_types(op, dimensions),
         weighted=row.weight is not None and not two_inputs,
         channel_wise=row.per_channel and not _is_batch(op),
         low_bits=row.low_bits == "always" or dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
+        wide=not row.as_amct or _is_wide(op),
+        rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
     )
+
+
+def _is_wide(op: NNOp) -> bool:
+    """Whether AMCT for PyTorch quantizes a layer's input to INT16: in convolutions of one and two dimensions, and in products
+    with a bias, which the exporter may have left to the addition behind it.
+    """
+    if isinstance(op, MatMulOp):
+        return op.bias is not None or any(_is_bias(use.operation, op) for use in op.result.uses)
+    return isinstance(op, ConvolutionOp) and op.spatial_rank < 3
+
+
+def _is_bias(reader: Operation, op: NNOp) -> bool:
+    """Whether an operation adds a layer's bias: it is a part of the same module."""
+    return isinstance(reader, AddOp | BiasAddOp) and layer_of(reader) == f"{layer_of(op)}/Add"
 
 
 def _ascend_types(op: NNOp, dimensions: int | None) -> tuple[str, ...]:
@@ -159,6 +178,7 @@ def checked(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
             others[layer_of(site.compute)] = broken[1]
     origins = [op.origin for op in operations]
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
+    frameworks |= {"pytorch" for o in origins if isinstance(o, OriginAttr) and o.module_class}
     for layer in layers:
         others.pop(layer.name, None)
     check_names(settings, layers, others, types_of(frameworks), names.close)

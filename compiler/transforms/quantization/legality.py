@@ -14,13 +14,14 @@ from .rules.layer_rules import (
     input_is_computed,
     input_is_float,
     no_weight_only_mode,
+    not_a_module,
     not_in_non_uniform_table,
     not_in_table,
     other_operation,
     weight_constant,
 )
 from .sites import Site, sites
-from .tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow, Mark
+from .tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, LayerRow, Mark
 
 Broken = tuple[Rule, str]
 """A rule that is not met, and the reason."""
@@ -32,11 +33,15 @@ _WITHOUT_SOURCE = ("onnx", frozenset({"Conv", "ConvTranspose", "MatMul", "Averag
 
 
 def rows_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> list[LayerRow]:
-    """The rows of a table for the source layer of an operation."""
+    """The rows of a table for the source layer of an operation, or for the PyTorch module that it is a call of."""
     framework, types = _WITHOUT_SOURCE
-    if isinstance(origin := op.origin, OriginAttr) and origin.framework.data in FRAMEWORKS:
+    origin = op.origin
+    if isinstance(origin, OriginAttr) and origin.framework.data in FRAMEWORKS:
         framework, types = origin.framework.data, {origin.op_type.data}
-    return [row for row in table if row.framework == framework and types & {row.op_type, *row.variants}]
+    sources = {(framework, each) for each in types}
+    if isinstance(origin, OriginAttr):
+        sources.add(("pytorch", origin.module_class))
+    return [row for row in table if sources & {(row.framework, each) for each in (row.op_type, *row.variants)}]
 
 
 def row_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> LayerRow | None:
@@ -46,14 +51,15 @@ def row_of(op: NNOp, table: Iterable[LayerRow] = UNIFORM) -> LayerRow | None:
 
 def types_of(frameworks: Collection[str]) -> set[str]:
     """The types of layers in AMCT's table of uniform quantization for these frameworks, by their names and Ascend IR's."""
-    rows = [row for row in UNIFORM if row.framework in frameworks]
+    rows = [row for row in (*UNIFORM, *PYTORCH) if row.framework in frameworks]
     return {name for row in rows for name in (row.op_type, *row.variants, *row.ascend)}
 
 
 def first_broken(site: Site, rules: Sequence[Rule], table: Sequence[LayerRow] = UNIFORM) -> Broken | None:
     """The first rule that does not hold: of the source layer's table, of what fusion made of the layer, of the profile."""
     row = row_of(site.compute, table)
-    layer = (() if not table else (not_in_table,)) if row is None else row.rules
+    missing = not_a_module if table is PYTORCH else not_in_table
+    layer = (() if not table else (missing,)) if row is None else row.rules
     return _first(site, (input_is_float, *layer, input_is_computed, *rules))
 
 

@@ -74,13 +74,17 @@ def widened(scales: Array, bias: Array | None, input_scale: float) -> Array:
     return np.maximum(scales, least.astype(np.float32))
 
 
-def bias_fits(bias: Array, scales: Array) -> bool:
+def bias_fits(bias: Array, scales: Array, dtype: type[np.floating] = np.float64) -> bool:
     """Whether the results of `quantized_bias` fit into int32."""
     with np.errstate(all="ignore"):
-        steps = np.rint(bias.astype(np.float64) / scales.astype(np.float64))
+        steps = _bias_steps(bias, scales, dtype)
     return bool(np.all((steps >= -(2**31)) & (steps < 2**31)))
 
 
-def quantized_bias(bias: Array, scales: Array) -> Array:
-    """`round_half_even(bias / scale)` as int32, in float64; scales are float32, [] or [channels]."""
-    return np.rint(bias.astype(np.float64) / scales.astype(np.float64)).astype(np.int32)
+def quantized_bias(bias: Array, scales: Array, dtype: type[np.floating] = np.float64) -> Array:
+    """`round_half_even(bias / scale)` as int32, divided in `dtype`; scales are float32, [] or [channels]."""
+    return _bias_steps(bias, scales, dtype).astype(np.int32)
+
+
+def _bias_steps(bias: Array, scales: Array, dtype: type[np.floating]) -> Array:
+    return np.rint(bias.astype(dtype) / scales.astype(dtype))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from xdsl.dialects.builtin import ModuleOp
+
 from ...dialects import nn
 from ...dialects.nn import (
     AddOp,
@@ -30,7 +32,7 @@ from .rules.layer_rules import (
 )
 from .rules.mask_rules import ends_no_softmax, feeds_more_than_softmax
 from .rules.passive_rules import pads_with_zero, picks_nearest
-from .tables import UNIFORM, UNIFORM_A2, LayerRow
+from .tables import PYTORCH, UNIFORM, UNIFORM_A2, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
 """The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
@@ -64,6 +66,10 @@ class Row:
     """If the weight is an activation as well, both are quantized, without zero points."""
     low_bits: Literal["planar", "always"] = "planar"
     """Which weights may have fewer than 8 bits while the input is quantized: in two-dimensional convolutions (AMCT), or all."""
+    as_amct: bool = False
+    """Whether its parameters are those of AMCT for PyTorch to the bit: scales of weights that are 1 below float32's epsilon,
+    biases divided in float32; INT16 inputs and `ada_quantize` for some types of layers only.
+    """
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
@@ -88,6 +94,10 @@ class Profile:
     """
     alignment: Mapping[Alignment, Mode] = field(default_factory=dict[Alignment, Mode])
     """How each kind of operation is aligned where the options do not say; kinds that are not listed are not aligned."""
+    amct: Literal["pytorch"] | None = None
+    """The AMCT whose fusions and arithmetic apply: PyTorch's fuses batch norms alone, into convolutions, and computes constants
+    in float32, as torch does. None for every fold, in float64.
+    """
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
@@ -118,6 +128,15 @@ ASCEND_A2 = replace(
     table=UNIFORM_A2,
 )
 """The rules of AMCT since 8.0, for Atlas A2 and A3: products of two activations as well."""
+
+ASCEND_PYTORCH = replace(
+    ASCEND,
+    name="ascend-pytorch",
+    rows={kind: replace(row, as_amct=True) for kind, row in ASCEND.rows.items()},
+    table=PYTORCH,
+    amct="pytorch",
+)
+"""The rules of AMCT for PyTorch, for its configurations and commands (`like_amct`)."""
 
 _ACTIVE: tuple[type[NNOp], ...] = (
     *nn.kinds(nn.ActivationOp),
@@ -200,6 +219,18 @@ activations.
 """
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, ASCEND_A2, QDQ, PPQ)}
+
+
+def like_amct(module: ModuleOp, session: Session) -> None:
+    """Follow AMCT where it differs by framework: in a session for AMCT's configurations, records and commands.
+
+    A module from PyTorch is then quantized by `ASCEND_PYTORCH` instead of `ASCEND`.
+    """
+    origins = (op.origin for op in module.walk() if isinstance(op, NNOp))
+    if profile_of(session) is ASCEND and any(isinstance(o, nn.OriginAttr) and o.module_class for o in origins):
+        if ASCEND_PYTORCH.name not in session.profiles:
+            session.register_profile(ASCEND_PYTORCH)
+        session.profile = ASCEND_PYTORCH.name
 
 
 def profile_of(session: Session) -> Profile:

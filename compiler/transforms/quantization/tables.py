@@ -26,6 +26,7 @@ from ...dialects.nn import (
 from .rules.layer_rules import (
     Rule,
     batch_matmul_adjoint,
+    called_once,
     conv3d_dilation,
     dilation_one,
     eltwise_sums,
@@ -44,6 +45,7 @@ from .rules.layer_rules import (
     tensor_only,
     two_inputs,
     weight_constant,
+    weight_unshared,
 )
 
 
@@ -121,6 +123,23 @@ A3 become faster by it; elsewhere it only costs accuracy.
 """
 
 UNIFORM_A2: tuple[LayerRow, ...] = (*(row for row in UNIFORM if row.ascend != ("BatchMatMulV2",)), *TWO_INPUTS)
+
+PYTORCH: tuple[LayerRow, ...] = (
+    LayerRow("pytorch", "Conv1d", (ConvOp,), (called_once, weight_unshared, weight_constant), ("Conv2D",)),
+    LayerRow("pytorch", "Conv2d", (ConvOp,), (called_once, weight_unshared, weight_constant), ("Conv2D",)),
+    LayerRow("pytorch", "Conv3d", (ConvOp,), (called_once, weight_unshared, conv3d_dilation, weight_constant),
+             ("Conv3D",)),
+    LayerRow("pytorch", "Linear", (MatMulOp,), (called_once, weight_unshared, weight_constant, matrix_weight),
+             ("MatMulV2",)),
+    LayerRow("pytorch", "ConvTranspose1d", (ConvTransposeOp,), (called_once, weight_unshared, weight_constant),
+             ("Conv2DTranspose",)),
+    LayerRow("pytorch", "ConvTranspose2d", (ConvTransposeOp,), (called_once, weight_unshared, weight_constant),
+             ("Conv2DTranspose",)),
+    LayerRow("pytorch", "AvgPool2d", (AveragePoolOp,), (called_once,), ("AvgPoolV2",)),
+)  # fmt: skip
+"""Table 1 of AMCT for PyTorch, whose layers are modules: each a call of one of these classes, not of a subclass, and the only
+call. Source: its program (`QUANTIZABLE_TYPES`, `check_quantize_type`).
+"""
 
 NON_UNIFORM: tuple[LayerRow, ...] = (
     LayerRow("caffe", "Convolution", (ConvOp,), (dilation_one, kernel_rank_two), ("Conv2D",)),

@@ -33,6 +33,11 @@ SAMPLE = """\
             "act_algo":"hfmg",
             "num_of_bins":4096,
             "asymmetric":true
+        },
+        "weight_quant_params":{
+            "num_bits":8,
+            "channel_wise":false,
+            "wts_algo":"arq_quantize"
         }
     },
     "conv1":{
@@ -78,7 +83,7 @@ SAMPLE = """\
     }
 }
 """
-"""In the form of AMCT's manual: order of keys, four blanks, no blank behind colons."""
+"""In AMCT's form: order of keys, four blanks, no blank behind colons; a layer without a weight has its settings, too."""
 
 
 @pytest.fixture

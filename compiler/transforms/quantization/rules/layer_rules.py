@@ -5,6 +5,7 @@ Rules of a source layer read what its origin keeps of the source's attributes; r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -16,6 +17,7 @@ from ....dialects.nn import (
     AveragePoolOp,
     ConvolutionOp,
     DequantizeOp,
+    FusedOp,
     GlobalAveragePoolOp,
     MatMulOp,
     NNOp,
@@ -67,6 +69,30 @@ def weight_constant(site: Site) -> str | None:
     if 0 in shape_of(weight.result):
         return "its weight has no elements"
     return None if weight.finite else "its weight holds NaN or Inf"
+
+
+@rule("called-once")
+def called_once(site: Site) -> str | None:
+    """the module is called once (AMCT for PyTorch)"""
+    origin = site.compute.origin
+    again = isinstance(origin, OriginAttr) and _CALL.search(origin.layer.data) is not None
+    return "its module is called more than once" if again else None
+
+
+_CALL = re.compile(r"@\d+$")
+"""The number of one of several calls of a module."""
+
+
+@rule("weight-unshared")
+def weight_unshared(site: Site) -> str | None:
+    """no other layer has the weight (AMCT for PyTorch)"""
+    weight = constant_of(site.operand(1))
+    if weight is None:
+        return None
+    readers = {
+        use.operation for use in weight.result.uses if isinstance(use.operation, ConvolutionOp | MatMulOp | FusedOp)
+    }
+    return "another layer has the same weight" if len(readers) > 1 else None
 
 
 @rule("bias-constant")
@@ -283,6 +309,16 @@ def not_in_table(site: Site) -> str | None:
     """AMCT's table has the layer's type"""
     origin = site.compute.origin
     return f"AMCT does not quantize {origin.op_type.data} layers" if isinstance(origin, OriginAttr) else None
+
+
+@rule("not-a-module")
+def not_a_module(site: Site) -> str | None:
+    """the layer is a call of a module that AMCT for PyTorch quantizes"""
+    origin = site.compute.origin
+    module = origin.module_class if isinstance(origin, OriginAttr) else ""
+    if module:
+        return f"AMCT for PyTorch does not quantize {module}"
+    return "AMCT for PyTorch quantizes calls of torch.nn's modules that pad with zeros; this is not such a call"
 
 
 @rule("not-in-table")

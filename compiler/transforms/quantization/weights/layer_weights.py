@@ -69,6 +69,8 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
         scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
         return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
     scales = symmetric_scales(array, plan.bits, plan.axis, plan.block)
+    if plan.epsilon:
+        scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 

@@ -38,6 +38,7 @@ def planned_weight(
     assert held.weight is not None, "a layer with a weight has settings for it"
     wanted = held.weight if isinstance(held.weight, Nuq) else few.get(name)
     plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
+    plan = replace(plan, epsilon=row.as_amct)
     if plan.block is not None:
         return _in_groups(site, plan)
     if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
