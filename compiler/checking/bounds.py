@@ -30,6 +30,7 @@ from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, A
 from ..dialects.ascend.requantization import AscendRequantOp
 from ..dialects.nn.shapes import element_of, shape_of
 from ..ir.dtypes import integer_range
+from ..ir.precision import FORCE_FP16
 from ..runtime.kernels import Array, Kernel, bare_kernel_for
 
 Errors = Sequence[Array | None]
@@ -303,6 +304,11 @@ def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results:
     if isinstance(op, AscendQuantOp):  # the sum with the offset is rounded, too: by at most half a unit of 2^8
         offset = 2.0**-16 / abs(float(op.scale.value.data) or 1.0)
     own = _magnitudes(x) * np.float32(4 * 2.0**-24) + np.float32(offset)
+    if (
+        isinstance(op, AscendQuantOp) and op.fakequant_precision_mode.data == FORCE_FP16
+    ):  # x, scale, product, sum: 11 bits each
+        point = np.float32(abs(op.offset.value.data) / op.scale.value.data)
+        own = (_magnitudes(x) * np.float32(5) + point) * np.float32(2.0**-11)
     return [_ends(op, operands, own if errors[0] is None else own + errors[0], results[0])]
 
 
@@ -310,6 +316,10 @@ def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results:
 def _reals(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
     """A product with the scale, rounded; integers above 2^24 are rounded before."""
     own = _magnitudes(results[0]) * np.float32(4 * 2.0**-24)
+    if (
+        isinstance(op, AscendDequantOp) and op.fakequant_precision_mode.data == FORCE_FP16
+    ):  # the cut scale, the rounded product
+        own = _magnitudes(results[0]) * np.float32(2.0**-9)
     if errors[0] is None and not isinstance(op, nn.ShiftAccumulatorOp):
         return [own]
     if isinstance(op, AscendDequantOp) and op.shifts:

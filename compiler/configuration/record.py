@@ -185,8 +185,8 @@ def _broken(record: LayerRecord) -> Iterator[tuple[str, str]]:
         if len(scales) != len(offsets):
             yield f"scale_{of}", f"and offset_{of} must have the same length, not {len(scales)} and {len(offsets)}"
     yield from _bad_weight_offsets(record)
-    if any(record.shift_bit) and not all(1 <= n <= 16 for n in record.shift_bit):
-        yield "shift_bit", "must be 0 everywhere, or lie in [1, 16] everywhere"
+    if not all(0 <= n <= 16 for n in record.shift_bit):
+        yield "shift_bit", "must lie in [0, 16]"
     if record.cluster and len(record.cluster) not in CLUSTERS:
         yield "cluster", f"must hold 16 or 32 numbers, not {len(record.cluster)}"
     if outside := [n for n in record.cluster if not -128 <= n <= 127]:

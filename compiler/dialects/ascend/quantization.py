@@ -11,6 +11,7 @@ from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, integer_range
+from ...ir.precision import FORCE_FP16, PRECISION_MODES
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints
 from ..nn.constant import constant_of
 from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
@@ -21,6 +22,16 @@ STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
 
 ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 """Round is to nearest, ties to even. (Hybrid is for hifloat8, which has no element type here.)"""
+
+DEFAULT_MODE = StringAttr(PRECISION_MODES[0])
+"""The precision mode of AscendQuant and AscendDequant: float32."""
+
+
+def check_precision(mode: StringAttr, sqrt_mode: Bool) -> None:
+    """Raises VerifyException for an unknown mode, and for FORCE_FP16_QUANT with sqrt_mode, which AMCT does not define."""
+    check_choice("fakequant_precision_mode", mode, PRECISION_MODES)
+    if mode.data == FORCE_FP16 and sqrt_mode.value.data:
+        raise VerifyException(f"{FORCE_FP16} and sqrt_mode exclude each other")
 
 
 class ScaledOp(AscendOp):
@@ -43,7 +54,8 @@ class AscendQuantOp(ScaledOp):
     """`clip(round(x * scale + offset))` to int8 (`dst_type 2`) or int4 (29), per tensor. x of any shape of rank 1 to 8.
 
     `scale` is the reciprocal of the real step: `float32(1 / scale_d)`. Product, sum and rounding each round to float32; with
-    `sqrt_mode` the product is `x * scale * scale`.
+    `sqrt_mode` the product is `x * scale * scale`. With `fakequant_precision_mode "FORCE_FP16_QUANT"` (AMCT) x, scale, product
+    and sum each round to float16's 11 bits.
 
     ```mlir
     %q = ascend.AscendQuant %x scale 50.0 offset -3.0 : tensor<1x3x8x8xf32> -> tensor<1x3x8x8xi8>
@@ -56,6 +68,7 @@ class AscendQuantOp(ScaledOp):
 
     round_mode: Text = prop_def(TEXT, default_value=StringAttr("Round"))
     dst_type: Int = prop_def(INT, default_value=integer(2))
+    fakequant_precision_mode: Text = prop_def(TEXT, default_value=DEFAULT_MODE)
 
     @property
     def storage(self) -> IntegerType:
@@ -66,6 +79,7 @@ class AscendQuantOp(ScaledOp):
     def derive(self) -> Sequence[Tensor]:
         self.check_scale()
         check_choice("round_mode", self.round_mode, ROUND_MODES)
+        check_precision(self.fakequant_precision_mode, self.sqrt_mode)
         low, high = integer_range(self.storage)
         if not low <= self.offset.value.data <= high:
             raise VerifyException(f"offset {self.offset.value.data:g} is not in [{low}, {high}]")
@@ -141,8 +155,9 @@ class AscendDequantOp(PerChannelOp):
 
     x int32; deq_scale a constant: `[1]`, `[C]` for the channels on axis 1 of x, or of the rank of x with all other sizes 1.
     x is rounded to float32 (to nearest, ties to even), then the product is; with `sqrt_mode` it is multiplied twice.
-    `shift_n` (AMCT's shift N, 1 to 16; one number, or one per scale) keeps 16 bits of the accumulator:
-    `clip(floor(x / 2^N), -2^15, 2^15 - 1) * (deq_scale * 2^N)`.
+    `shift_n` (AMCT's shift N, 0 to 16; one number, or one per scale) keeps 16 bits of the accumulator:
+    `clip(floor(x / 2^N), -2^15, 2^15 - 1) * (deq_scale * 2^N)`. One N above 0 clips all channels, those with N = 0, too.
+    With `fakequant_precision_mode "FORCE_FP16_QUANT"` (AMCT) deq_scale loses its last 13 bits, and the product rounds to 11 bits.
 
     ```mlir
     %y = ascend.AscendDequant %acc, %scale : (tensor<1x4x8x8xi32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
@@ -162,6 +177,7 @@ class AscendDequantOp(PerChannelOp):
     relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
     dtype: Int = prop_def(INT, default_value=integer(0))
     shift_n: Ints = prop_def(INTS, default_value=int_list())
+    fakequant_precision_mode: Text = prop_def(TEXT, default_value=DEFAULT_MODE)
     y: Result = result_def(ANY_TENSOR)
 
     @property
@@ -172,12 +188,15 @@ class AscendDequantOp(PerChannelOp):
     def derive(self) -> Sequence[Tensor]:
         self.check_channels("deq_scale", self.deq_scale)
         self._check_shifts()
+        check_precision(self.fakequant_precision_mode, self.sqrt_mode)
         return [tensor(_float_type(self.dtype.value.data), shape_of(self.x))]
 
     def _check_shifts(self) -> None:
         if not self.shifts:
             return
-        check_range("shift_n", self.shifts, 1, 16)
+        check_range("shift_n", self.shifts, 0, 16)
+        if not any(self.shifts):
+            raise VerifyException("shift_n has no number above 0")
         count = size(shape_of(self.deq_scale))
         if len(self.shifts) not in (1, count):
             raise VerifyException(f"shift_n has {len(self.shifts)} entries for {count} scales")

@@ -166,8 +166,8 @@ class ShiftAccumulatorOp(PointOp):
     """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
 
     A layer's result after its 32-bit sums were shifted right and kept in 16 bits. input of any float shape, result
-    as input; computed in float32. `qparams` are those of the sums, i32 without zero points; `shifts` is one number from 1 to 16,
-    or one for each scale.
+    as input; computed in float32. `qparams` are those of the sums, i32 without zero points; `shifts` is one number from 0 to 16,
+    or one for each scale, not all 0.
     """
 
     name = "nn.shift_accumulator"
@@ -191,8 +191,10 @@ class ShiftAccumulatorOp(PointOp):
             raise VerifyException("sums are i32, without zero points")
         if params.block is not None:
             raise VerifyException("sums have no blocks")
-        if outside := [n for n in self.shift_list if not 1 <= n <= 16]:
-            raise VerifyException(f"shifts must lie in [1, 16], not {outside[0]}")
+        if outside := [n for n in self.shift_list if not 0 <= n <= 16]:
+            raise VerifyException(f"shifts must lie in [0, 16], not {outside[0]}")
+        if self.shift_list and not any(self.shift_list):
+            raise VerifyException("all shifts are 0")
         if not isinstance(params.scale, Weight) and len(self.shift_list) not in (1, len(params.scale)):
             raise VerifyException(f"{len(self.shift_list)} shifts for {len(params.scale)} scales")
         self.check_axis(self.qparams)

@@ -15,7 +15,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
-from ...ir.precision import forces_fp16, shortened
+from ...ir.precision import forces_fp16, precision_mode, shortened
 from ...runtime.affine import are_normal
 from ..refusal import NotLowered, require
 from .constants import Array
@@ -103,6 +103,7 @@ class Quantizer:
                 first.input,
                 scale=reciprocal,
                 offset=int(params.zero_points()),
+                fakequant_precision_mode=precision_mode(first),
                 origin=first.origin,
                 location=first.location,
                 name=first.result.name_hint,
@@ -181,4 +182,11 @@ def dequantized(build: Builder, accumulator: SSAValue, scales: Array) -> SSAValu
     """AscendDequant of an accumulator to the source operation's element type; scales of shape [1], [C] or of full rank."""
     constant = build.constant(np.asarray(scales, np.float32), f"{build.hint}_deq_scale")
     dtype = data_type_number(element_of(build.op.results[0]))
-    return build.add(ascend.AscendDequantOp, accumulator, constant, dtype=dtype, name=f"{build.hint}_deq").y
+    return build.add(
+        ascend.AscendDequantOp,
+        accumulator,
+        constant,
+        dtype=dtype,
+        fakequant_precision_mode=precision_mode(build.op),
+        name=f"{build.hint}_deq",
+    ).y

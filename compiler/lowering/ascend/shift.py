@@ -32,6 +32,7 @@ def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp) -> Sequence[SSA
         constant,
         dtype=dequant.dtype,
         shift_n=op.shift_list,
+        fakequant_precision_mode=dequant.fakequant_precision_mode,
         name=f"{build.hint}_deq",
     ).y
     return [y if squeeze is None else build.add(ascend.SqueezeOp, y, axis=squeeze.axis).y]

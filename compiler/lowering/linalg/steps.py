@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8, i16
+from ...dialects.ascend.quantization import DEFAULT_MODE
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range
 from ..refusal import require
@@ -125,6 +126,7 @@ def shift_accumulator(build: Builder, op: nn.ShiftAccumulatorOp, x: SSAValue) ->
 @lowers(ascend.AscendQuantOp)
 def quant(build: Builder, op: ascend.AscendQuantOp, x: SSAValue) -> SSAValue:
     """`clip(round(x * scale + offset))`; product, sum and integer are each rounded to float32."""
+    _require_float32(op)
     scale, offset, source = op.scale.value.data, op.offset.value.data, element_of(op.x)
     squared, rounding = bool(op.sqrt_mode.value.data), _ROUNDING[op.round_mode.data.capitalize()]
 
@@ -155,6 +157,7 @@ def anti_quant(build: Builder, op: ascend.AscendAntiQuantOp, q: SSAValue) -> SSA
 @lowers(ascend.AscendDequantOp)
 def dequant(build: Builder, op: ascend.AscendDequantOp, x: SSAValue, scales: SSAValue) -> SSAValue:
     """`float32(x) * scale`, with shift-N first: `clip(floor(x / 2^N))` and `scale * 2^N`."""
+    _require_float32(op)
     squared, relu, target = bool(op.sqrt_mode.value.data), bool(op.relu_flag.value.data), element_of(op.y)
     low, high = integer_range(i16)
     operands = [x, _reshaped(build, scales, op.scale_shape)]
@@ -175,6 +178,11 @@ def dequant(build: Builder, op: ascend.AscendDequantOp, x: SSAValue, scales: SSA
         return s.convert(s.most(y, s.like(0, y)) if relu else y, f32, target)
 
     return _per_element(build, x, operands, target, body)
+
+
+def _require_float32(op: ascend.AscendQuantOp | ascend.AscendDequantOp) -> None:
+    mode = op.fakequant_precision_mode
+    require(mode == DEFAULT_MODE, "precision-mode", f"it computes in the precision of {mode.data}")
 
 
 def _array(value: SSAValue) -> Array:

@@ -2,6 +2,7 @@
 
 Rounding order, the only one of the dialect: AscendQuant rounds product, sum and integer each once (float32); AscendDequant
 rounds the accumulator to float32, then the product; steps from integers to integers round that product to an integer.
+FORCE_FP16_QUANT (AMCT) rounds each of these numbers to float16's 11 bits as well.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8, i16
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import integer_range, numpy_dtype
+from ...ir.precision import FORCE_FP16, float16_scales, in_float16_precision, shortened
 from ..bounds import UNBOUNDED, Bounds
 from . import Array, Kernel
 from .quantization import saturated
@@ -35,12 +37,10 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
     """`clip(round(x * scale + offset))`: product, sum and integer are each rounded to float32. `bounds` apply to x first."""
     scale, offset = np.array(op.scale.value.data, _F32), np.array(op.offset.value.data, _F32)
     squared, rounding = bool(op.sqrt_mode.value.data), _ROUND[op.round_mode.data]
+    half = op.fakequant_precision_mode.data == FORCE_FP16
 
     def rounded(x: Array) -> Array:
-        y = x.astype(_F32, copy=False) * scale
-        if squared:
-            np.multiply(y, scale, out=y)
-        np.add(y, offset, out=y)
+        y = scaled_in_float16(x, scale, offset) if half else scaled(x, scale, offset, squared=squared)
         return rounding(y, out=y)
 
     with np.errstate(over="ignore"):
@@ -54,19 +54,40 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
     return run
 
 
+def scaled(x: Array, scale: Array, offset: Array, *, squared: bool = False) -> Array:
+    """`x * scale + offset`, or `x * scale * scale + offset`, each step rounded to float32."""
+    y = x.astype(_F32, copy=False) * scale
+    if squared:
+        np.multiply(y, scale, out=y)
+    return np.add(y, offset, out=y)
+
+
+def scaled_in_float16(x: Array, scale: Array, offset: Array) -> Array:
+    """`x * scale + offset` in FORCE_FP16_QUANT: x, scale, product and sum each rounded to float16's 11 bits."""
+    factor = np.minimum(float16_scales(scale), np.finfo(_F32).max)
+    y = in_float16_precision(in_float16_precision(x) * factor)
+    return in_float16_precision(y + offset)
+
+
 def dequant(op: ascend.AscendDequantOp) -> Kernel:
-    """`float32(x) * deq_scale`: the accumulator is rounded to float32 (ties to even), then the product is."""
+    """`float32(x) * deq_scale`: the accumulator is rounded to float32 (ties to even), then the product is.
+
+    In FORCE_FP16_QUANT `float16(float32(x) * s19(deq_scale))`.
+    """
     squared, relu = bool(op.sqrt_mode.value.data), bool(op.relu_flag.value.data)
     shape, dtype = op.scale_shape, numpy_dtype(element_of(op.y))
     shifted = _shifted(op) if op.shifts else None
+    half = op.fakequant_precision_mode.data == FORCE_FP16
 
     def run(x: Array, scale: Array) -> Array:
-        scale = scale.reshape(shape)
+        scale = (shortened(scale) if half else scale).reshape(shape)
         if shifted is not None:
             x, scale = shifted(x, scale)
         y = x.astype(_F32, copy=False) * scale
         if squared:
             np.multiply(y, scale, out=y)
+        if half:
+            y = in_float16_precision(y)
         if relu:
             # several times faster than np.maximum
             y.clip(0, np.inf, out=y)

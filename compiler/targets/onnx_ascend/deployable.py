@@ -94,6 +94,7 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
         offset=quant.offset,
         round_mode=quant.round_mode,
         sqrt_mode=quant.sqrt_mode,
+        fakequant_precision_mode=quant.fakequant_precision_mode,
         origin=quant.origin,
         location=quant.location,
         name=quant.y.name_hint,

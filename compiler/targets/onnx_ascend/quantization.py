@@ -6,10 +6,18 @@ from typing import Any
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
+from ...dialects.ascend.quantization import DEFAULT_MODE
 from ...formats import deq_scale
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..onnx.layer import Layer
 from .table import converter
+
+
+def precision(op: ascend.AscendQuantOp | ascend.AscendDequantOp) -> dict[str, Any]:
+    """The attribute with which AMCT's operators compute in FORCE_FP16_QUANT; none by default, as in AMCT's own files."""
+    mode = op.fakequant_precision_mode
+    return {} if mode == DEFAULT_MODE else {"fakequant_precision_mode": mode.data}
+
 
 _TYPE_NAMES = {"i8": "INT8", "i4": "INT4", "i16": "INT16"}
 
@@ -28,6 +36,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
         "dst_type": _TYPE_NAMES[str(op.storage)],
         "round_mode": None if op.round_mode.data == "Round" else op.round_mode.data,
         "sqrt_mode": _flag(op.sqrt_mode),
+        **precision(op),
     }
     return layer.unchecked("AscendQuant", [op.x], attributes, quant_name(op.y, layer.label))
 
@@ -55,6 +64,7 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
         "dtype": op.dtype.value.data,
         "sqrt_mode": _flag(op.sqrt_mode),
         "relu_flag": _flag(op.relu_flag),
+        **precision(op),
     }
     return layer.unchecked("AscendDequant", [op.x, layer.named_constant(packed, f"{name}.param")], attributes, name)
 

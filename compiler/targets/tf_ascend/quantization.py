@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import i8
+from ...dialects.ascend.quantization import DEFAULT_MODE
 from ...dialects.nn.shapes import element_of, shape_of
 from ...formats import deq_scale
 from ...formats.tensorflow.attributes import attribute
@@ -45,7 +46,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
     x = layer.value(op.x)
     attributes = {"scale": op.scale.value.data, "offset": op.offset.value.data, "dst_type": "INT8", "quant_bits": 8}
     name = quant_name(op.y, layer.label)
-    return _ascend(layer, "AscendQuant", [x], layer.graph.elements[x], name, **attributes)
+    return _ascend(layer, "AscendQuant", [x], layer.graph.elements[x], name, **attributes, **_precision(op))
 
 
 @converter(ascend.AscendAntiQuantOp)
@@ -75,8 +76,15 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
         raise layer.error(f"gives {element} of a layer on {layer.graph.elements[x]}")
     packed = deq_scale.pack(unaveraged(op, op.x, scale.reshape(-1)), op.shifts or 0)
     inputs = [x, layer.graph.add_constant(packed, f"{name}.param")]
-    y = _ascend(layer, "AscendDequant", inputs, element, name, ksize=_window(op.x), data_format="NHWC")
+    attributes = {"ksize": _window(op.x), "data_format": "NHWC", **_precision(op)}
+    y = _ascend(layer, "AscendDequant", inputs, element, name, **attributes)
     return layer.helper("Relu", y) if op.relu_flag.value.data else y
+
+
+def _precision(op: ascend.AscendQuantOp | ascend.AscendDequantOp) -> dict[str, str]:
+    """The mode of FORCE_FP16_QUANT. TensorFlow ignores attributes that start with `_`, so that the adapter need not know it."""
+    mode = op.fakequant_precision_mode
+    return {} if mode == DEFAULT_MODE else {"_fakequant_precision_mode": mode.data}
 
 
 def _window(accumulator: SSAValue) -> list[int]:

@@ -25,4 +25,4 @@ def merge_quants(module: ModuleOp, remarks: Remarks) -> None:
 
 
 def _parameters(op: AscendQuantOp) -> tuple[Attribute, ...]:
-    return op.scale, op.offset, op.dst_type, op.round_mode, op.sqrt_mode
+    return op.scale, op.offset, op.dst_type, op.round_mode, op.sqrt_mode, op.fakequant_precision_mode

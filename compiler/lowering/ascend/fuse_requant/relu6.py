@@ -17,8 +17,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ....dialects import ascend, nn
 from ....dialects.ascend.base import i8
 from ....ir.dtypes import integer_range
+from ....ir.precision import forces_fp16
 from ....rewriting import Array, Remarks, layer_of
-from ....runtime.kernels.ascend_integer import quant
+from ....runtime.kernels.ascend_integer import quant, scaled, scaled_in_float16
 from ....session import Session
 from ..fused import inline_fused
 
@@ -85,10 +86,10 @@ def _at_6(op: _Quant) -> int:
     six = np.array([6], np.float32)
     if isinstance(op, ascend.AscendQuantOp):
         return int(cast(Array, quant(op)(six))[0])
-    params = op.qparams.data
+    params, of = op.qparams.data, scaled_in_float16 if forces_fp16(op) else scaled
     with np.errstate(over="ignore"):
-        scaled = six * (np.float32(1) / params.scales().reshape(-1)[:1])
-    return int(np.clip(np.rint(scaled + params.zero_points().reshape(-1)[:1].astype(np.float32)), -128, 127)[0])
+        scale, point = np.float32(1) / params.scales().reshape(-1)[:1], params.zero_points().reshape(-1)[:1]
+        return int(np.clip(np.rint(of(six, scale, point.astype(np.float32))), -128, 127)[0])
 
 
 def _read_relu(relu6: _Relu6, readers: list[Operation]) -> None:

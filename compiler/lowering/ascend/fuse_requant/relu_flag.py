@@ -42,6 +42,7 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
             relu_flag=True,
             dtype=d.dtype,
             shift_n=d.shift_n,
+            fakequant_precision_mode=d.fakequant_precision_mode,
             origin=d.origin,
             name=m.relu.y.name_hint,
         )

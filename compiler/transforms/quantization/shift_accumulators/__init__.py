@@ -148,9 +148,9 @@ def _searched(
 
 
 def _integers(sums: Sums, result: Array) -> Array:
-    """The sums behind a result: int64 [..., shifts]."""
-    channels_last = np.moveaxis(result.astype(np.float64), sums.axis, -1)
-    return np.rint(channels_last / sums.scales.astype(np.float64)).astype(np.int64).reshape(-1, sums.shifts)
+    """The sums behind a result, int64 [..., shifts]: quotients in float32, halves rounded away from zero (AMCT)."""
+    quotients = (np.moveaxis(result.astype(np.float32), sums.axis, -1) / sums.scales).astype(np.float64)
+    return np.trunc(quotients + np.copysign(0.5, quotients)).astype(np.int64).reshape(-1, sums.shifts)
 
 
 def _shift(sums: Sums, shifts: Sequence[int]) -> None:

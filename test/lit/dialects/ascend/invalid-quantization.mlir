@@ -199,7 +199,7 @@ func.func @main(%x: tensor<1x4x8x8xi32>) {
 // -----
 
 // A shift is a number of bits.
-// CHECK: error: 'ascend.AscendDequant' op shift_n 17 is not in [1, 16]
+// CHECK: error: 'ascend.AscendDequant' op shift_n 17 is not in [0, 16]
 func.func @main(%x: tensor<1x4x8x2xi32>) {
   %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequant %x, %s shift_n [17] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
@@ -208,8 +208,8 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 
 // -----
 
-// 0 is said by leaving it out.
-// CHECK: error: 'ascend.AscendDequant' op shift_n 0 is not in [1, 16]
+// No shift at all is said by leaving it out.
+// CHECK: error: 'ascend.AscendDequant' op shift_n has no number above 0
 func.func @main(%x: tensor<1x4x8x2xi32>) {
   %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequant %x, %s shift_n [0] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
@@ -233,5 +233,23 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 func.func @main(%x: tensor<1x4x8x2xi32>) {
   %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequant %x, %s sqrt_mode true shift_n [1] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: error: 'ascend.AscendQuant' op fakequant_precision_mode 'FAST' is not one of DEFAULT, FORCE_FP16_QUANT
+func.func @main(%x: tensor<2x4xf32>) {
+  %y = ascend.AscendQuant %x scale 2.0 offset 1.0 fakequant_precision_mode "FAST" : (tensor<2x4xf32>) -> tensor<2x4xi8>
+  func.return
+}
+
+// -----
+
+// AMCT's arithmetic has no square root.
+// CHECK: error: 'ascend.AscendDequant' op FORCE_FP16_QUANT and sqrt_mode exclude each other
+func.func @main(%x: tensor<1x4x8x2xi32>) {
+  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
+  %y = ascend.AscendDequant %x, %s sqrt_mode true fakequant_precision_mode "FORCE_FP16_QUANT" : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
   func.return
 }

@@ -44,6 +44,8 @@ func.func @shift(%x: tensor<1x4x8x2xi32>) {
   %a = ascend.AscendDequant %x, %s shift_n [3] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
   // CHECK-NEXT: %b = ascend.AscendDequant %x, %s dtype 1 shift_n [1, 2, 3, 16] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf16>
   %b = ascend.AscendDequant %x, %s dtype 1 shift_n [1, 2, 3, 16] : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf16>
+  // CHECK-NEXT: %c = ascend.AscendDequant %x, %s shift_n [0, 0, 3, 0] fakequant_precision_mode "FORCE_FP16_QUANT" : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
+  %c = ascend.AscendDequant %x, %s shift_n [0, 0, 3, 0] fakequant_precision_mode "FORCE_FP16_QUANT" : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xf32>
   // CHECK-NEXT: func.return
   func.return
 }

@@ -243,7 +243,7 @@ func.func @main(%x: tensor<2xf32>) {
 // -----
 
 func.func @main(%x: tensor<2xf32>) {
-  // CHECK: invalid-quantization.mlir:247:3: error: 'nn.shift_accumulator' op shifts must lie in [1, 16], not 17
+  // CHECK: invalid-quantization.mlir:247:3: error: 'nn.shift_accumulator' op shifts must lie in [0, 16], not 17
   nn.shift_accumulator %x of <i32, scale = 1.0> by [17] : tensor<2xf32>
   func.return
 }
@@ -251,7 +251,7 @@ func.func @main(%x: tensor<2xf32>) {
 // -----
 
 func.func @main(%x: tensor<2xf32>) {
-  // CHECK: invalid-quantization.mlir:255:3: error: 'nn.shift_accumulator' op shifts must lie in [1, 16], not 0
+  // CHECK: invalid-quantization.mlir:255:3: error: 'nn.shift_accumulator' op all shifts are 0
   nn.shift_accumulator %x of <i32, scale = 1.0> by [0] : tensor<2xf32>
   func.return
 }

@@ -11,8 +11,9 @@
 // CHECK:       nn.quantize %x by <i8, scale = 0.099975586, zero_point = 5> given record
 // CHECK:       nn.constant dense<[500, -1250]> : tensor<2xi32>
 // REMARK:      [convert-observers analysis fp16-scale] "fc": scale 0.100000001 of fc:0 becomes 0.0999755859
-// ASCEND:      ascend.AscendQuant %x scale 10.002442 offset 5.0
+// ASCEND:      ascend.AscendQuant %x fakequant_precision_mode "FORCE_FP16_QUANT" scale 10.002442 offset 5.0
 // ASCEND:      nn.constant dense<0.000999450684> : tensor<1xf32>
+// ASCEND:      ascend.AscendDequant {{.*}} fakequant_precision_mode "FORCE_FP16_QUANT"
 // MODE:        error: --quantize: fakequant-precision-mode: 'FP8' is not one of FORCE_FP16_QUANT
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %weight = nn.constant dense<[[1.27, 0.05], [-1.0, 0.0]]> : tensor<2x2xf32>

@@ -139,6 +139,18 @@ def test_relu_flag(deploy: Any) -> None:
     assert attributes(dequant) == {"dtype": 0, "relu_flag": 1}
 
 
+def test_precision_mode(deploy: Any) -> None:
+    """FORCE_FP16_QUANT is an attribute of both operators; by default there is none, as in AMCT's files."""
+    mode = 'fakequant_precision_mode "FORCE_FP16_QUANT"'
+    text = RELU.replace("offset 0.0", f"offset -3.0 {mode}").replace("relu_flag true", f"shift_n [0, 2] {mode}")
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    model = deploy.assert_equal(parsed(text.replace("%q, %w", "%q, %w offset_x -3")), {"x": x})
+    quant, _, dequant = model.graph.node
+    assert {attributes(n)["fakequant_precision_mode"] for n in (quant, dequant)} == {b"FORCE_FP16_QUANT"}
+    read = [op for op in deploy.read().walk() if isinstance(op, ascend.AscendQuantOp | ascend.AscendDequantOp)]
+    assert [op.fakequant_precision_mode.data for op in read] == ["FORCE_FP16_QUANT"] * 2
+
+
 REQUANT = """
 func.func @main(%x: tensor<2x3xf32> {nn.name = "x"}) -> (tensor<2x2xf32> {nn.name = "y"}) {
   %w = nn.constant dense<[[1, -2], [3, -4], [5, -6]]> : tensor<3x2xi8>

@@ -116,9 +116,9 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "matrix": (holding("param", np.ones((4, 1), np.uint64)), "conv.dequant", r"of shape \[4, 1\]"),
     "wrong length": (holding("param", np.full(3, BITS, np.uint64)), "conv.dequant", "4 and 3"),
     "shifts": (
-        holding("param", np.array([0, 5, 5, 5], np.uint64) << np.uint64(32) | np.uint64(BITS)),
+        holding("param", np.array([0, 5, 5, 17], np.uint64) << np.uint64(32) | np.uint64(BITS)),
         "conv.dequant",
-        "neither all 0 nor all",
+        r"not in \[0, 16\]: \[0, 5, 17\]",
     ),
     "weight offset": (holding("param", np.full(4, 0xFF << 40 | BITS, np.uint64)), "conv.dequant", "an offset"),
     "scale 0": (holding("param", np.zeros(4, np.uint64)), "conv.dequant", "not positive and finite"),

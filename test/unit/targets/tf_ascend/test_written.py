@@ -147,6 +147,15 @@ def test_shifts_are_packed(deploy_tf: Any) -> None:
     assert int(bits) >> 32 == 3
 
 
+def test_precision_mode(deploy_tf: Any) -> None:
+    """The mode is an attribute that TensorFlow ignores, and is read back."""
+    mode = 'fakequant_precision_mode "FORCE_FP16_QUANT"'
+    parsed = pool(VALID, "1x2x3x4", mode)
+    nodes = deploy_tf.assert_equal(parsed, {"x": np.random.default_rng(0).normal(size=(1, 4, 6, 4)).astype(np.float32)})
+    (dequant,) = (n for n in nodes.values() if n.op == "AscendDequant")
+    assert dequant.attr["_fakequant_precision_mode"].s == b"FORCE_FP16_QUANT"
+
+
 def test_float_models_say_so(deploy_tf: Any, capfd: Any) -> None:
     net = Net(2, 3)
     deploy_tf.write(net.module(net.add(nn.ReluOp, net.x)))

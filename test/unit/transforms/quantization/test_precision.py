@@ -34,6 +34,11 @@ def half(number: float) -> float:
         return inf
 
 
+def halved(array: np.ndarray) -> np.ndarray:
+    """float32 numbers rounded to float16's precision where it is normal."""
+    return array.astype(np.float16).astype(np.float32)
+
+
 def cut(number: float) -> float:
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     return struct.unpack("<f", struct.pack("<I", bits & 0xFFFFE000))[0]
@@ -167,11 +172,50 @@ def test_the_lowered_model_by_hand(folder: Path) -> None:
     w, b = (nn.array_of(v).astype(np.int64) for v in (conv.operands[1], conv.operands[2]))
     x = np.load(folder / "x.npz")["x"][:1]
     zero = int(quant.offset.value.data)
-    q = np.clip(np.rint(x * np.float32(quant.scale.value.data) + np.float32(zero)), -128, 127).astype(np.int64) - zero
+    scaled = halved(halved(x) * halved(np.float32(quant.scale.value.data)))
+    q = np.clip(np.rint(halved(scaled + np.float32(zero))), -128, 127).astype(np.int64) - zero
     windows = np.lib.stride_tricks.sliding_window_view(q, (2, 2), (2, 3))
     sums = np.einsum("nchwij,ocij->nohw", windows, w) + b[:, None, None]
     expected = sums.astype(np.float32) * nn.array_of(dequant.operands[1]).reshape(-1, 1, 1)
-    np.testing.assert_array_equal(run(module, {"x": x})["y"], expected)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], halved(expected))
+
+
+HALF = 'fakequant_precision_mode "FORCE_FP16_QUANT"'
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("", [-112, -122, 111, -95, 87, 127, 0]), (HALF, [-112, -122, 110, -94, 86, 127, 0])],
+)
+def test_integers_of_the_real_operator(mode: str, expected: list[int]) -> None:
+    """What AMCT's operator AscendQuant gives (CANN of March 2025); in this mode the sum with the offset is rounded, too."""
+    x = [-5.374, -5.825, 5.775, -4.476, 4.575, 7.1e4, 0.25]
+    quant = f"ascend.AscendQuant %x scale 20.002442 offset -5.0 {mode} : (tensor<7xf32>) -> tensor<7xi8>"
+    module = parse_module(new_session(), function("7xf32", quant, "7xi8"))
+    assert run(module, {"x": np.array(x, np.float32)})["y"].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("shift_n [0, 0, 3]", [32.76700210571289, 9.830100059509277, -0.7000799775123596]),
+        (f"shift_n [0, 0, 3] {HALF}", [32.75, 9.828125, -0.7001953125]),
+        ("", [100.00100708007812, 12.000000953674316, -0.7000100016593933]),
+        (HALF, [99.9375, 12.0, -0.69970703125]),
+    ],
+)
+def test_reals_of_the_real_operator(options: str, expected: list[float]) -> None:
+    """What AMCT's operator AscendDequant gives: one shift above 0 clips all channels to 16 bits."""
+    scales = "%s = nn.constant dense<[0.001, 0.0003, 0.00001]> : tensor<3xf32>"
+    dequant = f"ascend.AscendDequant %x, %s {options} : (tensor<1x3x1xi32>, tensor<3xf32>) -> tensor<1x3x1xf32>"
+    module = parse_module(new_session(), function("1x3x1xi32", dequant, "1x3x1xf32", scales))
+    sums = np.array([100001, 40000, -70001], np.int32).reshape(1, 3, 1)
+    assert run(module, {"x": sums})["y"].ravel().tolist() == expected
+
+
+def function(given: str, operation: str, result: str, before: str = "") -> str:
+    head = f'func.func @main(%x: tensor<{given}> {{nn.name = "x"}}) -> (tensor<{result}> {{nn.name = "y"}})'
+    return f"{head} {{\n  {before}\n  %y = {operation}\n  func.return %y : tensor<{result}>\n}}"
 
 
 def test_record(folder: Path) -> None:

@@ -10,6 +10,7 @@ from .....dialects.nn.shapes import element_of, shape_of
 from .....formats.deq_scale import unpack, unpack_requant
 from .....formats.onnx.tensors import Array
 from .....ir.dtypes import integer_range
+from .....ir.precision import PRECISION_MODES
 from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
 from ...node import Constant, Converted, Node, converter
 from .integers import without_added_axis
@@ -33,6 +34,7 @@ def quant(node: Node) -> Converted:
         dst_type=_TYPES[name],
         round_mode=node.text("round_mode", "Round"),
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
+        fakequant_precision_mode=_precision(node),
         origin=_origin(node),
     )
     check_offset(node, offset, *integer_range(made.storage))
@@ -72,6 +74,7 @@ def dequant(node: Node) -> Converted:
         dtype=node.int("dtype", 0),
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
         relu_flag=bool(node.int("relu_flag", 0)),
+        fakequant_precision_mode=_precision(node),
         origin=_origin(node),
     ).y
     return without_added_axis(node, x, y)
@@ -102,6 +105,10 @@ def weight_quant(node: Node) -> Converted:
     if not constant(node, 1, "offset", "int8").any():
         return node.binding(0)
     return node.emit(ascend.AscendWeightQuantOp, node.value(0), node.value(1), origin=_origin(node)).y
+
+
+def _precision(node: Node) -> str:
+    return node.choice("fakequant_precision_mode", PRECISION_MODES[0], PRECISION_MODES)
 
 
 def _origin(node: Node) -> nn.OriginAttr:

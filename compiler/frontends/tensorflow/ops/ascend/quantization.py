@@ -8,6 +8,7 @@ from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
 from .....formats.deq_scale import Array, unpack
+from .....ir.precision import PRECISION_MODES
 from ....deployed import (
     accumulator,
     check_finite,
@@ -35,7 +36,15 @@ def quant(node: Node) -> Converted:
         raise node.error(f"has quant_bits = {bits}, the interpreter has 8")
     scale, offset = _number(node, "scale"), _number(node, "offset")
     check_offset(node, offset, -128, 127)
-    return node.emit(ascend.AscendQuantOp, real(node), scale=scale, offset=offset, origin=_origin(node)).y
+    mode = _precision(node)
+    return node.emit(
+        ascend.AscendQuantOp,
+        real(node),
+        scale=scale,
+        offset=offset,
+        fakequant_precision_mode=mode,
+        origin=_origin(node),
+    ).y
 
 
 @converter("AscendAntiQuant")
@@ -78,6 +87,7 @@ def dequant(node: Node) -> Converted:
         _scales(node, x, scale),
         shift_n=shifts(node, shift),
         dtype=_float_type(node),
+        fakequant_precision_mode=_precision(node),
         origin=_origin(node),
     ).y
 
@@ -105,6 +115,10 @@ def _scales(node: Node, x: SSAValue, scale: Array) -> SSAValue:
 def _check_int8(node: Node) -> None:
     if (name := node.text("dst_type", "INT8")) != "INT8":
         raise node.error(f"gives {name}, which the interpreter does not have", hint="known is INT8")
+
+
+def _precision(node: Node) -> str:
+    return node.choice("_fakequant_precision_mode", PRECISION_MODES[0], PRECISION_MODES)
 
 
 def _float_type(node: Node) -> int:
