@@ -16,6 +16,7 @@ from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.ir.verification import verify
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable
 from amct_opt.universe import new_session
 
@@ -102,6 +103,7 @@ def dequantized_float(model: ModelProto) -> None:
 
 
 CASES: dict[str, tuple[Change, str, str]] = {
+    "bits of msmodelslim": (attribute("conv.quant", dst_type=None, quant_bit=4), "conv.quant", "has quant_bit = 4"),
     "no parameter": (without_parameter, "conv.dequant", "AscendDequant has no input 1"),
     "float parameter": (
         tensor("conv.dequant.param", np.ones(4, np.float32)),
@@ -228,6 +230,45 @@ def test_weight_quant_out_of_range(tmp_path: Path) -> None:
     assert any(isinstance(op, ascend.AscendWeightQuantOp) for op in module.walk())
     with pytest.raises(CompileError, match="weights from -129 to -129 without their offsets do not fit into i8"):
         Executable(module).run({"x": np.zeros((1, 3, 5, 5), np.float32)})
+
+
+def test_a_file_of_msmodelslim(tmp_path: Path) -> None:
+    """Its names, `quant_bit` for dst_type, integers as offsets, no dtype, and MatMul, Add, AscendDequant: AMCT's numbers."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.integers(-128, 128, (4, 3, 3, 3)).astype(np.int8),
+        "bias_node_0": np.arange(4, dtype=np.int32),
+        "c_x_scale": np.full(4, 0x3A83126F, np.uint64),
+        "m": rng.integers(-128, 128, (4, 2)).astype(np.int8),
+        "b_node_1": np.array([-700, 900], np.int32),
+        "a_x_scale": np.full(1, 0x3B83126F, np.uint64),
+    }
+    nodes = [
+        helper.make_node("AscendQuant", ["x"], ["q"], "Conv_0_quant0", scale=50.0, offset=-3, quant_bit=8),
+        helper.make_node("Conv", ["q", "w", "bias_node_0"], ["c"], "Conv_0"),
+        helper.make_node("AscendDequant", ["c", "c_x_scale"], ["r"], "Conv_0_dequant1"),
+        helper.make_node("ReduceMax", ["r"], ["g"], "max", axes=[2, 3], keepdims=0),
+        helper.make_node("AscendQuant", ["g"], ["gq"], "MatMul_1_quant1", scale=20.0, offset=0, quant_bit=8),
+        helper.make_node("MatMul", ["gq", "m"], ["mm"], "MatMul_1"),
+        helper.make_node("Add", ["mm", "b_node_1"], ["a"], "Add_2"),
+        helper.make_node("AscendDequant", ["a", "a_x_scale"], ["y"], "MatMul_1_dequant2"),
+    ]
+    model = deployed()
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2]))
+    x, results = rng.normal(size=(1, 3, 5, 5)).astype(np.float32), []
+    for amct in (False, True):
+        del model.graph.node[:], model.graph.initializer[:]
+        model.graph.node.extend(nodes)
+        model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in weights.items())
+        for name, offset in (("Conv_0_quant0", -3.0), ("MatMul_1_quant1", 0.0)) if amct else ():
+            attribute(name, quant_bit=None, offset=offset, dst_type="INT8")(model)
+        onnx.save(model, tmp_path / "model.onnx")
+        module = frontends.read(tmp_path / "model.onnx", session := new_session())
+        make_pass("lower-to-ascend").apply(session, module)
+        make_pass("legalize-ascend").apply(session, module)
+        results.append(Executable(module).run({"x": x})["y"])
+    assert np.ptp(results[0]) > 0
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_same_padding_with_dilations(tmp_path: Path) -> None:

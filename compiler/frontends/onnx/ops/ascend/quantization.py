@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnx import AttributeProto
 from xdsl.ir import SSAValue
 
 from .....dialects import ascend, nn
@@ -21,11 +22,13 @@ _TYPES = {"INT8": 2, "INT4": 29}
 
 @converter("AscendQuant")
 def quant(node: Node) -> Converted:
-    """`scale` is the reciprocal, `offset` the zero point, in both formats."""
+    """`scale` is the reciprocal, `offset` the zero point, in both formats. msmodelslim writes `quant_bit` instead of dst_type."""
+    if (bits := node.int("quant_bit", 8)) != 8:
+        raise node.error(f"has quant_bit = {bits}, which the interpreter does not have", hint="known is 8")
     name = node.text("dst_type", "INT8")
     if name not in _TYPES:
         raise node.error(f"gives {name}, which the interpreter does not have", hint=f"known are {', '.join(_TYPES)}")
-    scale, offset = _number(node, "scale"), _number(node, "offset")
+    scale, offset = _number(node, "scale"), _offset(node)
     made = node.emit(
         ascend.AscendQuantOp,
         real(node),
@@ -133,3 +136,11 @@ def _number(node: Node, name: str) -> float:
     if name not in node.attributes:
         raise node.error(f"has no attribute '{name}'")
     return check_finite(node, name, node.float(name, 0.0))
+
+
+def _offset(node: Node) -> float:
+    """The offset; an integer in msmodelslim's files."""
+    attribute = node.attributes.get("offset")
+    if attribute is not None and attribute.type == AttributeProto.INT:
+        return float(node.int("offset", 0))
+    return _number(node, "offset")
