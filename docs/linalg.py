@@ -21,6 +21,10 @@ GONE = {
 """What has no rule because nothing of it is left."""
 
 KEPT = {
+    **dict.fromkeys(
+        (ascend.BasicLSTMInplaceFillWindowCacheOp, ascend.BasicGRUInplaceFillWindowCacheOp),
+        "not lowered (`no-linalg-form`): a loop over steps of a recurrent layer",
+    ),
     nn.OpaqueOp: "not lowered (`no-linalg-form`): an operator of the source framework, which `nn` carries and does not define"
 }
 

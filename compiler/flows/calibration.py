@@ -11,8 +11,9 @@ from xdsl.ir import Operation
 
 from .. import frontends
 from ..configuration.settings import IFMR, Settings
-from ..diagnostics import CompileError
+from ..diagnostics import CompileError, op_error
 from ..dialects.nn import ObserveOp, plan_of
+from ..dialects.nn.shapes import known, shape_of
 from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
@@ -22,6 +23,7 @@ from ..transforms.quantization.insert_observers import insert_observers
 from ..transforms.quantization.planning import SKIPPED
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.recurrent import recurrent_layers
 from ..transforms.quantization.request import QuantizationOptions, Request
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of, framework_of
@@ -129,6 +131,8 @@ def check_wanted(request: Request, module: ModuleOp, session: Session, files: Fi
     files.check(module, session)
     planned, silent = module.clone(), session.silent()
     insert_observers(planned, request, silent)
+    if model.suffix.lower() == ".onnx":
+        _check_steps(planned)
     for point in (op for op in planned.walk() if isinstance(op, ObserveOp)):
         files.check_bits(point.point.data.removesuffix(":0"), point.bits.value.data, request.where)
     if any(_is_quantized(op) for op in planned.walk()):
@@ -137,6 +141,18 @@ def check_wanted(request: Request, module: ModuleOp, session: Session, files: Fi
     if skipped is None:
         raise CompileError("contains no layer that can be quantized", where=str(model), hint="amct support says why")
     raise CompileError(f"leaves every layer in float, '{skipped.layer}' because {skipped.reason}", where=request.where)
+
+
+def _check_steps(planned: ModuleOp) -> None:
+    """Raise CompileError, located at the layer, if a recurrent layer in integers takes several steps at a time:
+    AMCT for ONNX calibrates sequences of one step.
+    """
+    for each in recurrent_layers(planned):
+        steps, plan = shape_of(each.op.operands[0])[0], plan_of(each.op)
+        if plan is not None and plan.input and known(steps) and steps != 1:
+            reason = f"cannot be calibrated: its sequences have {steps} steps, and AMCT calibrates one step for ONNX"
+            hint = "list it in skip_layers, or calibrate with amct quantize, which observes all steps"
+            raise op_error(each.op, reason, hint)
 
 
 def _is_quantized(op: Operation) -> bool:

@@ -42,7 +42,7 @@ def weight_name(key: str) -> str:
 
 def warn_of_floats(module: ModuleOp, session: Session) -> None:
     """Warns if no layer of a lowered module computes in integers, with what is left of its quantization."""
-    if any(isinstance(op, ascend.AscendQuantOp) for op in module.walk()):
+    if any(isinstance(op, ascend.AscendQuantOp | ascend.WindowCacheOp) for op in module.walk()):
         return
     alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())
     left = "weights alone are quantized" if alone else "the file is a float model"

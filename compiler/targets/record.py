@@ -108,7 +108,9 @@ def record_of(module: ModuleOp, session: Session) -> Record:
                 layers[each.layer.name] = _recurrent_record(each)
             except CompileError as e:
                 remarks.missed(each.op, "recorded", e.message)
-    layers = {name: layer for name, layer in layers.items() if name not in ambiguous}
+    place = {layer_of(op): i for i, op in enumerate(module.walk())}
+    names = sorted(layers, key=lambda name: place.get(name) or place.get(name.rpartition(":")[0], 0))
+    layers = {name: layers[name] for name in names if name not in ambiguous}
     for op in _unread(module, {*layers, *told}, profile, grids):
         remarks.missed(
             op, "recorded", "its result is quantized, and a record has the inputs of layers: none of them reads it"
@@ -127,6 +129,8 @@ def _unread(module: ModuleOp, layers: Iterable[str], profile: Profile, grids: Gr
         if layer_of(site.compute) in names:
             points = (grids.behind(site.operand(i)) for i in range(len(site.compute.operands)))
             read |= {point.input for point in points if isinstance(point, DequantizeOp)}
+    for each in recurrent_layers(module):
+        read |= {one.input for one in each.activations or () if each.layer.name in names}
     quantized = [op for op in module.walk() if isinstance(op, QuantizeOp) and op.result not in read]
     return [op.input.op if isinstance(op.input, OpResult) else op for op in quantized]
 
@@ -203,16 +207,28 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
 
 
 def _recurrent_record(each: Recurrent) -> LayerRecord:
-    """The scales of both weights of a recurrent layer."""
+    """The scales of both weights of a recurrent layer, and those of its input and state where these are quantized."""
     w, r = (back for value in each.weights if (back := dequantize_of(value)) is not None)
     (scale_w, offset_w), (scale_r, offset_r) = _scales_of(w), _scales_of(r)
-    return LayerRecord(
+    weights = LayerRecord(
         scale_w=scale_w,
         offset_w=offset_w,
         scale_r=scale_r,
         offset_r=offset_r,
         wts_type=_weight_type(w),
-        weight_compress_only=True,
+        weight_compress_only=each.activations is None,
+    )
+    if each.activations is None:
+        return weights
+    x, h = (one.qparams.data for one in each.activations)
+    return replace(
+        weights,
+        scale_d=_scale(x),
+        offset_d=x.zero_point[0],
+        act_type=_integers(x),
+        scale_h=_scale(h),
+        offset_h=h.zero_point[0],
+        fakequant_precision_mode=_mode(each.site),
     )
 
 

@@ -22,6 +22,7 @@ from . import (
     normalization,
     pooling,
     quantization,
+    recurrent,
     requantization,
     shape,
     space,
@@ -81,6 +82,7 @@ from .moments import GroupNormOp, InstanceNormOp, LayerNormOp, MomentsOp
 from .normalization import BNInferOp, LogSoftmaxV2Op, LRNOp, SoftmaxV2Op
 from .pooling import AveragingOp, AvgPoolOp, AvgPoolV2Op, MaxPoolOp, MaxPoolV3Op, PoolingOp, PoolOp, WindowOp
 from .quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, PerChannelOp
+from .recurrent import BasicGRUInplaceFillWindowCacheOp, BasicLSTMInplaceFillWindowCacheOp, WindowCacheOp
 from .requantization import AscendDequantS16Op, AscendRequantOp, AscendRequantS16Op
 from .shape import (
     ConcatV2Op,
@@ -116,6 +118,7 @@ from .weights import AscendAntiQuantV2Op, AscendQuantV2Op, AscendWeightQuantOp, 
 
 _FAMILIES = (
     quantization,
+    recurrent,
     requantization,
     weights,
     convolution,
@@ -160,6 +163,8 @@ __all__ = [
     "AvgPoolV2Op",
     "BNInferOp",
     "BNInferenceOp",
+    "BasicGRUInplaceFillWindowCacheOp",
+    "BasicLSTMInplaceFillWindowCacheOp",
     "BatchBlockOp",
     "BatchMatMulV2Op",
     "BatchToSpaceNDOp",
@@ -253,6 +258,7 @@ __all__ = [
     "UnpackOp",
     "UnsqueezeOp",
     "WeightQuantBatchMatmulV2Op",
+    "WindowCacheOp",
     "WindowOp",
 ]
 __all__ += elementwise.__all__

@@ -15,6 +15,7 @@ from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
 from .ascend_integer import STEP_KERNELS
 from .ascend_moments import MOMENTS_KERNELS
+from .ascend_recurrent import RECURRENT_KERNELS
 from .ascend_weights import WEIGHT_KERNELS
 
 OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
@@ -22,6 +23,7 @@ OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     **WEIGHT_KERNELS,
     **ARRAY_KERNELS,
     **MOMENTS_KERNELS,
+    **RECURRENT_KERNELS,
 }
 """Kernels of operations without one counterpart in `nn`."""
 

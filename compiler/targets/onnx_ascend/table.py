@@ -16,7 +16,10 @@ from ..deployed import is_integer, part_of_another
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.layer import Layer, Operand, Written
 
-OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"})
+OPERATORS = frozenset(
+    {"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"}
+    | {"BasicGRUInplaceFillWindowCache", "BasicLSTMInplaceFillWindowCache"}
+)
 """Ascend's own operators in these files, in ONNX's default domain."""
 
 

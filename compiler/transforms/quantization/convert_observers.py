@@ -22,6 +22,7 @@ from ...dialects.nn import (
     Plan,
     QParams,
     QParamsAttr,
+    SliceOp,
     WeightPlan,
     array_of,
     constant_of,
@@ -159,8 +160,14 @@ def _drop_plans(module: ModuleOp, done: Container[Operation], remarks: Remarks) 
 
 
 def _convert_point(point: ObserveOp) -> None:
-    """`observe x` becomes `dequantize(quantize x)`."""
+    """`observe x` becomes `dequantize(quantize x)`; a point that nothing reads is erased."""
     assert point.qparams is not None
+    if not point.result.uses:  # it only saw values, for the other points of its group
+        source = point.input.owner
+        Rewriter.erase_op(point)
+        if isinstance(source, SliceOp) and not source.result.uses:
+            Rewriter.erase_op(source)
+        return
     quantize, dequantize = quantized_pair(
         point.input,
         point.qparams,

@@ -83,7 +83,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     note_other_functions(module, remarks)
     if record is not None:
         _check_layers(record, module, session)
-    plan_recurrent(module, settings, record, remarks)
+    plan_recurrent(module, request, remarks)
     if profile.points == "values":
         _note_tensors(settings, module, profile, remarks)
         layers = insert_value_points(module, request, remarks)

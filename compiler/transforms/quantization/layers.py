@@ -33,7 +33,7 @@ from ...rewriting import layer_of
 from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .profiles import Profile, Row
-from .recurrent import recurrent_layers
+from .recurrent import Recurrent, recurrent_layers
 from .sites import Site, sites
 
 NO_SETTINGS = Settings()
@@ -108,8 +108,19 @@ def quantizable_layers(module: ModuleOp, profile: Profile, settings: Settings = 
     """
     found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
     layers = [layer_at(site, row) for site, row in found if _broken(site, row, profile, settings) is None]
-    recurrent = (each.layer for each in recurrent_layers(module) if each.is_quantized or each.broken is None)
-    return [*layers, *(layer for layer in recurrent if weight_only(settings, layer))]
+    recurrent = (e.layer for e in recurrent_layers(module) if recurrent_broken(e, profile, settings) is None)
+    return [*layers, *recurrent]
+
+
+def recurrent_broken(each: Recurrent, profile: Profile, settings: Settings) -> str | None:
+    """The reason that keeps a recurrent layer from being quantized as settings have it: all of it, or its weights alone."""
+    alone = weight_only(settings, each.layer)
+    if each.is_quantized and (alone or each.activations is not None):
+        return None
+    if not alone and profile.points == "values":
+        return f"profile {profile.name} quantizes only its weights, on request"
+    broken = each.broken if alone else each.float_because
+    return None if broken is None else broken[1]
 
 
 def _broken(site: Site, row: Row, profile: Profile, settings: Settings) -> Broken | None:
@@ -176,6 +187,9 @@ def checked(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
     for site in sites(module, profile.rows):
         if (broken := _broken(site, profile.rows[type(site.compute)], profile, settings)) is not None:
             others[layer_of(site.compute)] = broken[1]
+    for each in recurrent_layers(module):
+        if (reason := recurrent_broken(each, profile, settings)) is not None:
+            others[each.layer.name] = reason
     origins = [op.origin for op in operations]
     frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
     frameworks |= {"pytorch" for o in origins if isinstance(o, OriginAttr) and o.module_class}
@@ -206,3 +220,5 @@ def check_record(record: Record, recurrent: Collection[str]) -> None:
                 raise record.error(name, f"{field} is of LSTM, GRU and RNN layers")
         if name in recurrent and not (layer.scale_w and layer.scale_r):
             raise record.error(name, "needs scale_w and scale_r, of its two weights")
+        if name in recurrent and (layer.scale_d is None) != (layer.scale_h is None):
+            raise record.error(name, "needs scale_d and scale_h, of its input and its state, or neither")

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from xdsl.ir import Operation
 
+from ...configuration.record import Record
 from ...configuration.settings import Settings, TensorQuantize
 from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames, is_pattern
@@ -46,6 +47,25 @@ def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str
         weight_bits=_overrides(settings.weight_bits, names, able),
         enabled=None if settings.enabled is None else frozenset(_each(settings.enabled, able)),
     )
+
+
+def record_in_module(record: Record, names: LayerNames, quantizable: Collection[str]) -> Record:
+    """The record with every layer called by its own name: AMCT's records of PyTorch models have the paths of modules.
+
+    A path stands for the one layer of its module that can be quantized; entries that stand for nothing stay.
+    """
+
+    def own(key: str) -> str:
+        path, colon, index = (key, "", "") if key in names.layers or key in names.inside else key.rpartition(":")
+        if path in names.layers:
+            return key
+        layers = [layer for layer in _layers(names.find(path)) if layer in quantizable]
+        return f"{layers[0]}{colon}{index}" if len(layers) == 1 else key
+
+    called = [own(key) for key in record.layers]
+    if len(set(called)) < len(called):
+        return record
+    return replace(record, layers=dict(zip(called, record.layers.values(), strict=True)))
 
 
 def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> None:

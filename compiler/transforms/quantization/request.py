@@ -10,9 +10,11 @@ from ...configuration.checks import check_observers
 from ...configuration.record import Record
 from ...configuration.settings import Settings
 from ...diagnostics import CompileError
+from ...ir.layer_names import LayerNames
 from ...pipelines.options import Parts
 from ...session import Session
-from .layers import checked
+from .layers import checked, quantizable_layers
+from .named_layers import record_in_module
 from .options import SettingsOptions
 from .point_options import AS_THE_PROFILE, PointOptions
 from .profiles import Profile, profile_of
@@ -70,7 +72,11 @@ class Request:
         """
         settings = checked(self.settings, module, self.profile)
         check_observers(settings, session.observers)
-        return replace(self, settings=settings)
+        if self.record is None:
+            return replace(self, settings=settings)
+        quantizable = {layer.name for layer in quantizable_layers(module, self.profile)}
+        record = record_in_module(self.record, LayerNames.of(module), quantizable)
+        return replace(self, settings=settings, record=record)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@
 // CHECK: [insert-observers missed weight-constant] "infinite": its weight W does not hold finite floats
 // CHECK: [insert-observers missed skip-layers] "skipped"
 // CHECK: [convert-observers applied quantized] "gru": W int8 weight per channel, R int8 weight per channel, alone
-// BOTH: [insert-observers missed weight-only] "gru": no operator computes it in integers: only its weights are quantized
+// BOTH: [insert-observers missed initial-state] "gru": it has no initial state: the model does not take one as an input
 // CHECK: %{{.*}} = nn.constant {{.*}} : tensor<1x3x2xi8>
 // CHECK: nn.dequantize {{.*}}axis = 1{{.*}} : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
 // CHECK: nn.dequantize {{.*}}axis = 1{{.*}} : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>

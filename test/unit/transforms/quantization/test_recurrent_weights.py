@@ -1,4 +1,4 @@
-"""Recurrent layers with integer weights: numbers, the file under onnxruntime, the record and what it refuses."""
+"""Recurrent layers with integer weights, alone or with input and state: numbers, files, the record and what is refused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt import frontends
+from amct_opt.api import load, quantize, save
 from amct_opt.configuration.record import read_record
-from amct_opt.dialects import nn
+from amct_opt.configuration.settings import Activation, Calibration, Settings
+from amct_opt.dialects import ascend, nn
+from amct_opt.formats.deq_scale import pack
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable
 from amct_opt.tools import amct, amct_opt
@@ -141,4 +144,223 @@ def test_record_of_inputs_too(model: tuple[Path, str, int], tmp_path: Path) -> N
     found = [op.qparams.data for op in module.walk() if isinstance(op, nn.DequantizeOp)]
     assert [float(p.scales()) for p in found] == [0.5, 0.25]
     said = [r.reason for r in session.remarks if r.rule == "record"]
-    assert said == ["the record's scales of its input and state are not used: these stay float"]
+    reason = "because it has no initial state: the model does not take one as an input"
+    assert said == [f"the record's scales of its input and state are not used: these stay float, {reason}"]
+
+
+STEPS, BATCH = 4, 2
+MINMAX = Settings(common=Calibration(Activation("minmax")))
+
+
+def with_states(kind: str, **attributes: Any) -> onnx.ModelProto:
+    """A layer whose states are inputs, as torch exports it."""
+    states = ["h", "c"] if kind == "LSTM" else ["h"]
+    own = {"linear_before_reset": 1} if kind == "GRU" else {}
+    outputs = ["y", *(f"y_{s}" for s in states)]
+    inputs = ["x", "w", "r", "b", "", *states]
+    node = helper.make_node(kind, inputs, outputs, "rnn", hidden_size=HIDDEN, **{**own, **attributes})
+    state = [1, BATCH, HIDDEN]
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, BATCH, INPUT]),
+            *(helper.make_tensor_value_info(s, TensorProto.FLOAT, state) for s in states),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [STEPS, 1, BATCH, HIDDEN]),
+            *(helper.make_tensor_value_info(f"y_{s}", TensorProto.FLOAT, state) for s in states),
+        ],
+        [numpy_helper.from_array(a, n) for n, a in weights(kind, 1).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def sample(kind: str) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    shapes = {"x": (STEPS, BATCH, INPUT), "h": (1, BATCH, HIDDEN), "c": (1, BATCH, HIDDEN)}
+    return {n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items() if n != "c" or kind == "LSTM"}
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(kind: str, record: Any, given: dict[str, Any]) -> list[Any]:
+    """The layer in float64 on fake-quantized values, with the state quantized in each step. Returns y of all steps."""
+    held = weights(kind, 1)
+    scales = {"w": record.scale_w, "r": record.scale_r}
+    w, r = (np.rint(held[n][0] / np.float32(s)[:, None]) * np.float64(s)[:, None] for n, s in scales.items())
+    factors = record.scale_d * np.float64(record.scale_w), record.scale_h * np.float64(record.scale_r)
+    b = np.rint(held["b"][0] / np.concatenate(factors)) * np.concatenate(factors)
+    c, y = given.get("c", [None])[0], []
+
+    def rounded_to(values: Any, scale: float, offset: int) -> Any:
+        return (np.clip(np.rint(values / scale) + offset, -128, 127) - offset) * scale
+
+    state = given["h"][0]
+    for x in given["x"]:
+        xs = rounded_to(x, record.scale_d, record.offset_d) @ w.T + b[: len(w)]
+        hs = rounded_to(state, record.scale_h, record.offset_h) @ r.T + b[len(w) :]
+        if kind == "LSTM":
+            i, o, f, g = np.split(xs + hs, 4, axis=1)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            state = sigmoid(o) * np.tanh(c)
+        else:
+            (xz, xr, xh), (hz, hr, hh) = np.split(xs, 3, axis=1), np.split(hs, 3, axis=1)
+            z = sigmoid(xz + hz)
+            state = (1 - z) * np.tanh(xh + sigmoid(xr + hr) * hh) + z * state
+        y.append(state)
+    return y
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_in_integers(kind: str, tmp_path: Path) -> None:
+    """Input, state, weights and biases are integers. The deployed file has AMCT's node, computes as written here, and the record
+    gives the same file again; the state's range is that of all steps.
+    """
+    path, given = tmp_path / "m.onnx", sample(kind)
+    onnx.save(with_states(kind), path)
+    module, session = load(path)
+    quantize(module, session, MINMAX, data=given)
+    assert not [r for r in session.remarks if r.kind == "missed" and r.pass_name != "import"]
+    save(module, tmp_path / "deploy.onnx", session, "onnx-ascend")
+    save(module, tmp_path / "record.txt", session, "record")
+    save(module, tmp_path / "qdq.onnx", session, "onnx")
+    record = read_record(tmp_path / "record.txt").layers["rnn"]
+    assert len(record.scale_w) == len(record.scale_r) == GATES[kind] * HIDDEN
+    (node,) = onnx.load(tmp_path / "deploy.onnx").graph.node
+    assert (node.op_type, node.name) == (f"Basic{kind}InplaceFillWindowCache", "rnn")
+    states = ["h", "c"] if kind == "LSTM" else ["h"]
+    assert list(node.input) == ["x", "w", "r", *states, "b", "", "", "rnn.dequant.param"]
+    held = {
+        a.name: helper.get_attribute_value(a)
+        for a in node.attribute
+        if a.name.startswith("quant_") or a.name == "hidden_size"
+    }
+    assert held["quant_scale_h"] == np.float32(1) / np.float32(record.scale_h)
+    assert (held["quant_offset_x"], held["quant_dtype"], held["hidden_size"]) == (record.offset_d, 2, HIDDEN)
+    stored = {i.name: numpy_helper.to_array(i) for i in onnx.load(tmp_path / "deploy.onnx").graph.initializer}
+    assert [stored[n].dtype for n in ("w", "r", "b")] == [np.int8, np.int8, np.int32]
+    assert stored["b"].shape == (1, 2 * GATES[kind] * HIDDEN)
+    factors = np.concatenate(
+        [
+            np.float32(record.scale_d) * np.float32(record.scale_w),
+            np.float32(record.scale_h) * np.float32(record.scale_r),
+        ]
+    )
+    assert np.array_equal(stored["rnn.dequant.param"], pack(factors))
+    read = frontends.read(tmp_path / "deploy.onnx", new_session())
+    assert any(isinstance(op, ascend.WindowCacheOp) for op in read.walk())
+    outputs = Executable(read).run(given)
+    np.testing.assert_allclose(outputs["y"][:, 0], by_hand(kind, record, given), rtol=0, atol=2e-5)
+    assert np.array_equal(outputs["y_h"][0], outputs["y"][-1, 0])
+    written = onnxruntime.InferenceSession(tmp_path / "qdq.onnx", providers=["CPUExecutionProvider"]).run(None, given)
+    np.testing.assert_allclose(written[0], Executable(module).run(given)["y"], rtol=0, atol=1e-6)
+    seen = np.concatenate([given["h"], Executable(load(path).module).run(given)["y"][:-1, 0]])
+    assert record.scale_h == pytest.approx((seen.max() - seen.min()) / 255, rel=1e-6)
+    again = ["--model", str(path), "--record_file", str(tmp_path / "record.txt"), "--save_path", str(tmp_path / "n")]
+    assert not amct.run(["convert", *again])
+    assert onnx.load(tmp_path / "n_deploy_model.onnx").graph == onnx.load(tmp_path / "deploy.onnx").graph
+
+
+def _without(model: onnx.ModelProto, index: int) -> None:
+    model.graph.node[0].input[index] = ""
+
+
+def _constant_state(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((1, BATCH, HIDDEN), np.float32), "zero"))
+    model.graph.node[0].input[5] = "zero"
+
+
+def _lengths(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(numpy_helper.from_array(np.full(BATCH, STEPS, np.int32), "n"))
+    model.graph.node[0].input[4] = "n"
+
+
+def _one_output(model: onnx.ModelProto) -> None:
+    del model.graph.node[0].output[1:]
+    del model.graph.output[1:]
+
+
+FLOAT = {
+    "initial-state": ("LSTM", {}, lambda m: _without(m, 6), "it has no initial cell"),
+    "initial-state constant": ("GRU", {}, _constant_state, "its initial state is a constant"),
+    "no-lengths": ("LSTM", {}, _lengths, "it has the input sequence_lens"),
+    "default-activations": ("LSTM", {"clip": 3.0}, lambda _: None, "its clip is set"),
+    "default-activations layout": ("LSTM", {"input_forget": 1}, lambda _: None, "its input_forget 1 is set"),
+    "linear-before-reset": ("GRU", {"linear_before_reset": 0}, lambda _: None, "its linear_before_reset is 0"),
+    "all-outputs": ("LSTM", {}, _one_output, "its node has 1 of 3 outputs"),
+    "one-direction": ("LSTM", {"direction": "reverse"}, lambda _: None, "its direction is reverse"),
+}
+
+
+@pytest.mark.parametrize("case", FLOAT)
+def test_conditions_of_integers(case: str, tmp_path: Path) -> None:
+    """A layer that the operators cannot compute stays in float, and a remark says why."""
+    kind, attributes, change, reason = FLOAT[case]
+    model = with_states(kind, **attributes)
+    change(model)
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    session = new_session()
+    make_pass("insert-observers").apply(session, frontends.read(path, session))
+    (found,) = (r for r in session.remarks if r.kind == "missed" and r.pass_name != "import")
+    assert (found.rule, found.reason[: len(reason)]) == (case.split()[0], reason)
+
+
+DAMAGED = {
+    "clip": (3.0, "has a clip"),
+    "direction": ("reverse", "has direction reverse, but the operator takes forward"),
+    "quant_dtype": (3, "has quant_dtype 3"),
+    "quant_offset_h": (0.5, "has the offset 0.5"),
+    "activations": (["Tanh"], "has activations"),
+    "quant_scale_x": (float("nan"), "has the quant_scale_x nan"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_deployed_files_that_are_refused(name: str, tmp_path: Path, capsys: Any) -> None:
+    value, reason = DAMAGED[name]
+    path, written = tmp_path / "m.onnx", tmp_path / "deploy.onnx"
+    onnx.save(with_states("LSTM"), path)
+    module, session = load(path)
+    quantize(module, session, Settings(), data=sample("LSTM"))
+    save(module, written, session, "onnx-ascend")
+    proto = onnx.load(written)
+    (node,) = proto.graph.node
+    (old,) = (a for a in node.attribute if a.name == name)
+    node.attribute.remove(old)
+    node.attribute.append(helper.make_attribute(name, value))
+    onnx.save(proto, written)
+    assert amct_opt.run([str(written)]) == 1
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("steps", [1, STEPS])
+def test_calibration_takes_one_step(steps: int, tmp_path: Path, capsys: Any) -> None:
+    """As AMCT for ONNX; the record of one step is that of the state alone."""
+    path, model = tmp_path / "m.onnx", with_states("GRU")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = steps
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = steps
+    onnx.save(model, path)
+    given = sample("GRU")
+    for name, array in {**given, "x": given["x"][:steps]}.items():
+        (tmp_path / name).mkdir()
+        array.tofile(tmp_path / name / "0.bin")
+    shapes = f"x:{steps},{BATCH},{INPUT};h:1,{BATCH},{HIDDEN}"
+    data = [
+        "--input_shape",
+        shapes,
+        "--data_dir",
+        f"{tmp_path / 'x'};{tmp_path / 'h'}",
+        "--data_types",
+        "float32;float32",
+    ]
+    status = amct.run(["calibration", "--model", str(path), "--save_path", str(tmp_path / "n"), *data])
+    if steps == 1:
+        assert not status
+        assert read_record(tmp_path / "n_record.txt").layers["rnn"].scale_h is not None
+    else:
+        assert status == 1
+        assert "its sequences have 4 steps" in capsys.readouterr().err
