@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from xdsl.dialects.builtin import f32, f64
+from xdsl.dialects.test import TestOp as Op
 from xdsl.ir import Operation
 
 from amct_opt.dialects import nn
@@ -114,3 +116,30 @@ def test_a_dead_chain_is_erased_in_one_sweep(equivalence: Any, remarks: Remarks)
     assert rewrite(module, pattern)
     assert pattern.seen["nn.add"] <= len(chain) + 2
     assert len([op for op in module.walk() if isinstance(op, nn.NNOp)]) == 3
+
+
+def test_many_operands_look_like_few() -> None:
+    """What replaces one of them copies no others, but the operation shows what it would without."""
+    values = Op(result_types=[f32, f64] * 20).results
+    op = Op(operands=values)
+    for i in range(0, len(values), 2):
+        op.operands[i] = values[i + 1]
+    expected = [values[i | 1] for i in range(len(values))]
+    other = Op(operands=expected)
+    assert [*op.operands] == expected
+    assert op.operands == other.operands
+    assert other.operands == op.operands
+    assert hash(op.operands) == hash(other.operands)
+    assert op.ops == other.ops
+    assert op.ops.types == (f64,) * len(values)
+    assert (op.operands[-1], op.operands[1:3]) == (expected[-1], tuple(expected[1:3]))
+    assert not any(value.uses for value in values[::2])
+    assert {(use.operation, use.index) for use in values[1].uses} == {(op, 0), (op, 1), (other, 0), (other, 1)}
+    copy = op.clone()
+    assert [*copy.operands] == expected
+    op.operands = values
+    assert [*op.operands] == [*values]
+    values[1].replace_all_uses_with(values[0])
+    for each in (op, other, copy):
+        each.drop_all_references()
+    assert not any(value.uses for value in values)
