@@ -24,10 +24,25 @@ _KINDS: dict[type, str] = {
 
 def read_object(path: Path) -> JsonObject:
     """The object in a file. Raises CompileError, located, for other content, and for duplicate keys."""
+    values = _read(path)
+    if not isinstance(values, dict):
+        raise CompileError("must be a JSON object", where=str(path))
+    return JsonObject(cast(Json, values), str(path))
+
+
+def read_objects(path: Path) -> list[JsonObject]:
+    """The objects in the list in a file. Raises CompileError like `read_object`."""
+    values = _read(path)
+    if not isinstance(values, list):
+        raise CompileError("must be a JSON list", where=str(path))
+    return JsonObject({"entry": values}, str(path)).take_objects("entry")
+
+
+def _read(path: Path) -> Any:
     where = str(path)
     try:
         text = read_text(path).removeprefix("\ufeff")
-        values = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
         raise CompileError(f"is not JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
     except RecursionError:
@@ -36,9 +51,6 @@ def read_object(path: Path) -> JsonObject:
         raise CompileError(e.message, where=e.where or where) from None
     except ValueError as e:  # an integer with more digits than Python converts
         raise CompileError(f"is not JSON: {e}", where=where) from None
-    if not isinstance(values, dict):
-        raise CompileError("must be a JSON object", where=where)
-    return JsonObject(cast(Json, values), where)
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:

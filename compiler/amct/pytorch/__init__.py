@@ -1,0 +1,1 @@
+"""AMCT's functions for PyTorch."""
