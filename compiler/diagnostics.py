@@ -34,13 +34,21 @@ RemarkKind = Literal["applied", "missed", "analysis"]
 
 
 class CompileError(Exception):
-    """A mistake in the input or its use: one located line and a hint. Tools print it and exit with status 1."""
+    """A mistake in the input or its use: one located line and a hint. Tools print it and exit with status 1.
 
-    def __init__(self, message: str, *, where: str = "", hint: str = ""):
+    `option` is the option whose value is wrong, if it is one: a command finds its line in a settings file.
+    """
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", option: str = ""):
         self.message = message
         self.where = where
         self.hint = hint
+        self.option = option
         super().__init__(str(self))
+
+    def at(self, where: str) -> CompileError:
+        """The same error at a place."""
+        return CompileError(self.message, where=where, hint=self.hint, option=self.option)
 
     def __str__(self) -> str:
         line = printable(f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}")

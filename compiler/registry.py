@@ -58,7 +58,7 @@ class Registry(Generic[T]):
                 return table[name]
         close = get_close_matches(name, self, 1)
         hint = f"did you mean '{close[0]}'?" if close else f"{self.plural} are {', '.join(self)}"
-        raise CompileError(f"no {self.kind} is called '{name}'", hint=hint)
+        raise CompileError(f"no {self.kind} is called '{name}'", hint=hint, option=self.kind)
 
     def __contains__(self, name: object) -> bool:
         return name in self._ours() or name in self._added

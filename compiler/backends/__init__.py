@@ -41,12 +41,13 @@ class Runner:
         if isinstance(self.cluster, str):
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
-            raise CompileError(f"threads must be positive, not {self.threads}")
+            raise CompileError(f"threads must be positive, not {self.threads}", option="threads")
         if self.backend in ("numpy", "iree") and (self.threads or 1) > 1:
             hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
-            raise CompileError(f"backend {self.backend} runs one batch at a time", hint=hint)
+            raise CompileError(f"backend {self.backend} runs one batch at a time", hint=hint, option="threads")
         if self.backend == "onnxruntime" and not _installed():
-            raise CompileError("backend onnxruntime requires onnxruntime to be installed", hint=_INSTALL)
+            message = "backend onnxruntime requires onnxruntime to be installed"
+            raise CompileError(message, hint=_INSTALL, option="backend")
 
     def run(self, work: Work) -> None:
         """`auto` uses onnxruntime if there is enough to compute and it supports the module; a note reports if it does not.

@@ -102,9 +102,9 @@ def check(text: str) -> None:
     """Raises CompileError for a text that does not name a cluster, or if Dask is not installed."""
     if not (_LOCAL.fullmatch(text) or _ADDRESS.fullmatch(text)):
         hint = "local:N starts N processes here, tcp://host:8786 is the scheduler of a Dask cluster"
-        raise CompileError(f"'{text}' is not a cluster", hint=hint)
+        raise CompileError(f"'{text}' is not a cluster", hint=hint, option="cluster")
     if find_spec("distributed") is None:
-        raise CompileError("a cluster requires Dask to be installed", hint=_INSTALL)
+        raise CompileError("a cluster requires Dask to be installed", hint=_INSTALL, option="cluster")
 
 
 def secured(cluster: str | Engine | None, files: tuple[str, ...]) -> Engine:
@@ -113,7 +113,8 @@ def secured(cluster: str | Engine | None, files: tuple[str, ...]) -> Engine:
     Raises CompileError if it cannot be reached, and for files that are missing.
     """
     if not isinstance(cluster, str) or not cluster.startswith("tls://") or len(files) != len(_TLS):
-        raise CompileError("certificates are three files, for a cluster at tls://", hint=_CERTIFICATES)
+        message = "certificates are three files, for a cluster at tls://"
+        raise CompileError(message, hint=_CERTIFICATES, option="cluster-tls")
     check(cluster)
     for file in files:
         if not Path(file).is_file():

@@ -56,10 +56,10 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome(Generic[R]):
-    """What a share gives: a result, or the message, place and hint of an error."""
+    """What a share gives: a result, or the message, place, hint and option of an error."""
 
     result: R | None = None
-    error: tuple[str, str, str] | None = None
+    error: tuple[str, str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -230,13 +230,13 @@ def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[list
 
 
 def _error(e: CompileError) -> Outcome[Any]:
-    return Outcome(error=(e.message, e.where, e.hint))
+    return Outcome(error=(e.message, e.where, e.hint, e.option))
 
 
 def _result(outcome: Outcome[R]) -> R:
     if outcome.error is not None:
-        message, where, hint = outcome.error
-        raise CompileError(message, where=where, hint=hint)
+        message, where, hint, option = outcome.error
+        raise CompileError(message, where=where, hint=hint, option=option)
     assert outcome.result is not None, "work returns something"
     return outcome.result
 

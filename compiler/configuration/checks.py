@@ -19,7 +19,7 @@ def check_observers(settings: Settings, known: Known) -> None:
         try:
             make_observer(each.observer, each.bits, symmetric=False, known=known)
         except CompileError as e:
-            raise CompileError(e.message, where=settings.where, hint=e.hint) from None
+            raise e.at(settings.where) from None
 
 
 def check_names(
@@ -39,7 +39,7 @@ def check_names(
     quantizable = {layer.name for layer in layers}
 
     def error(setting: str, name: str, reason: str, hint: str = "") -> CompileError:
-        return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint)
+        return CompileError(f"{setting} names '{name}', {reason}", where=settings.where, hint=hint, option=setting)
 
     for setting, names in _layers_named(settings).items():
         for name in names:

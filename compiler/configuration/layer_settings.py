@@ -149,7 +149,8 @@ def _with_own_bits(given: Calibration, settings: Settings, layer: Layer) -> Cali
     possible = weight_bits(layer, given.weight_compress_only and layer.weight_only)
     if bits not in possible:
         can = f"its weight can have {', '.join(map(str, possible))}" if possible else "it has no weight"
-        raise CompileError(f"layer_weight_bits gives '{layer.name}' {bits} bits, but {can}", where=settings.where)
+        message = f"layer_weight_bits gives '{layer.name}' {bits} bits, but {can}"
+        raise CompileError(message, where=settings.where, option="layer_weight_bits")
     weight = given.weight if isinstance(given.weight, Arq) else Arq(given.weight.channel_wise)
     return replace(given, weight=replace(weight, bits=bits))
 

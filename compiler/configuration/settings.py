@@ -194,7 +194,7 @@ class Settings:
         if self.batch_num is not None:
             at_least("batch_num", self.batch_num, 1)
         if self.shift and not self.joint_quant:
-            raise CompileError("shift requires joint_quant")
+            raise CompileError("shift requires joint_quant", option="shift")
         if self.version != 1:
             raise CompileError(f"version must be 1, not {self.version}")
         if self.fakequant_precision_mode not in (None, "FORCE_FP16_QUANT"):

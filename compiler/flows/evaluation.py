@@ -189,7 +189,8 @@ class Metric:
         """The metric `FILE.py:FUNCTION`. The file is executed. Raises CompileError, located, without such a function."""
         file, _, name = text.rpartition(":")
         if not file.endswith(".py"):
-            raise CompileError(f"'{text}' is not a function", hint="name a file and a function: metric.py:accuracy")
+            hint = "name a file and a function: metric.py:accuracy"
+            raise CompileError(f"'{text}' is not a function", hint=hint, option="evaluator")
         if not callable(function := load_script(Path(file)).get(name)):
             raise CompileError(f"defines no function '{name}'", where=file)
         return Metric(Path(file), name, function)

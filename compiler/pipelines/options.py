@@ -182,9 +182,9 @@ def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
         sizes = listed.split(separator) if listed else []
         if (colon and not name) or not all(map(_SIZE.fullmatch, sizes)):
             example = f"data:{separator.join(('1', '3', '224', '224'))};ids:{separator.join(('?', '16'))}"
-            raise CompileError(f"{what}: '{part}' is malformed", hint=f"write {example}")
+            raise CompileError(f"{what}: '{part}' is malformed", hint=f"write {example}", option=what)
         if name in found:
-            raise CompileError(f"{what}: '{name}' is given twice")
+            raise CompileError(f"{what}: '{name}' is given twice", option=what)
         found[name] = tuple(-1 if s == "?" else int(s) for s in sizes)
     return found
 

@@ -64,14 +64,14 @@ def run(argv: Sequence[str]) -> int:
     if not argv:
         tool.print_help()
         return USAGE
-    settings: Path | None = None
+    args = argparse.Namespace()
     try:
         args = arguments(tool, argv)
-        settings = getattr(args, "settings", None)
         with _quiet(args):
             args.run(args)
     except CompileError as e:
-        e = e if settings is None else located(e, settings)
+        if getattr(args, "settings", None) is not None:
+            e = located(e, args, tool.commands()[argv[0]])
         print(printed(e, *_options_around(tool, argv)), file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
     except (OSError, MemoryError) as e:

@@ -142,10 +142,12 @@ def _goal(args: argparse.Namespace) -> Goal:
     verdict = evaluator.endswith(".py")
     scored = args.labels is not None or (evaluator and not verdict)
     if scored and args.drop is None:
-        raise CompileError("--drop is missing: how much may be lost")
+        raise CompileError(
+            "--drop is missing: how much may be lost", option="evaluator" if args.labels is None else "labels"
+        )
     if args.drop is not None and not scored:
         hint = "give --labels LABELS or --evaluator FILE.py:FUNCTION beside --drop"
-        raise CompileError("--drop is of labels or a function", hint=hint)
+        raise CompileError("--drop is of labels or a function", hint=hint, option="drop")
     if sum(each is not None for each in (args.sqnr, args.labels, args.evaluator)) != 1:
         hint = "give --sqnr DB, or --labels LABELS and --drop POINTS, or --evaluator FILE.py"
         raise CompileError("one goal is needed", hint=hint)

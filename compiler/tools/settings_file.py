@@ -37,18 +37,11 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
     Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Raises CompileError,
     located at the line, for what cannot be read, for keys that are not options of the command, and for values of another kind.
     """
-    entries = _entries(path)
-    known = {
-        option[2:]: action
-        for action in parser.complete().actions()
-        for option in action.option_strings
-        if option.startswith("--") and action.dest not in _WITHOUT
-    }
+    known = _known(parser)
     found: dict[str, Any] = {}
-    for entry in entries:
-        where, name = f"{path}:{entry.line}", entry.key.replace("_", "-")
-        action = known.get(name) or known.get(name.replace("-", "_"))
-        if action is None:
+    for entry in _entries(path):
+        where, name = f"{path}:{entry.line}", _plain(entry.key)
+        if (action := known.get(name)) is None:
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"{parser.prog} --help lists the options"
             raise CompileError(f"{parser.prog} has no option '{entry.key}'", where=where, hint=hint)
@@ -59,21 +52,37 @@ def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
         except argparse.ArgumentError as e:
             raise CompileError(f"{entry.key}: {e.message}", where=where) from None
         except CompileError as e:
-            raise CompileError(e.message, where=where, hint=e.hint) from None
+            raise e.at(where) from None
         except ValueError:  # written in hex, it has more digits than Python prints
             raise CompileError(f"{entry.key}: the number has too many digits", where=where) from None
     return found
 
 
-def located(error: CompileError, path: Path) -> CompileError:
-    """An error about the value of an option, at the option's line if the file has it."""
-    if error.where or type(error) is not CompileError:
+def located(error: CompileError, args: argparse.Namespace, parser: Parser) -> CompileError:
+    """An error about the value of an option, at the option's line if the value comes from the settings file."""
+    known, path = _known(parser), args.settings
+    wrong = known.get(_plain(error.option))
+    if error.where or wrong is None:
         return error
-    for key, _, line in _entries(path):
-        option = "[-_]".join(map(re.escape, re.split("[-_]", key)))
-        if re.search(rf"\b{option}\b", error.message):
-            return CompileError(error.message, where=f"{path}:{line}", hint=error.hint)
+    for entry in _entries(path):
+        if known[_plain(entry.key)] is wrong and _value(parser, wrong, entry) == getattr(args, wrong.dest):
+            return error.at(f"{path}:{entry.line}")
     return error
+
+
+def _known(parser: Parser) -> dict[str, argparse.Action]:
+    """The options of a command that a file may have, by `_plain` name."""
+    return {
+        _plain(option): action
+        for action in parser.complete().actions()
+        for option in action.option_strings
+        if option.startswith("--") and action.dest not in _WITHOUT
+    }
+
+
+def _plain(option: str) -> str:
+    """The one name of an option that is written with dashes or underscores, and with or without dashes in front."""
+    return option.removeprefix("--").replace("_", "-")
 
 
 def _entries(path: Path) -> list[_Entry]:

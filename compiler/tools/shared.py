@@ -97,7 +97,7 @@ def load_with(
     except CompileError as e:
         spelled = {"inputs": inputs}
         hint = _READING_OPTION.sub(lambda m: f"--{prefix}{spelled.get(m[1], m[1])}", e.hint)
-        raise CompileError(e.message, where=e.where, hint=hint) from None
+        raise CompileError(e.message, where=e.where, hint=hint, option=e.option) from None
 
 
 def add_amct_files(add: Callable[..., object]) -> None:
@@ -420,9 +420,8 @@ def _numbers(text: str, what: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, names(text)))
     except ValueError:
-        raise CompileError(
-            f"{what}: '{text}' is not a list of numbers", hint=f"write {what} 123.7,116.3,103.5"
-        ) from None
+        message = f"{what}: '{text}' is not a list of numbers"
+        raise CompileError(message, hint=f"write {what} 123.7,116.3,103.5", option=what) from None
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,7 @@ class Budget:
             field = {"bytes": "bytes", "MACs": "macs", "int8-layers": "int8_layers"}.get(name.strip())
             found = _NUMBER.fullmatch(number.strip())
             if field is None or found is None or field in bounds:
-                raise CompileError(f"'{part}' is not a budget", hint=_EXAMPLE)
+                raise CompileError(f"'{part}' is not a budget", hint=_EXAMPLE, option="budget")
             bounds[field] = round(float(found[1]) * _UNITS[found[2]])
         return cls(**bounds)
 
@@ -84,16 +84,18 @@ class Budget:
     def check(self, best: Costs) -> None:
         """Raises CompileError if not even the least costs keep the budget."""
         if self.bytes is not None and best.bytes > self.bytes:
-            raise CompileError(f"no widths keep the budget of {self.bytes:,} bytes: the least is {best.bytes:,}")
+            message = f"no widths keep the budget of {self.bytes:,} bytes: the least is {best.bytes:,}"
+            raise CompileError(message, option="budget")
         if self.macs is not None and best.macs > self.macs:
             message = f"no widths keep the budget of {self.macs:,} MACs in float: {best.macs:,} cannot be in integers"
-            raise CompileError(message, hint="amct support says which layers, and why")
+            raise CompileError(message, hint=_REASONS, option="budget")
         if self.int8_layers is not None and best.int8_layers < self.int8_layers:
             message = f"the budget wants {self.int8_layers} layers in int8: only {best.int8_layers} can be in integers"
-            raise CompileError(message, hint="amct support says which layers, and why")
+            raise CompileError(message, hint=_REASONS, option="budget")
 
 
 UNLIMITED = Budget()
+_REASONS = "amct support says which layers, and why"
 
 
 def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Costs:

@@ -53,7 +53,7 @@ class Program:
         found = _solved(each, [len(layer) for layer in self.layers], budget, self.rest, floats)
         if found is None:
             self.check(budget)
-            raise CompileError("no widths keep the budget")
+            raise CompileError("no widths keep the budget", option="budget")
         return [choice for choice, taken in zip(each, found, strict=True) if taken]
 
     def check(self, budget: Budget) -> None:
@@ -104,5 +104,5 @@ def _scipy() -> Any:
     try:
         from scipy import optimize  # pyright: ignore
     except ImportError:
-        raise CompileError("a budget requires scipy", hint="pip install 'amct-opt[tune]'") from None
+        raise CompileError("a budget requires scipy", hint="pip install 'amct-opt[tune]'", option="budget") from None
     return optimize

@@ -57,12 +57,12 @@ class Preprocess:
         """Raises CompileError for values that contradict each other."""
         for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
             if not np.isfinite(values).all():
-                raise CompileError(f"{name} is not finite")
+                raise CompileError(f"{name} is not finite", option=name)
         for name, values in (("std", self.std), ("scale", (self.scale,)), ("share", (self.share,))):
             if not all(v > 0 for v in values):
-                raise CompileError(f"{name} is not positive")
+                raise CompileError(f"{name} is not positive", option=name)
         if self.pad is not None and (self.resize, self.crop) != (None, None):
-            raise CompileError("pad takes the place of resize and crop: give one or the other")
+            raise CompileError("pad takes the place of resize and crop: give one or the other", option="pad")
         if self.color is not None:
             self.check_channels(self.color)
 
@@ -70,7 +70,8 @@ class Preprocess:
         """Raises CompileError if mean or std has another number of values than the image has channels."""
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, _CHANNELS[color]):
-                raise CompileError(f"{name} has {len(values)} values, {color} has {_CHANNELS[color]} channels")
+                message = f"{name} has {len(values)} values, {color} has {_CHANNELS[color]} channels"
+                raise CompileError(message, option=name)
 
     @property
     def plain(self) -> bool:
@@ -263,5 +264,6 @@ def _library(where: str) -> Any:
 def image_size(text: str, what: str) -> Size:
     """`224x320` -> height 224, width 320; `224` -> 224. Raises CompileError for other text, given as the option `what`."""
     if not (match := re.fullmatch(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?", text)):
-        raise CompileError(f"{what}: '{text}' is neither SIDE nor HEIGHTxWIDTH", hint=f"{what}=224 or {what}=224x320")
+        message = f"{what}: '{text}' is neither SIDE nor HEIGHTxWIDTH"
+        raise CompileError(message, hint=f"{what}=224 or {what}=224x320", option=what)
     return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))

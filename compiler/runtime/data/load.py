@@ -40,10 +40,12 @@ class Form:
     def __post_init__(self) -> None:
         if self.data_types and self.image is not None:
             raise CompileError(
-                "data-types applies to raw binaries; preprocess, mean, std, resize and such apply to images: pass one group only"
+                "data-types applies to raw binaries; preprocess, mean, std, resize and such apply to images: pass one group only",
+                option="data-types",
             )
         if self.shapes and not self.data_types:
-            raise CompileError("input-shape of data applies to raw binaries, which require data-types")
+            message = "input-shape of data applies to raw binaries, which require data-types"
+            raise CompileError(message, option="input-shape")
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:

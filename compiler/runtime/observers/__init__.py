@@ -48,8 +48,12 @@ def make_observer(text: str, bits: int, *, symmetric: bool, known: Known = OURS)
     name, brace, options = text.partition("{")
     observer_class = known[name]
     if brace and not options.endswith("}"):
-        raise CompileError(f"observer {text}: the options do not end in }}")
-    observer = build(observer_class, options.removesuffix("}"), f"observer {name}")
+        raise CompileError(f"observer {text}: the options do not end in }}", option="observer")
+    try:
+        observer = build(observer_class, options.removesuffix("}"), f"observer {name}")
+    except CompileError as e:
+        e.option = "observer"
+        raise
     observer.bits, observer.symmetric = bits, symmetric
     return observer
 

@@ -98,7 +98,7 @@ def check_opset(opset: int, form: Form) -> None:
     """Raises CompileError for an opset that the form does not support."""
     if opset not in form.opsets:
         hint = f"opsets are {form.opsets[0]} to {form.opsets[-1]}"
-        raise CompileError(f"target {form.target} does not write opset {opset}", hint=hint)
+        raise CompileError(f"target {form.target} does not write opset {opset}", hint=hint, option="opset")
 
 
 def _written_form(module: ModuleOp, session: Session) -> ModuleOp:

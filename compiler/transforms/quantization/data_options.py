@@ -100,7 +100,9 @@ class DataOptions:
             return None
         if self.preprocess is None and given.keys().isdisjoint(("scale", "mean", "std")):
             hint = f"preprocess={'|'.join(PRESETS)}, or scale, mean and std"
-            raise CompileError("how the pixels of images become inputs must be specified", hint=hint)
+            raise CompileError(
+                "how the pixels of images become inputs must be specified", hint=hint, option=next(iter(given))
+            )
         cleared = {"resize": None, "crop": None} if self.pad else {"pad": None} if sizes else {}
         return replace(self._preset(), **{**cleared, **given})
 
@@ -108,7 +110,8 @@ class DataOptions:
         if not isinstance(self.preprocess, str):
             return self.preprocess or Preprocess()
         if self.preprocess not in PRESETS:
-            raise CompileError(f"preprocess: '{self.preprocess}' is not one of {', '.join(PRESETS)}")
+            message = f"preprocess: '{self.preprocess}' is not one of {', '.join(PRESETS)}"
+            raise CompileError(message, option="preprocess")
         return PRESETS[self.preprocess]
 
     def load(self, module: ModuleOp, session: Session) -> Samples:
@@ -193,9 +196,10 @@ class ClusterOptions:
 
     def runner(self) -> Runner:
         """Raises CompileError for a bad name of a cluster, certificates that do not fit it, and other options without one."""
-        for what, given in (("a checkpoint", self.checkpoint), ("a store of weights", self.cluster_store)):
-            if given is not None and self.cluster is None:
-                raise CompileError(f"{what} is for work on a cluster", hint="give --cluster too, or leave it out")
+        for option, what in (("checkpoint", "a checkpoint"), ("cluster_store", "a store of weights")):
+            if getattr(self, option) is not None and self.cluster is None:
+                hint = "give --cluster too, or leave it out"
+                raise CompileError(f"{what} is for work on a cluster", hint=hint, option=option)
         cluster = secured(self.cluster, self.cluster_tls) if self.cluster_tls else self.cluster
         if cluster is not None and self.cluster_store is not None:
             cluster = Storing(cluster, self.cluster_store)

@@ -95,7 +95,8 @@ class SettingsOptions:
         )
         alone = common.weight_compress_only if self.weight_only is None else self.weight_only
         if self.group_size is not None and not alone:
-            raise CompileError("group-size applies to weights that are quantized alone", hint=_ALONE)
+            message = "group-size applies to weights that are quantized alone"
+            raise CompileError(message, hint=_ALONE, option="group-size")
         return replace(
             given,
             common=replace(
@@ -150,12 +151,14 @@ class SettingsOptions:
 def _bits(text: str) -> tuple[str, int]:
     layer, bits = tensor_parts(text)
     if bits < 0:
-        raise CompileError(f"layer-weight-bits: '{text}' does not give a layer bits", hint="write layer:bits, conv1:4")
+        message = f"layer-weight-bits: '{text}' does not give a layer bits"
+        raise CompileError(message, hint="write layer:bits, conv1:4", option="layer-weight-bits")
     return layer, bits
 
 
 def _tensor(text: str, activation: Activation) -> TensorQuantize:
     layer, index = tensor_parts(text)
     if index < 0:
-        raise CompileError(f"tensor-quantize: '{text}' is not an input of a layer", hint="write layer:index, pool1:0")
+        message = f"tensor-quantize: '{text}' is not an input of a layer"
+        raise CompileError(message, hint="write layer:index, pool1:0", option="tensor-quantize")
     return TensorQuantize(layer, index, activation)

@@ -47,6 +47,7 @@ class PointOptions:
             raise CompileError(
                 f"profile {profile.name} does not support {given[0]}",
                 hint="it is an option of profiles that quantize values: qdq, ppq",
+                option=given[0],
             )
 
     def modes(self, profile: Profile, joint_quant: bool) -> Mapping[Alignment, Mode]:

@@ -11,11 +11,16 @@ import pytest
 from amct_opt.diagnostics import CompileError
 from amct_opt.pipelines.options import leaves
 from amct_opt.tools import amct
-from amct_opt.tools.settings_file import settings_of
+from amct_opt.tools.settings_file import located, settings_of
 from amct_opt.tools.shared import quantize_options
 from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 
+MODULE = """func.func @main(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
+  %y = nn.softmax %x axis 1 : tensor<1x4xf32>
+  func.return %y : tensor<1x4xf32>
+}
+"""
 YAML = """
 observer: percentile   # a comment
 weight-bits: 4
@@ -103,6 +108,50 @@ def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path
     with pytest.raises(CompileError) as error:
         settings_of(tmp_path / name, amct.parser().commands()["quantize"])
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("observer: none", "no observer is called 'none'"),
+        ("observer: 'percentile{percentile=2}'", "percentile must lie in (0.5, 1], not 2.0"),
+        ("profile: none", "no profile is called 'none'"),
+        ("layer_weight_bits: {fc: 99}", "layer_weight_bits must be one of"),
+        ("layer-weight-bits: [fc]", "layer-weight-bits: 'fc' does not give a layer bits"),
+        ("only_layers: [a, a]", "only_layers names 'a' twice"),
+        ("tensor-quantize: pool", "tensor-quantize: 'pool' is not an input of a layer"),
+        ("group-size: 32", "group-size applies to weights that are quantized alone"),
+        ("shift: true", "shift requires joint_quant"),
+        ("activation-type: Cosine\nprofile: qdq", "activation-type: no activation is called 'Cosine'"),
+        ("align-concat: large", "profile ascend does not support align-concat"),
+        ("mean: [1, x]", "--mean: '1,x' is not a list of numbers"),
+        ("std: 0\ndata: .", "std is not positive"),
+        ("resize: big\ndata: .", "resize: 'big' is neither SIDE nor HEIGHTxWIDTH"),
+        ("crop: 8\ndata: .", "how the pixels of images become inputs must be specified"),
+        ("preprocess: none\ndata: .", "preprocess: 'none' is not one of"),
+        ("input-shape: x", "--input-shape: 'x' is malformed"),
+        ("cluster: none", "'none' is not a cluster"),
+        ("cluster-tls: a.pem", "certificates are three files"),
+        ("checkpoint: kept", "a checkpoint is for work on a cluster"),
+        ("threads: 2\nbackend: numpy", "backend numpy runs one batch at a time"),
+        ("opset: 99", "target onnx does not write opset 99"),
+    ],
+)
+def test_wrong_values_are_located(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the line of their option, also under another of its names, unless the command line gave them."""
+    module, settings = tmp_path / "m.mlir", tmp_path / "s.yaml"
+    module.write_text(MODULE, "utf-8")
+    settings.write_text(f"no-report: true\n{text}", "utf-8")
+    assert amct.run(["quantize", str(module), "-o", str(tmp_path / "o"), "--settings", str(settings)]) == 1
+    assert f"{settings}:2: error: {message}" in capsys.readouterr().err
+
+
+def test_errors_of_other_values_are_not_located(tmp_path: Path) -> None:
+    args = _parsed(tmp_path, "s.yaml", "observer: mse\ndata: d.npz", "--observer", "none")
+    command = amct.parser().commands()["quantize"]
+    for error in (CompileError("no observer is called 'none'", option="observer"), CompileError("no data")):
+        assert located(error, args, command) is error
+    assert located(CompileError("is bad", option="data"), args, command).where == f"{tmp_path / 's.yaml'}:2"
 
 
 _LAUGHS = "\n".join(f"- &a{i} [{','.join(f'*a{i - 1}' for _ in range(10))}]" for i in range(1, 12))

@@ -57,7 +57,8 @@ def kinds_named(names: Iterable[str]) -> frozenset[str]:
     for name in names:
         if (kind := _ALIASES.get(name.replace("_", "").lower())) is None:
             hint = f"activations are {', '.join(sorted(KINDS))}, or their ONNX operators (LeakyRelu)"
-            raise CompileError(f"activation-type: no activation is called '{name}'", hint=hint)
+            message = f"activation-type: no activation is called '{name}'"
+            raise CompileError(message, hint=hint, option="activation-type")
         kinds.add(kind)
     return frozenset(kinds | {"relu6"} if "clip" in kinds else kinds)
 
