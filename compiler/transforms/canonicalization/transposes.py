@@ -12,7 +12,6 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Remarks, fused_location, layer_of
 from ..transposition import (
-    RULES,
     Moved,
     build_moved,
     commute,
@@ -28,19 +27,24 @@ from .rules import rule
 
 
 @rule(nn.TransposeOp)
-def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """Merges two transposes into one or none, also across operations that commute with them."""
-    first, between = _chain_above(op)
-    if first is None:
-        return
-    perm = nn.ints(first.perm)
-    steps: list[Moved] = []
-    for each in between:
-        # each computes on the first transpose's input, whose axes are those of its operand permuted back
-        if (moved := commute(each, inverse(perm))) is None:
-            return
-        steps.append(moved)
-        perm = inverse(moved.results[0])
+def merge_transposes(first: nn.TransposeOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """Merges a transpose with the next ones below into one or none, also across operations that commute with them.
+
+    It looks down, and what two become is below both: each operation is passed once, however many transposes a chain has.
+    """
+    for reader in {use.operation: None for use in first.result.uses}:
+        if (chain := _chain_below(first, reader)) is not None:
+            _merge(first, *chain, rewriter, remarks)
+
+
+def _merge(
+    first: nn.TransposeOp,
+    between: Mapping[nn.NNOp, Moved],
+    op: nn.TransposeOp,
+    rewriter: PatternRewriter,
+    remarks: Remarks,
+) -> None:
+    perm = inverse([*between.values()][-1].results[0]) if between else nn.ints(first.perm)
     final = compose(nn.ints(op.perm), perm)
     cancelled = final == identity(len(final))
     if not cancelled and not first.result.has_one_use():
@@ -48,7 +52,7 @@ def merge_transposes(op: nn.TransposeOp, rewriter: PatternRewriter, remarks: Rem
     if cancelled and not between and first.input.type != op.result.type:
         return
     value, old, made = first.input, first.result, list[Operation]()
-    for each, moved in zip(between, steps, strict=True):
+    for each, moved in between.items():
         made.extend(_on_permuted(each, moved, {old: value}))
         value, old = made[-1].results[0], each.results[0]
     if not cancelled:
@@ -94,26 +98,23 @@ def _only_for(op: Operation, producer: object) -> bool:
     return isinstance(producer, nn.TransposeOp) and all(use.operation is op for use in producer.result.uses)
 
 
-def _chain_above(op: nn.TransposeOp) -> tuple[nn.TransposeOp | None, list[nn.NNOp]]:
-    """The nearest transpose above, and the operations between, each used once and with one computed operand.
+def _chain_below(first: nn.TransposeOp, reader: Operation) -> tuple[Mapping[nn.NNOp, Moved], nn.TransposeOp] | None:
+    """The operations from a reader of a transpose to the next one, each used once and with one computed operand, and that one.
 
-    Not more than `_BETWEEN`: other transposes below may look through the same operations.
+    Each computes on the first transpose's input, whose axes are those of its operand permuted back. None if one cannot.
     """
-    between: list[nn.NNOp] = []
-    owner = op.input.owner
-    while isinstance(owner, nn.NNOp) and not isinstance(owner, nn.TransposeOp) and len(between) < _BETWEEN:
-        computed = {v for v in owner.operands if not is_constant(v)}
-        if type(owner) not in RULES or len(owner.results) != 1 or len(computed) != 1:
-            return None, []
-        if not owner.results[0].has_one_use() or not leads(owner, value := computed.pop()):
-            return None, []
-        between.append(owner)
-        owner = value.owner
-    return (owner, between[::-1]) if isinstance(owner, nn.TransposeOp) else (None, [])
-
-
-_BETWEEN = 32
-"""Operations between two transposes that become one. Exporters leave a few: an activation, a pad, a sum with a constant."""
+    between, value, perm = dict[nn.NNOp, Moved](), first.result, nn.ints(first.perm)
+    while not isinstance(reader, nn.TransposeOp):
+        if not isinstance(reader, nn.NNOp) or len(reader.results) != 1 or not reader.results[0].has_one_use():
+            return None
+        if not leads(reader, value) or any(v is not value and not is_constant(v) for v in reader.operands):
+            return None
+        if (moved := commute(reader, inverse(perm))) is None:
+            return None
+        between[reader] = moved
+        value, perm = reader.results[0], inverse(moved.results[0])
+        reader = next(iter(value.uses)).operation
+    return between, reader
 
 
 def _on_permuted(op: nn.NNOp, moved: Moved, new: Mapping[SSAValue, SSAValue]) -> list[Operation]:

@@ -92,9 +92,9 @@ class Network:
         self.outputs.append(self.add("Conv", value, self.weight(4, 4, 1, 1)))
 
     def moves(self) -> None:
-        """As many as are out of reach of each other."""
+        """Three transposes cancel, across what is between them."""
         value = "x"
-        for _ in range(8 * self.size):
+        for _ in range(3 * self.size):
             value = self.add("Sigmoid", self.add("Transpose", value, perm=[0, 2, 3, 1]))
         self.outputs.append(value)
 

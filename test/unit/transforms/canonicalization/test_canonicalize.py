@@ -202,10 +202,9 @@ def test_long_chains_collapse(equivalence) -> None:
     assert len(list(equivalence.after(transposes, "canonicalize").walk())) == 3
     negations = module_of((2, 3), *[nn.NegOp.make] * 1000)
     assert len(list(equivalence.after(negations, "canonicalize").walk())) == 3
-    for between, left in ((30, 0), (1000, 2)):  # a search without a limit above each transpose would be quadratic
-        across = module_of((2, 3), transpose, *[nn.SigmoidOp.make] * between, transpose)
-        after = equivalence.after(across, "canonicalize")
-        assert sum(isinstance(op, nn.TransposeOp) for op in after.walk()) == left
+    across = module_of((2, 3), transpose, *[nn.SigmoidOp.make] * 1000, transpose)
+    after = equivalence.after(across, "canonicalize")
+    assert not any(isinstance(op, nn.TransposeOp) for op in after.walk())
 
 
 def test_dead_values_that_use_each_other_twice(equivalence) -> None:
