@@ -19,7 +19,7 @@ from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions
 from ..transforms.simplification import SIMPLIFY
 from .model_file import read_model, simplify_and_fuse
-from .saving import files_of
+from .saving import Files, files_of
 from .summary import Layers, describe_layers
 
 
@@ -40,19 +40,27 @@ def convert_file(model: Path, record: str | None, save_path: str, session: Sessi
     """
     files = files_of(model, save_path)
     module = read_model(model, session, files.paths(), [record])
-    if record is None:
-        run_passes(module, SIMPLIFY, session)
-        _adapt(module, model, session)
-    else:
-        like_amct(module, session)
-        request = QuantizationOptions(record=record).request(session)
-        assert request.record is not None
-        for name, layer in request.record.layers.items():
-            files.check_bits(name, layer.bits, record)
-        simplify_and_fuse(request, module, session)
-        run_passes(module, [Quantize(request, DataOptions())], session)
-    written = files.write(module, session)
-    return Converted(written, describe_layers(module, session.remarks))
+    if record is not None:
+        return convert_module(module, record, files, session)
+    run_passes(module, SIMPLIFY, session)
+    _adapt(module, model, session)
+    return _written(module, files, session)
+
+
+def convert_module(module: ModuleOp, record: str, files: Files, session: Session) -> Converted:
+    """Quantize a verified module in place with the factors of a record, and write `files`. Raises like `convert_file`."""
+    like_amct(module, session)
+    request = QuantizationOptions(record=record).request(session)
+    assert request.record is not None
+    for name, layer in request.record.layers.items():
+        files.check_bits(name, layer.bits, record)
+    simplify_and_fuse(request, module, session)
+    run_passes(module, [Quantize(request, DataOptions())], session)
+    return _written(module, files, session)
+
+
+def _written(module: ModuleOp, files: Files, session: Session) -> Converted:
+    return Converted(files.write(module, session), describe_layers(module, session.remarks))
 
 
 def _adapt(module: ModuleOp, model: Path, session: Session) -> None:
