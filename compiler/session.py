@@ -34,7 +34,7 @@ WRITERS = ("onnx", "tf-fakequant")
 """The targets whose operations can have converters of their own."""
 
 
-def _print_remark(remark: Remark) -> None:
+def print_remark(remark: Remark) -> None:
     if remark.kind == "missed":
         print(remark, file=sys.stderr)
 
@@ -76,6 +76,8 @@ class Session(Context):
     """By command of `amct`, the line that reads the same model and data, for advice; a folder of results is not named."""
     warnings: list[str] = field(default_factory=list[str])
     """What was warned of, in order."""
+    prints: tuple[str, ...] = ("note", "warning")
+    """What is printed on stderr at once."""
     on_remark: Callable[[Remark], None] | None = None
     on_progress: Callable[[str, int, int], None] | None = None
     """Called with (phase, done, total) while data runs through the model."""
@@ -177,11 +179,13 @@ class Session(Context):
     def warn(self, message: str) -> None:
         """Keep one line and print it on stderr: the user must see it whatever else is printed."""
         self.warnings.append(message)
-        print(f"warning: {printable(message)}", file=sys.stderr)
+        if "warning" in self.prints:
+            print(f"warning: {printable(message)}", file=sys.stderr)
 
     def note(self, message: str) -> None:
         """Report in one line on stderr something that leaves no other trace on the screen."""
-        print(f"note: {printable(message)}", file=sys.stderr)
+        if "note" in self.prints:
+            print(f"note: {printable(message)}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:
         """Keep a remark, and call `on_remark`."""
@@ -197,4 +201,4 @@ class Session(Context):
 
 def session_of(ctx: Context) -> Session:
     """`ctx` itself if it is a session; for a foreign driver (plain xdsl-opt) a new one that prints missed remarks to stderr."""
-    return ctx if isinstance(ctx, Session) else Session(on_remark=_print_remark)
+    return ctx if isinstance(ctx, Session) else Session(on_remark=print_remark)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,17 @@ from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting, replacing_all
 from ..flows.auto_nuq import FEW_LEVELS
 from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
+from ..formats.caffe.file import Blob as FileBlob
+from ..formats.caffe.file import read_weights
 from ..ir.functions import main_function
 from ..runtime.data import input_types
 from ..runtime.executor import Array, Executable
+from ..session import ImportOptions
 from ..targets.caffe import CaffeTarget
 from ..transforms.quantization.options import SettingsOptions
 from . import steps
-from .steps import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs
+from .evaluators import RawEvaluator
+from .steps import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "TEST",
@@ -35,6 +39,7 @@ __all__ = [
     "AutoNuqEvaluatorBase",
     "Blob",
     "Graph",
+    "ModelEvaluator",
     "Net",
     "accuracy_based_auto_calibration",
     "auto_nuq",
@@ -44,7 +49,9 @@ __all__ = [
     "quantize_model",
     "save_model",
     "set_cpu_mode",
+    "set_device",
     "set_gpu_mode",
+    "set_logging_level",
     "set_mode_cpu",
     "set_mode_gpu",
 ]
@@ -227,8 +234,29 @@ def set_mode_gpu() -> None:
     set_gpu_mode()
 
 
+def set_device(device: int) -> None:
+    """Warns that everything is computed on the CPU."""
+    steps.session_for().warn(f"set_device({device}) is ignored: everything is computed on the CPU")
+
+
+class ModelEvaluator(RawEvaluator):
+    """Runs a net on raw binaries. The arguments are options of `amct calibration`.
+    It gets the two files of a net.
+    """
+
+    def run(self, model: Sequence[Any], batches: Iterator[dict[str, Array]]) -> None:
+        net = Net(*model)
+        for batch in batches:
+            net.forward(**batch)
+
+
+def frame_for(model: Path, imports: ImportOptions) -> steps.Frame:
+    """The form in which an evaluator of a command gets a model: the paths of its two files."""
+    return _Frame(model, imports.weights or model.with_suffix(".caffemodel"))
+
+
 class Blob:
-    """An input or output of a net: `data` is a writable float32 array."""
+    """An input or output of a net, or a parameter: `data` is a float32 array, writable unless it is a parameter's."""
 
     def __init__(self, shape: tuple[int, ...]):
         self.data: Array = np.zeros(shape, np.float32)
@@ -243,10 +271,18 @@ class Blob:
         self.data = np.zeros(shape, np.float32)
 
 
+def _parameter(blob: FileBlob) -> Blob:
+    parameter = Blob(())
+    parameter.data = np.asarray(blob.numbers, np.float32).reshape(blob.dims)
+    parameter.data.flags.writeable = False
+    return parameter
+
+
 class Net:
     """A Caffe net in our interpreter, used like pycaffe's `Net`. It calibrates if its model was written by `quantize_model`.
 
-    `blobs` contains only its inputs and outputs. A run takes any number of samples.
+    `blobs` contains only its inputs and outputs, `params` the parameters of each layer, which cannot be changed. A run takes any
+    number of samples.
     """
 
     def __init__(self, model_file: PathLike, weights_file: PathLike, phase: int = TEST):
@@ -264,6 +300,9 @@ class Net:
         types = input_types(main_function(self._module))
         self.blobs: dict[str, Blob] = {name: Blob(tuple(t.get_shape())) for name, t in types.items()}
         self.blobs.update({name: Blob(()) for name in self.outputs})
+        self.params: dict[str, list[Blob]] = {
+            n: list(map(_parameter, b)) for n, b in read_weights(Path(weights_file)).items() if b
+        }
 
     def reshape(self) -> None:
         """Does nothing: a run takes the shapes of its inputs."""
@@ -294,3 +333,9 @@ class Net:
             self._executable = Executable(self._module)
             self._any_batch = True
         return self._executable
+
+
+def __getattr__(name: str) -> Any:
+    if name in steps.LEFT_OUT:
+        raise steps.left_out(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,12 +7,15 @@ of onnxruntime are available from this module, too.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from onnx import ModelProto, StringStringEntryProto
 from onnx.external_data_helper import uses_external_data
 from xdsl.dialects.builtin import ModuleOp
 
@@ -20,20 +23,23 @@ from ..api import PathLike, load
 from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting, replacing_all
 from ..frontends.onnx import source
+from ..session import ImportOptions
 from ..targets.onnx import OnnxTarget
-from ..universe import new_session
 from . import steps
-from .steps import AutoCalibrationEvaluatorBase, Inputs
+from .evaluators import Array, RawEvaluator
+from .steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "AutoCalibrationEvaluatorBase",
     "InferenceSession",
+    "ModelEvaluator",
     "accuracy_based_auto_calibration",
     "convert_model",
     "convert_qat_model",
     "create_quant_config",
     "quantize_model",
     "save_model",
+    "set_logging_level",
 ]
 
 
@@ -50,7 +56,9 @@ def create_quant_config(
     If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
     Raises CompileError, located, for a model that cannot be read, bad settings, and layers that the model does not have.
     """
-    steps.create_config(load(model_file), config_file, skip_layers, batch_num, activation_offset, config_defination)
+    steps.create_config(
+        load(model_file, steps.session_for()), config_file, skip_layers, batch_num, activation_offset, config_defination
+    )
 
 
 def quantize_model(
@@ -64,9 +72,33 @@ def quantize_model(
     model, modified = Path(model_file), Path(modified_onnx_file)
     if modified.suffix.lower() != ".onnx":
         raise CompileError("modified_onnx_file must end in .onnx", where=str(modified))
-    calibration = steps.Calibration(load(model), "onnx", config_file, record_file, model)
+    calibration = steps.Calibration(load(model, steps.session_for()), "onnx", config_file, record_file, model)
+    _watched_copy(model, modified, calibration.see)
+
+
+def _watched_copy(model: Path, modified: Path, see: Callable[[Inputs], object]) -> None:
+    """Copy a model and watch the copy, which has a mark of its own, so that a session of its bytes is known, too."""
+    mark = uuid4().hex
     _copy(model, modified)
-    steps.watch(modified, calibration.see)
+    with modified.open("ab") as stream:  # fields of messages may be written one after the other
+        stream.write(ModelProto(metadata_props=[StringStringEntryProto(key=_MARK, value=mark)]).SerializeToString())
+    steps.watch(modified, see)
+    _MARKED[mark.encode()] = see
+
+
+_MARK = "amct_opt.calibration"
+_MARKED: dict[bytes, Callable[[Inputs], object]] = {}
+"""The functions that watch the inputs of models under calibration, by the marks of their copies."""
+
+
+def _watcher_of(model: Any) -> Callable[[Inputs], object] | None:
+    """The watcher of a model's inputs, given its path or its bytes."""
+    if not isinstance(model, bytes | bytearray):
+        return steps.watcher(model)
+    content = bytes(model)
+    if _MARK.encode() not in content:
+        return None
+    return next((see for mark, see in _MARKED.items() if mark in content), None)
 
 
 def _copy(model: Path, modified: Path) -> None:
@@ -99,10 +131,9 @@ class InferenceSession:
         self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None, **options: Any
     ):
         """Raises CompileError if onnxruntime is not installed, and what onnxruntime raises for a bad model."""
-        library = _onnxruntime()
+        library = onnxruntime()
         self._session: Any = library.InferenceSession(path_or_bytes, sess_options, providers, **options)
-        in_memory = isinstance(path_or_bytes, bytes)
-        self._see: Callable[[Inputs], object] | None = None if in_memory else steps.watcher(path_or_bytes)
+        self._see: Callable[[Inputs], object] | None = _watcher_of(path_or_bytes)
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
@@ -125,7 +156,7 @@ def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: P
 
     Returns the files. Raises CompileError, located, if calibration is not complete, and for a record that does not fit.
     """
-    return steps.save(modified_onnx_file, record_file, save_path, new_session())
+    return steps.save(modified_onnx_file, record_file, save_path, steps.session_for())
 
 
 def convert_model(model_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
@@ -133,7 +164,7 @@ def convert_model(model_file: PathLike, record_file: PathLike, save_path: PathLi
 
     Layers that the record does not list stay float. Raises CompileError, located, for a record that does not fit.
     """
-    return steps.convert(model_file, record_file, save_path, new_session())
+    return steps.convert(model_file, record_file, save_path, steps.session_for())
 
 
 def convert_qat_model(
@@ -143,7 +174,7 @@ def convert_qat_model(
 
     Raises CompileError, located, for a model without these.
     """
-    return steps.convert_trained(model_file, save_path, record_file, new_session())
+    return steps.convert_trained(model_file, save_path, record_file, steps.session_for())
 
 
 def accuracy_based_auto_calibration(
@@ -165,7 +196,23 @@ def accuracy_based_auto_calibration(
     if (strategy, sensitivity) != ("BinarySearch", "CosineSimilarity"):
         raise CompileError("strategy must be BinarySearch, and sensitivity CosineSimilarity")
     frame = _Frame(Path(model_file))
-    return steps.auto_calibrate(model_file, model_evaluator, frame, config_file, record_file, save_dir, new_session())
+    session = steps.session_for()
+    return steps.auto_calibrate(model_file, model_evaluator, frame, config_file, record_file, save_dir, session)
+
+
+class ModelEvaluator(RawEvaluator):
+    """Runs a model on raw binaries. The arguments are options of `amct calibration`."""
+
+    def run(self, model: Sequence[Any], batches: Iterator[dict[str, Array]]) -> None:
+        (model_file,) = model
+        session = InferenceSession(model_file, providers=["CPUExecutionProvider"])
+        for batch in batches:
+            session.run(None, batch)
+
+
+def frame_for(model: Path, _: ImportOptions) -> steps.Frame:
+    """The form in which an evaluator of a command gets a model: the path of a file."""
+    return _Frame(model)
 
 
 class _Frame:
@@ -174,8 +221,7 @@ class _Frame:
 
     def watched(self, folder: Path, see: Callable[[Inputs], object]) -> tuple[str]:
         modified = folder / "modified.onnx"
-        _copy(self._model, modified)
-        steps.watch(modified, see)
+        _watched_copy(self._model, modified, see)
         return (str(modified),)
 
     def original(self) -> tuple[str]:
@@ -183,11 +229,13 @@ class _Frame:
 
     def quantized(self, module: ModuleOp, folder: Path) -> tuple[str]:
         path = folder / "fake_quant.onnx"
-        OnnxTarget().write(module, path, new_session())
+        OnnxTarget().write(module, path, steps.session_for())
         return (str(path),)
 
 
-def _onnxruntime() -> Any:
+@cache
+def onnxruntime() -> Any:
+    """The library. Raises CompileError if it is not installed."""
     try:
         return import_module("onnxruntime")
     except ImportError:
@@ -198,7 +246,9 @@ def _onnxruntime() -> Any:
 def __getattr__(name: str) -> Any:
     """`AMCT_SO`, session options that need no operator library here; other names come from onnxruntime."""
     if name == "AMCT_SO":
-        return _onnxruntime().SessionOptions()
-    if not name.startswith("__") and hasattr(library := _onnxruntime(), name):
+        return onnxruntime().SessionOptions()
+    if name in steps.LEFT_OUT:
+        raise steps.left_out(name)
+    if not name.startswith("__") and hasattr(library := onnxruntime(), name):
         return getattr(library, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

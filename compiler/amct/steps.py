@@ -29,7 +29,7 @@ from ..flows.saving import files_of
 from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
-from ..session import ImportOptions, Session
+from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
 from ..transforms.quantization.data_options import AUTOMATIC
 from ..transforms.quantization.layers import checked, quantizable_layers
@@ -139,6 +139,9 @@ class Calibration:
             RecordTarget(flavour=self._framework).write(self._module, self._record, self._session)
 
 
+_LEVELS_OF = {"note": 1, "warning": 2}
+"""The places of the levels of what sessions print."""
+
 _WATCHED: dict[str, Callable[[Inputs], object]] = {}
 """The functions that watch the inputs of models under calibration, by file."""
 
@@ -153,9 +156,54 @@ def watcher(model: PathLike) -> Callable[[Inputs], object] | None:
     return _WATCHED.get(os.path.realpath(model))
 
 
+LEVELS = ("debug", "info", "warning", "error")
+"""AMCT's levels of messages, the least important first."""
+_level = "info"
+
+
+def set_logging_level(print_level: str = "info", save_level: str = "info") -> None:
+    """Print messages of this level and of more important ones from now on: `debug` adds remarks about layers in float, `info` has
+    notes and warnings, `warning` warnings only, `error` nothing, because errors are raised.
+
+    `save_level` has no effect: nothing is logged to files. Raises CompileError for another level.
+    """
+    global _level
+    for name, level in (("print_level", print_level), ("save_level", save_level)):
+        if level.lower() not in LEVELS:
+            raise CompileError(f"{name} must be one of {', '.join(LEVELS)}, not '{level}'")
+    _level = print_level.lower()
+
+
+_PAGE = "docs/migrating.md#python-functions"
+LEFT_OUT = {
+    name: reason
+    for names, reason in (
+        (("quantize_preprocess",), "quantize_model finds the factors if the configuration has dmq_balancer"),
+        (
+            ("create_quant_retrain_config", "create_quant_retrain_model", "save_quant_retrain_model"),
+            "nothing is trained here",
+        ),
+        (("create_prune_retrain_model", "save_prune_retrain_model", "auto_channel_prune_search"), "nothing is pruned"),
+        (("tensor_decompose", "auto_decomposition", "decompose_network"), "layers are not decomposed"),
+        (("create_distill_config", "create_distill_model", "distill", "save_distill_model"), "nothing is distilled"),
+        (("perform_convert_ops", "perform_approximation"), "layers are not approximated"),
+    )
+    for name in names
+}
+"""Functions of AMCT that its modules here do not have, with the reason."""
+
+
+def left_out(name: str) -> AttributeError:
+    """The error for a function that AMCT has and this program does not."""
+    return AttributeError(f"{name} is left out: {LEFT_OUT[name]} ({_PAGE})")
+
+
 def session_for(weights: PathLike | None = None, outputs: Sequence[str] = ()) -> Session:
     """A session that reads models with these weights and outputs."""
     session = new_session()
+    session.prints = tuple(kind for kind in ("note", "warning") if LEVELS.index(_level) <= _LEVELS_OF[kind])
+    if _level == "debug":
+        session.on_remark = print_remark
     session.imports = ImportOptions(outputs=tuple(outputs), weights=None if weights is None else Path(weights))
     return session
 

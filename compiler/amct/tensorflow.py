@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,23 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import PathLike, load
 from ..diagnostics import CompileError
 from ..formats.tensorflow.library import tensorflow
-from ..ir.functions import input_names, main_function
+from ..ir.functions import input_names, main_function, output_names
+from ..session import ImportOptions
 from ..targets.tensorflow import TfFakequantTarget
 from . import steps
-from .steps import AutoCalibrationEvaluatorBase, Inputs
+from .evaluators import Array, RawEvaluator
+from .steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "AutoCalibrationEvaluatorBase",
+    "ModelEvaluator",
     "accuracy_based_auto_calibration",
     "convert_model",
     "convert_qat_model",
     "create_quant_config",
     "quantize_model",
     "save_model",
+    "set_logging_level",
 ]
 
 
@@ -40,20 +44,27 @@ def create_quant_config(
     If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
     Raises CompileError, located, for a graph that cannot be read, bad settings, and layers that the graph does not have.
     """
-    steps.create_config(load(graph), config_file, skip_layers, batch_num, activation_offset, config_defination)
+    steps.create_config(
+        load(graph, steps.session_for()), config_file, skip_layers, batch_num, activation_offset, config_defination
+    )
 
 
-def quantize_model(graph: Any, config_file: PathLike, record_file: PathLike) -> None:
+def quantize_model(
+    graph: Any, config_file: PathLike, record_file: PathLike, calib_outputs: Sequence[str] | None = None
+) -> list[Any]:
     """Begin a calibration: change a frozen `tf.Graph` so that it calibrates when sessions that are made later run it.
 
     The first `batch_num` runs (of the configuration) calibrate; after the last one the record is written. The record of an
-    earlier calibration is removed first. Raises CompileError, located, for a configuration that does not fit the graph. A run
-    raises a TensorFlow error with the CompileError's text.
+    earlier calibration is removed first. `calib_outputs` are names of nodes or tensors; layers that these do not need stay float,
+    and are not in the record. Without it, they are the graph's outputs. Returns the variables that were added, to be
+    initialized (AMCT's quant_add_ops): none. Raises CompileError, located, for a configuration that does not fit the graph, and
+    for outputs that it does not have. A run raises a TensorFlow error with the CompileError's text.
     """
-    loaded = load(graph)
+    loaded = load(graph, steps.session_for(outputs=calib_outputs or ()))
     names = input_names(main_function(loaded.module))
     calibration = steps.Calibration(loaded, "tensorflow", config_file, record_file)
     _insert(graph, names, calibration.see)
+    return []
 
 
 def _insert(graph: Any, inputs: Sequence[str], see: Callable[[Inputs], object]) -> None:
@@ -125,6 +136,28 @@ def accuracy_based_auto_calibration(
     return steps.auto_calibrate(pb_model, evaluator, frame, config_file, record_file, save_dir, session)
 
 
+class ModelEvaluator(RawEvaluator):
+    """Runs a graph on raw binaries. The arguments are options of `amct calibration`. It gets a graph and the names of outputs."""
+
+    def run(self, model: Sequence[Any], batches: Iterator[dict[str, Array]]) -> None:
+        graph, outputs = model
+        tf = tensorflow("ModelEvaluator", "graph")
+        with tf.compat.v1.Session(graph=graph) as session:
+            for batch in batches:
+                session.run([_tensor(name) for name in outputs], {_tensor(name): a for name, a in batch.items()})
+
+
+def _tensor(name: str) -> str:
+    """The name of a tensor; that of a node means its first output."""
+    return name if ":" in name else f"{name}:0"
+
+
+def frame_for(model: Path, imports: ImportOptions) -> steps.Frame:
+    """The form in which an evaluator of a command gets a model: a graph and the names of its outputs."""
+    module = load(model, steps.session_for(outputs=imports.outputs)).module
+    return _Frame(model, imports.outputs or output_names(main_function(module)))
+
+
 class _Frame:
     def __init__(self, model: Path, outputs: Sequence[str]):
         self._model = model
@@ -159,3 +192,9 @@ def _graph(path: Path) -> Any:
     with graph.as_default():
         tf.graph_util.import_graph_def(definition, name="")
     return graph
+
+
+def __getattr__(name: str) -> Any:
+    if name in steps.LEFT_OUT:
+        raise steps.left_out(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -56,6 +56,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
+    from ..amct.evaluators import evaluator_for
+    from ..files import scratch
     from ..flows.auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
     from ..flows.auto_nuq import FEW_LEVELS
     from ..flows.sensitivity import ranked_at_outputs
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     session = command_session(args)
     session.profile = args.profile
     session.imports = amct_imports(args)
-    with progress_bar() as session.on_progress:
+    with progress_bar() as session.on_progress, scratch() as folder:
         found = auto_calibrate_file(
             args.model,
             args.save_path,
@@ -73,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
             session,
             args.calibration_config,
             args.batch_num,
+            load=lambda path: evaluator_for(path, args.model, session.imports, folder),
             strategy=FEW_LEVELS if args.auto_nuq else LEAST_IN_FLOAT,
             rank=ranked_at_outputs if at_outputs else sensitivities,
         )

@@ -23,7 +23,10 @@ from .shared import (
 from .tables import progress_bar
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..flows.calibration import Data, Shapes
+    from ..runtime.data import Samples
 
 _DESCRIPTION = """\
 Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model selects one of them.
@@ -129,9 +132,17 @@ def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
 
 def _evaluated(args: argparse.Namespace) -> Data:
     """The data of the evaluator. Raises CompileError if other data is given as well."""
-    from ..runtime.data import from_evaluator
+    from ..amct.evaluators import evaluator_for
+    from ..files import scratch
+    from ..runtime.data import calibration_runs
 
     for option in ("input_shape", "data_dir", "data_types"):
         if getattr(args, option):
             raise CompileError(f"--evaluator brings its own data: --{option} does not apply")
-    return lambda module, runs: from_evaluator(args.evaluator, module, runs)
+
+    def data(module: ModuleOp, runs: int) -> Samples:
+        with scratch() as folder:
+            evaluator = evaluator_for(args.evaluator, args.model, amct_imports(args), folder)
+            return calibration_runs(evaluator, args.evaluator, module, runs)
+
+    return data

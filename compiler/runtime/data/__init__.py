@@ -1,7 +1,7 @@
 """Data that runs through a model: samples from files and programs, in batches that fit the model's inputs."""
 
 from .arrays import load_arrays
-from .evaluator import FloatModel, calibration_runs, from_evaluator, load_evaluator
+from .evaluator import FloatModel, calibration_runs, load_evaluator
 from .images import PRESETS, ImageRows, Preprocess, image_size
 from .load import Form, data_files, load_samples
 from .rows import ArrayRows, Rows
@@ -23,7 +23,6 @@ __all__ = [
     "calibration_runs",
     "data_files",
     "from_batches",
-    "from_evaluator",
     "image_size",
     "input_types",
     "load_arrays",

@@ -66,13 +66,6 @@ class FloatModel:
         return batch
 
 
-def from_evaluator(path: Path, module: ModuleOp, runs: int) -> Samples:
-    """The samples on which the evaluator of a Python file runs the model. The file is executed. Raises CompileError as
-    the two below.
-    """
-    return calibration_runs(load_evaluator(path), path, module, runs)
-
-
 def load_evaluator(path: Path) -> Any:
     """The object or class called `evaluator` of a Python file, else the only object, else the only class that has a method
     `calibration`; a class is called without arguments. The file is executed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,8 +142,8 @@ def test_the_session_is_onnxruntime_s(folder: Folder) -> None:
     assert [i.name for i in session.get_inputs()] == ["x"]
     assert [y.shape for y in session.run(["y"], {"x": X[:3]})] == [(3, 4)]
     assert amct.SessionOptions is onnxruntime.SessionOptions
-    with pytest.raises(AttributeError, match=r"module 'amct_opt\.amct\.onnx' has no attribute 'quantize_preprocess'"):
-        amct.quantize_preprocess()
+    with pytest.raises(AttributeError, match=r"module 'amct_opt\.amct\.onnx' has no attribute 'quantise'"):
+        amct.quantise()
 
 
 def test_arrays_beside_the_model_are_copied_with_it(folder: Folder) -> None:
@@ -242,8 +243,12 @@ def test_tensorflow(tmp_path: Path) -> None:
     tensorflow.create_quant_config(config, graph, batch_num=2)
     with tf.compat.v1.Session(graph=graph) as session:
         expected = session.run("y:0", {"x:0": X})
-    tensorflow.quantize_model(graph, config, record)
+    with pytest.raises(CompileError, match="nowhere"):
+        tensorflow.quantize_model(graph, config, record, calib_outputs=["nowhere"])
+    added = tensorflow.quantize_model(graph, config, record, calib_outputs=["y:0"])
+    assert added == []
     with tf.compat.v1.Session(graph=graph) as session:
+        session.run(tf.compat.v1.variables_initializer(added))
         found = [session.run("y:0", {"x:0": batch}) for batch in np.split(X, 4)]
         with pytest.raises(CompileError, match="graph"):
             tensorflow.quantize_model(graph, config, tmp_path / "other.txt")
@@ -313,6 +318,158 @@ def test_refused(case: str, folder: Folder, net: tuple[Path, Path]) -> None:
     with pytest.raises(CompileError) as caught:
         call(folder, net)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("module", [amct, tensorflow, caffe], ids=lambda m: m.__name__.rpartition(".")[2])
+def test_what_is_left_out_says_where(module: Any) -> None:
+    """An error with the reason, and the page that has it."""
+    for name in steps.LEFT_OUT:
+        with pytest.raises(AttributeError, match=rf"{name} is left out: .*docs/migrating\.md#python-functions"):
+            getattr(module, name)
+    page = (ROOT / "docs" / "migrating.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name in steps.LEFT_OUT)
+
+
+def test_a_session_of_bytes_calibrates(folder: Folder) -> None:
+    """That of the modified model, also after onnx has written it again; the original's bytes do not."""
+    folder.create(batch_num=2)
+    folder.quantize()
+    plain, modified = folder.model.read_bytes(), folder.modified.read_bytes()
+    assert onnx.load_from_string(modified).graph == onnx.load_from_string(plain).graph
+    for content in (plain, modified, plain):
+        amct.InferenceSession(content).run(None, {"x": X})
+    assert not folder.record.exists()
+    amct.InferenceSession(onnx.load_from_string(modified).SerializeToString()).run(None, {"x": X})
+    assert folder.record.exists()
+
+
+def test_logging_level(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Warnings are printed from the level `warning` down."""
+    simplified = folder.text("simple.cfg", "batch_num: 2\n")
+    try:
+        for level, printed in (("error", False), ("warning", True), ("INFO", True), ("debug", True)):
+            amct.set_logging_level(print_level=level, save_level="debug")
+            folder.create(batch_num=3, config_defination=simplified)
+            assert ("are ignored: config_defination is given" in capsys.readouterr().err) == printed
+        with pytest.raises(CompileError, match="print_level must be one of debug, info, warning, error, not 'loud'"):
+            amct.set_logging_level("loud")
+    finally:
+        amct.set_logging_level()
+
+
+BINARIES = 4
+
+
+def binaries(path: Path) -> Path:
+    """A folder with a batch in each file."""
+    path.mkdir()
+    for i, batch in enumerate(np.split(X, BINARIES)):
+        batch.tofile(path / f"{i}.bin")
+    return path
+
+
+def test_model_evaluator(folder: Folder, net: tuple[Path, Path]) -> None:
+    """It runs raw binaries: as many as are asked for, in the order of their names."""
+    given = str(binaries(folder.path / "bins")), "x:2,4", "float32"
+    folder.create(batch_num=2)
+    folder.quantize()
+    evaluator = amct.ModelEvaluator(*given)
+    evaluator.calibration(str(folder.modified), 1)
+    assert not folder.record.exists()
+    evaluator.calibration(str(folder.modified), 1)
+    assert folder.record.exists()
+    with pytest.raises(CompileError, match="5 runs are asked for, there are 4 files"):
+        evaluator.evaluate(str(folder.model), 5)
+    config, record, modified = folder.path / "c.json", folder.path / "r.txt", folder.path / "m.prototxt"
+    caffe.create_quant_config(config, *net, batch_num=BINARIES)
+    caffe.quantize_model(caffe.init(config, *net, record), modified, folder.path / "m.caffemodel")
+    caffe.ModelEvaluator(*given).calibration(modified, folder.path / "m.caffemodel")
+    assert record.exists()
+
+
+EVALUATORS = {
+    "another number of folders": (("x:2,4", "float32;float32"), "list 1 inputs, 1 folders and 2 types"),
+    "another type": (("x:2,4", "float31"), "data_types has 'float31'"),
+    "another size": (("x:3,4", "float32"), "has 8 numbers of float32, which do not fit the shape [3, 4]"),
+}
+
+
+@pytest.mark.parametrize("case", EVALUATORS)
+def test_raw_binaries_that_are_refused(case: str, folder: Folder) -> None:
+    arguments, message = EVALUATORS[case]
+    bins = binaries(folder.path / "bins")
+    with pytest.raises(CompileError) as caught:
+        amct.ModelEvaluator(str(bins), *arguments).evaluate(str(folder.model))
+    assert message in str(caught.value)
+
+
+AMCTS_EVALUATOR = """
+import numpy as np
+import onnxruntime as ort
+import amct_onnx as amct
+from amct_onnx.common.auto_calibration import AutoCalibrationEvaluatorBase
+
+DATA = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+
+class Mine(AutoCalibrationEvaluatorBase):
+    def __init__(self):
+        super().__init__()
+        self.original = None
+
+    def _run(self, model_file):
+        session = ort.InferenceSession(model_file, amct.AMCT_SO)
+        return session.run(None, {session.get_inputs()[0].name: DATA})[0]
+
+    def calibration(self, model_file):
+        self._run(model_file)
+
+    def evaluate(self, model_file):
+        y = self._run(model_file)
+        self.original = y if self.original is None else self.original
+        return float(np.abs(y - self.original).max())
+
+    def metric_eval(self, original_metric, new_metric):
+        return new_metric < 1, new_metric
+"""
+
+
+@pytest.mark.parametrize("command", ["calibration", "auto-calibration"])
+def test_evaluator_files_of_amct(command: str, folder: Folder) -> None:
+    """A file with AMCT's imports and arguments: its sessions of onnxruntime calibrate. Afterwards the names are as before."""
+    file = folder.text("evaluator.py", AMCTS_EVALUATOR)
+    given = ["--model", str(folder.model), "--evaluator", str(file), "--save_path", str(folder.path / "P")]
+    assert amct_command.run([command, *given]) == 0
+    folder.create()
+    folder.quantize()
+    amct.InferenceSession(folder.modified).run(None, {"x": X})
+    assert (folder.path / "P_record.txt").read_text() == folder.record.read_text()
+    assert sys.modules["onnxruntime"] is onnxruntime
+    assert "amct_onnx" not in sys.modules
+
+
+def test_evaluator_files_of_amct_for_caffe(net: tuple[Path, Path], tmp_path: Path) -> None:
+    text = AMCTS_EVALUATOR.replace("onnxruntime as ort", "caffe").replace("amct_onnx", "amct_caffe")
+    body = "        net = caffe.Net(model_file, weights_file, caffe.TEST)\n        return net.forward(x=DATA[:1])['y']"
+    start, end = text.index("        session ="), text.index("    def calibration")
+    text = text[:start] + body + "\n\n" + text[end:]
+    text = text.replace("model_file)", "model_file, weights_file)").replace("_file, weights_file, w", "_file, w")
+    (tmp_path / "e.py").write_text(text)
+    given = ["--model", str(net[0]), "--weights", str(net[1]), "--evaluator", str(tmp_path / "e.py")]
+    assert amct_command.run(["calibration", *given, "--save_path", str(tmp_path / "P")]) == 0
+    assert "scale_d" in (tmp_path / "P_record.txt").read_text()
+
+
+def test_parameters_of_a_net(net: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """As stored, by layer; a change would have no effect, so it is an error."""
+    caffe.set_device(0)
+    assert "set_device(0) is ignored: everything is computed on the CPU" in capsys.readouterr().err
+    params = caffe.Net(*net).params
+    assert list(params) == ["fc1", "fc2"]
+    assert [blob.shape for blob in params["fc1"]] == [(4, 4)]
+    stored = np.random.default_rng(1).normal(size=(4, 4)).round(3).astype(np.float32)
+    assert np.array_equal(params["fc1"][0].data, stored) or np.array_equal(params["fc1"][0].data, stored.T)
+    with pytest.raises(ValueError, match="read-only"):
+        params["fc1"][0].data[...] = 0
 
 
 def test_a_gpu_is_not_pretended(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,10 +61,11 @@ def test_python_functions(framework: str) -> None:
     module = import_module(f"amct_opt.amct.{framework}")
     listed: dict[str, list[str]] = {}
     for call, modules, *_ in rows("Python functions")[8:]:
-        if modules == f"`{framework}`":
+        if f"`{framework}`" in modules:
             listed.update({name: given.split(", ") for name, given in re.findall(r"`(\w+)(?:\((.*?)\))?`", call)})
     functions = {name: value for name in module.__all__ if inspect.isfunction(value := getattr(module, name))}
-    assert set(listed) == set(functions)
+    classes = {name for name in module.__all__ if inspect.isclass(getattr(module, name))}
+    assert set(listed) - classes == set(functions)
     for name, function in functions.items():
         parameters = list(inspect.signature(function).parameters)
         given = [each.partition("=")[0] for each in listed[name] if each not in ("", "...")]
