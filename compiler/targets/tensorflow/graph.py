@@ -143,3 +143,8 @@ def quantized_weight(value: SSAValue) -> nn.DequantizeOp | None:
     """The nn.dequantize of a constant that gives a value."""
     op = source(value).owner
     return cast(nn.DequantizeOp, op) if isinstance(op, Operation) and stored_quantized(op) is not None else None
+
+
+def is_weight(value: SSAValue) -> bool:
+    """Whether a value is a constant, or the reals of one of integers."""
+    return nn.constant_of(source(value)) is not None or quantized_weight(value) is not None

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
+from .graph import is_weight
 from .layer import Layer, converter, per_channel
+from .movement import weight
 
 
 @converter(nn.MatMulOp)
 def matmul(op: nn.MatMulOp, layer: Layer) -> str:
-    """MatMul of two matrices, otherwise BatchMatMulV2. A vector becomes a matrix; the result drops the added axis."""
+    """MatMul of two matrices, otherwise BatchMatMulV2. A vector becomes a matrix; the result drops the added axis.
+
+    A transposed weight is written as TensorFlow stores it, [K, N]: AMCT does not quantize a MatMul with transpose_b.
+    """
     ranks = len(shape_of(op.lhs)), len(shape_of(op.rhs))
     flags = op.transpose_a is not None or None, op.transpose_b is not None or None
-    if ranks == (2, 2):
+    if ranks == (2, 2) and flags[1] and is_weight(op.rhs):
+        y = layer.node("MatMul", op.lhs, weight(layer, op.rhs, (1, 0)), transpose_a=flags[0])
+    elif ranks == (2, 2):
         y = layer.node("MatMul", op.lhs, op.rhs, transpose_a=flags[0], transpose_b=flags[1])
     else:
         lhs = layer.helper("ExpandDims", op.lhs, layer.int(0, "axis")) if ranks[0] == 1 else layer.value(op.lhs)

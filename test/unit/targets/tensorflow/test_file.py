@@ -21,6 +21,7 @@ from amct_opt.formats.tensorflow.operators import OPERATORS
 from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
+from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.tensorflow import TfFakequantTarget
@@ -278,3 +279,26 @@ def test_to_tensorflow_and_back(layout: str, written: Any) -> None:
     read = frontends.read(written.path, new_session())
     (expected,), (actual,) = run(module, {"x0": x}).values(), run(read, {"x0": x}).values()
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("stored", ["constant", "integers"])
+def test_transposed_weights_are_turned(stored: str, written: Any) -> None:
+    """A product of another framework is read back as a layer that AMCT quantizes: without transpose_b."""
+    integers = """%q = nn.constant dense<[[1, 2, 3], [4, 5, -6]]> : tensor<2x3xi8>
+      %w = nn.dequantize %q by <i8, scale = [0.5, 0.25], axis = 0> : (tensor<2x3xi8>) -> tensor<2x3xf32>"""
+    constant = "%w = nn.constant dense<[[0.5, 1.0, 1.5], [1.0, 1.25, -1.5]]> : tensor<2x3xf32>"
+    module = parse(f"""
+      func.func @main(%x: tensor<4x3xf32> {{nn.name = "x"}}) -> (tensor<4x2xf32> {{nn.name = "fc"}}) {{
+        {integers if stored == "integers" else constant}
+        %y = nn.matmul %x, %w transpose_b from <onnx, "Gemm", "fc", {{transB = 1 : i64}}>
+          : (tensor<4x3xf32>, tensor<2x3xf32>) -> tensor<4x2xf32>
+        func.return %y : tensor<4x2xf32>
+      }}""")
+    assert [n.attr["transpose_b"].b for n in written(module).node if n.op == "MatMul"] == [False]
+    session = new_session()
+    back = frontends.read(written.path, session)
+    x = {"x": real(4, 3)}
+    np.testing.assert_array_equal(run(back, x)["fc"], run(module, x)["fc"])
+    if stored == "constant":
+        make_pass("insert-observers").apply(session, back)
+        assert any(isinstance(op, nn.ObserveOp) for op in back.walk()), session.remarks
