@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...diagnostics import CompileError
+from ...files import refuse_pipe
+from .addresses import is_address, local
 from .rows import Array
 
 _INSTALL = "pip install 'amct-opt[zarr]'"
@@ -58,6 +60,9 @@ def elements_of(bag: Any) -> Iterator[Any]:
 
 def zarr_rows(address: str) -> dict[str, LazyRows]:
     """The arrays of a group of Zarr, by name. Raises CompileError, located, if it cannot be read, or Zarr is not installed."""
+    if not is_address(address):  # Zarr itself opens the files
+        for path in (folder := local(address), *folder.rglob("*")):
+            refuse_pipe(path)
     try:
         import zarr  # pyright: ignore
     except ImportError:

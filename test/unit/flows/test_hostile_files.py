@@ -245,6 +245,7 @@ def test_one_line(case: str, folder: Path) -> None:
         *((f"p.{ending}", f"amct quantize m.onnx -o o --data p.{ending}") for ending in ("npz", "npy")),
         ("d/x.npy", "amct quantize m.onnx -o o --data d"),
         *((f"d/p.{ending}", "amct quantize m.onnx -o o --data d") for ending in ("npz", "tar", "parquet")),
+        *((name, "amct quantize m.onnx -o o --data d.zarr") for name in ("d.zarr", "d.zarr/.zgroup", "d.zarr/x/c/0")),
         *((f"p.{ending}", f"amct quantize m.onnx -o o --data x.npz --labels p.{ending}") for ending in ("csv", "npy")),
         *((f"p.{ending}", f"amct quantize m.onnx -o o --settings p.{ending}") for ending in ("yaml", "toml", "json")),
         (
@@ -259,6 +260,7 @@ def test_a_named_pipe_is_refused(name: str, command: str, folder: Path) -> None:
     for file, data in {"m.onnx": relu(2, 4), "x.npz": npz(x=np.ones((2, 4), "f")), "n.prototxt": b""}.items():
         (folder / file).write_bytes(data)
     (folder / "d").mkdir()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(folder / name)
     status, said = ended(command)
     assert (status, said.split("\n")[0]) == (1, f"{name}: error: is a pipe, not a file")
