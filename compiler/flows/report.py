@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..files import replacing
+from ..limits import locating
 from ..reports.model_explorer import node_data
 from ..reports.network import Layer, layers_of
 from ..reports.page import page_of
@@ -29,7 +30,9 @@ def report_of(folder: Path) -> Path:
 
 def write_page(run: Run, layers: Sequence[Layer]) -> Path:
     """Write the page of a run, with its layers. Raises CompileError without the extra `report`."""
-    path, page = run.folder / PAGE, page_of(run, layers)
+    path = run.folder / PAGE
+    with locating(PAGE):
+        page = page_of(run, layers)
     with replacing(path) as stream:
         stream.write(page.encode(errors="backslashreplace"))
     return path

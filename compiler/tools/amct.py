@@ -77,7 +77,9 @@ def run(argv: Sequence[str]) -> int:
     except (OSError, MemoryError) as e:
         if isinstance(e, BrokenPipeError):
             raise
-        print(explained(e, f"amct {argv[0]}"), file=sys.stderr)
+        command = f"amct {argv[0]}"
+        where = str(getattr(args, "model", command)) if isinstance(e, MemoryError) else command
+        print(explained(e, where), file=sys.stderr)
         return 1
     return 0
 
