@@ -63,15 +63,14 @@ def read_json(path: Path) -> Settings:
 def _read_layer(layer: JsonObject) -> Calibration:
     alone = layer.take("weight_compress_only", bool, False)
     strength = layer.take("dmq_balancer_param", float)
-    activation = _read_activation(
-        layer.take_object("activation_quant_params", f"{layer.path}: activation_quant_params")
-    )
+    activation = read_activation(layer.take_object("activation_quant_params", f"{layer.path}: activation_quant_params"))
     weight = _read_weight(layer.take_object("weight_quant_params", f"{layer.path}: weight_quant_params"))
     layer.done()
     return layer.make(Calibration, activation, weight, strength, alone)
 
 
-def _read_activation(activation: JsonObject) -> Activation:
+def read_activation(activation: JsonObject) -> Activation:
+    """The settings of an activation. Raises CompileError, located, for unknown keys, wrong types and values out of range."""
     algorithm = activation.take("act_algo", str, IFMR)
     if algorithm not in PARAMETERS:
         raise activation.error(f"act_algo '{algorithm}' is not one of {', '.join(PARAMETERS)}")
@@ -125,7 +124,7 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
     name, index = tensor.take("layer_name", str), tensor.take("input_index", int)
     if name is None or index is None:
         raise tensor.error(f"has no {'layer_name' if name is None else 'input_index'}")
-    activation = _read_activation(
+    activation = read_activation(
         tensor.take_object("activation_quant_params", f"{tensor.path}: activation_quant_params")
     )
     tensor.done()

@@ -215,12 +215,36 @@ def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True)
+class CacheRecord:
+    """The `kv_cache_value` of a layer: how a KV cache keeps its output, one pair or one for each index of the last axis.
+
+    Raises CompileError for values that no layer can have.
+    """
+
+    scale: tuple[float, ...]
+    offset: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", tuple(map(f32, self.scale)))
+        for reason in _bad_scales("scale", self.scale):
+            raise BadField(*reason)
+        if not self.scale or len(self.scale) != len(self.offset):
+            raise BadField(
+                "scale", f"and offset must have the same length, not {len(self.scale)} and {len(self.offset)}"
+            )
+        if outside := [n for n in self.offset if not -128 <= n <= 127]:
+            raise BadField("offset", f"must lie in [-128, 127], not {outside[0]}")
+
+
+@dataclass(frozen=True)
 class Record:
     """Records by layer; an input of `tensor_quantize` by `layer:index`."""
 
     layers: Mapping[str, LayerRecord] = field(default_factory=dict[str, LayerRecord])
     where: str = field(default="", compare=False)
     """The file that it was read from, for messages."""
+    caches: Mapping[str, CacheRecord] = field(default_factory=dict[str, CacheRecord])
+    """The layers whose outputs a KV cache keeps (AMCT for PyTorch). They do not change the model."""
 
     def error(self, layer: str, reason: str, hint: str = "") -> CompileError:
         return CompileError(f"layer '{layer}': {reason}", where=self.where, hint=hint)
@@ -232,7 +256,12 @@ def _class(flavour: str | None) -> type[Any]:
     numbers = {name: i + 1 for i, name in enumerate(TYPES)} if flavour is None else NUMBERS[flavour]
     table = {
         "ScaleOffsetRecord": {"record": (1, "repeated MapFiledEntry")},
-        "MapFiledEntry": {"key": (1, "string"), "value": (2, "SingleLayerRecord")},
+        "MapFiledEntry": {
+            "key": (1, "string"),
+            "value": (2, "SingleLayerRecord"),
+            **({"kv_cache_value": (3, "SingleLayerKVCacheRecord")} if flavour in (None, "pytorch") else {}),
+        },
+        "SingleLayerKVCacheRecord": {"scale": (1, "repeated float"), "offset": (2, "repeated int32")},
         "SingleLayerRecord": {name: (number, TYPES[name]) for name, number in numbers.items()},
     }
     return message_classes(f"amct.record.{flavour or 'any'}", "proto2", table, {})["ScaleOffsetRecord"]
@@ -245,13 +274,29 @@ def read_record(path: Path, flavour: str | None = None, *, joint_quant: bool = T
     """
     file = parse(path, _class(flavour)(), "record")
     layers: dict[str, LayerRecord] = {}
+    caches: dict[str, CacheRecord] = {}
     for entry in file.children("record"):
-        entry.need("key", "value")
+        cached = "kv_cache_value" in _fields(entry.message)
+        entry.need("key", *(() if cached else ("value",)))
         name = entry.message.key
-        if name in layers:
+        if name in (caches if cached else layers):
             raise entry.error(f"layer '{name}' appears twice")
-        layers[name] = _read_layer(name, entry.child("value"), joint_quant)
-    return Record(layers, str(path))
+        if cached:
+            caches[name] = _read_cache(name, entry.child("kv_cache_value"))
+        if "value" in _fields(entry.message):
+            layers[name] = _read_layer(name, entry.child("value"), joint_quant)
+    return Record(layers, str(path), caches)
+
+
+def _fields(message: Any) -> list[str]:
+    return [field.name for field, _ in message.ListFields()]
+
+
+def _read_cache(name: str, value: Located) -> CacheRecord:
+    try:
+        return CacheRecord(tuple(value.message.scale), tuple(value.message.offset))
+    except BadField as e:
+        raise value.error(f"layer '{name}': {e.message}", field=e.field) from None
 
 
 def _read_layer(name: str, value: Located, joint_quant: bool) -> LayerRecord:
@@ -308,6 +353,12 @@ def record_text(record: Record, flavour: str | None = None) -> str:
             values: Sequence[Any] = value if TYPES[field_name].startswith("repeated") else (value,)
             lines += [f"    {field_name}: {_field_text(field_name, v, flavour)}" for v in values]
         lines += ["  }", "}"]
+    for name, kept in record.caches.items():
+        lines += ["record {", f"  key: {_text(name)}", "  kv_cache_value {"]
+        lines += [f"    scale: {_field_text('scale', x, flavour)}" for x in kept.scale] + [
+            f"    offset: {n}" for n in kept.offset
+        ]
+        lines += ["  }", "}"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -343,7 +394,7 @@ def merged(first: Record, second: Record) -> Record:
     layers = dict(first.layers)
     for name, layer in second.layers.items():
         layers[name] = _merged(name, layers[name], layer, second) if name in layers else layer
-    return Record(layers, second.where or first.where)
+    return Record(layers, second.where or first.where, {**first.caches, **second.caches})
 
 
 def _merged(name: str, first: LayerRecord, second: LayerRecord, record: Record) -> LayerRecord:

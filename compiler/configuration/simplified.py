@@ -88,11 +88,16 @@ def _activation(node: Located) -> Activation:
     name = node.message.WhichOneof("acts_quant_algo")
     if name is None:
         return Activation()
-    inner = node.child(name)
-    values = {k: v for k, v in _values(inner.message) if k not in ("asymmetric", "dst_type")}
-    asymmetric = inner.message.asymmetric if inner.message.HasField("asymmetric") else None
-    bits = BITS[inner.message.dst_type]
-    return inner.make(Activation, observer_text(ALGORITHMS[name], values), bits, asymmetric)
+    return activation_of(node.child(name), ALGORITHMS[name])
+
+
+def activation_of(node: Located, algorithm: str) -> Activation:
+    """The settings of an activation from the message of one of AMCT's algorithms. Raises CompileError, located at it."""
+    values = dict(_values(node.message))
+    asymmetric = values.pop("asymmetric", None)
+    bits = BITS[values.pop("dst_type", 1)]
+    values.pop("quant_granularity", None)
+    return node.make(Activation, observer_text(algorithm, values), bits, asymmetric)
 
 
 def _weight(node: Located) -> Weighting:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..configuration.record import Record
+from ..configuration.settings import Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QuantizeOp
 from ..pipelines.passes import run_passes
@@ -31,27 +33,41 @@ class Converted:
     layers: Layers
 
 
-def convert_file(model: Path, record: str | None, save_path: str, session: Session) -> Converted:
+def convert_file(
+    model: Path,
+    record: str | None,
+    save_path: str,
+    session: Session,
+    framework: str | None = None,
+    settings: Settings | None = None,
+) -> Converted:
     """Quantize `model` with the factors of a record, or those that it was trained with, and write AMCT's files.
 
     Layers that the record does not list stay float. `save_path` is a folder, made when missing, and the prefix of the files'
-    names. All or none are written, replacing those of an earlier run but no file that was read. Raises CompileError, located,
-    for anything that cannot be done.
+    names. All or none are written, replacing those of an earlier run but no file that was read. The files are those of
+    `framework`, by default the one of the model's file; `settings` decide what is fused. Raises CompileError, located, for
+    anything that cannot be done.
     """
-    files = files_of(model, save_path)
+    files = files_of(model, save_path, framework)
     module = read_model(model, session, files.paths(), [record])
     if record is not None:
-        return convert_module(module, record, files, session)
+        return convert_module(module, record, files, session, settings)
     run_passes(module, SIMPLIFY, session)
     _adapt(module, model, session)
     return _written(module, files, session)
 
 
-def convert_module(module: ModuleOp, record: str, files: Files, session: Session) -> Converted:
-    """Quantize a verified module in place with the factors of a record, and write `files`. Raises like `convert_file`."""
+def convert_module(
+    module: ModuleOp, record: str, files: Files, session: Session, settings: Settings | None = None
+) -> Converted:
+    """Quantize a verified module in place with the factors of a record, fused by `settings`, and write `files`.
+
+    Raises like `convert_file`.
+    """
     like_amct(module, session)
-    request = QuantizationOptions(record=record).request(session)
+    request = QuantizationOptions(record=record, config=settings).request(session)
     assert request.record is not None
+    _check_caches(request.record, session)
     for name, layer in request.record.layers.items():
         files.check_bits(name, layer.bits, record)
     simplify_and_fuse(request, module, session)
@@ -61,6 +77,19 @@ def convert_module(module: ModuleOp, record: str, files: Files, session: Session
 
 def _written(module: ModuleOp, files: Files, session: Session) -> Converted:
     return Converted(files.write(module, session), describe_layers(module, session.remarks))
+
+
+def _check_caches(record: Record, session: Session) -> None:
+    """Warn of the layers of a KV cache, which no file has. Raises CompileError for a record that has nothing else."""
+    if not record.caches:
+        return
+    named = ", ".join(record.caches)
+    if not record.layers:
+        hint = "the program that keeps the cache reads kv_cache_value"
+        raise CompileError(f"has only kv_cache_value, of {named}: no layer is quantized", where=record.where, hint=hint)
+    session.warn(
+        f"{record.where}: kv_cache_value of {named} is not part of the files: the program that keeps the cache reads it"
+    )
 
 
 def _adapt(module: ModuleOp, model: Path, session: Session) -> None:

@@ -28,19 +28,13 @@ class Output(NamedTuple):
 
 
 _EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)
+_ONNX = (
+    Output("_fake_quant_model.onnx", "onnx", {}),
+    Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
+)
 OUTPUTS: Mapping[str, tuple[Output, ...]] = {
-    "onnx": (
-        Output("_fake_quant_model.onnx", "onnx", {}),
-        Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
-        Output("_record.txt", "record", {"flavour": "onnx"}),
-        *_EVERY,
-    ),
-    "pytorch": (
-        Output("_fake_quant_model.onnx", "onnx", {}),
-        Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
-        Output("_record.txt", "record", {"flavour": "pytorch"}),
-        *_EVERY,
-    ),
+    "onnx": (*_ONNX, Output("_record.txt", "record", {"flavour": "onnx"}), *_EVERY),
+    "pytorch": (*_ONNX, Output("_record.txt", "record", {"flavour": "pytorch"}), *_EVERY),
     "tensorflow": (
         Output("_quantized.pb", "tf-ascend", {}, deploys=True),
         Output("_fake_quant_model.pb", "tf-fakequant", {}),
@@ -125,8 +119,9 @@ class Files:
         return path if self.prefix else path.with_name(path.name.removeprefix("_"))
 
 
-def files_of(model: Path, save_path: str) -> Files:
-    """The files for a model. `save_path` is a folder and a prefix, which is empty where it ends in `/`.
+def files_of(model: Path, save_path: str, framework: str | None = None) -> Files:
+    """The files for a model, or those of another `framework` than its file's. `save_path` is a folder and a prefix, which is
+    empty where it ends in `/`.
 
     Raises CompileError if it is not a folder.
     """
@@ -134,7 +129,7 @@ def files_of(model: Path, save_path: str) -> Files:
     path = Path(folder or slash or ".")
     if path.exists() and not path.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(path))
-    outputs = OUTPUTS[framework_of(model)]
+    outputs = OUTPUTS[framework or framework_of(model)]
     written = (Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in outputs)
     return Files(path, prefix, tuple(written))
 

@@ -176,6 +176,43 @@ def test_shifts_need_joint_quantization(read) -> None:
     assert read(entry("shift_bit: 3")).layers["conv1"].shift_bit == (3,)
 
 
+CACHE = """record {
+  key: "k"
+  kv_cache_value {
+    scale: 0.016491164
+    scale: 0.5
+    offset: -2
+    offset: 0
+  }
+}
+"""
+
+
+def test_caches(read) -> None:
+    """The outputs that a KV cache keeps, beside the record of a layer; as AMCT for PyTorch writes them."""
+    record = read(CACHE + 'record { key: "v" value { scale_d: 0.5 offset_d: 1 } }')
+    assert list(record.layers) == ["v"]
+    assert record.caches["k"].offset == (-2, 0)
+    assert record_text(Record(caches=record.caches), "pytorch") == CACHE
+    assert merged(Record(), record).caches == record.caches
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("scale: 0.5", "scale: 0"), "layer 'k': scale must be positive and finite, not 0"),
+        (("    scale: 0.5\n", ""), "layer 'k': scale and offset must have the same length, not 1 and 2"),
+        (("offset: -2", "offset: 128"), r"layer 'k': offset must lie in \[-128, 127\], not 128"),
+        (("kv_cache_value {", "} record { kv_cache_value {"), "MapFiledEntry has no value"),
+    ],
+)
+def test_bad_caches(read, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        read(CACHE.replace(*change))
+    with pytest.raises(CompileError, match="layer 'k' appears twice"):
+        read(CACHE + CACHE)
+
+
 def test_nothing(read) -> None:
     assert read("") == Record()
     assert record_text(Record()) == ""
