@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import Loaded, PathLike
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
-from ..configuration.settings import IFMR
+from ..configuration.settings import IFMR, Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
 from ..files import made, replacing, scratch
@@ -34,7 +34,7 @@ from ..targets.record import RecordTarget
 from ..transforms.quantization.data_options import AUTOMATIC
 from ..transforms.quantization.layers import checked, quantizable_layers
 from ..transforms.quantization.options import SettingsOptions
-from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
@@ -42,7 +42,12 @@ from ..universe import new_session
 Inputs = Mapping[str, Any]
 """Arrays by input, in the shapes and dtypes of the model's inputs."""
 
-MODELS = {"onnx": Path("model.onnx"), "tensorflow": Path("model.pb"), "caffe": Path("model.prototxt")}
+MODELS = {
+    "onnx": Path("model.onnx"),
+    "pytorch": Path("model.pt2"),
+    "tensorflow": Path("model.pb"),
+    "caffe": Path("model.prototxt"),
+}
 """A model file name by framework; its ending determines which files are written."""
 
 
@@ -72,6 +77,7 @@ def create_config(
             session.warn("skip_layers, batch_num and activation_offset are ignored: config_defination is given")
         settings = SettingsOptions(config=os.fspath(config_defination)).settings()
         settings = replace(settings, batch_num=settings.batch_num or BATCH_NUM)
+    like_amct(module, session)
     profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
@@ -104,6 +110,7 @@ class Calibration:
         self._config = os.fspath(_json(config_file))
         self._record = Path(record_file)
         settings = SettingsOptions(config=self._config).settings()
+        like_amct(self._module, self._session)
         simplified = self._module.clone()
         run_passes(simplified, SIMPLIFY, self._session.silent())
         checked(settings, simplified, profile_of(self._session))
@@ -183,10 +190,21 @@ LEFT_OUT = {
             ("create_quant_retrain_config", "create_quant_retrain_model", "save_quant_retrain_model"),
             "nothing is trained here",
         ),
-        (("create_prune_retrain_model", "save_prune_retrain_model", "auto_channel_prune_search"), "nothing is pruned"),
+        (
+            (
+                *(
+                    f"{verb}_{kind}_retrain_model"
+                    for verb in ("create", "restore", "save")
+                    for kind in ("prune", "compressed")
+                ),
+                *("auto_channel_prune_search", "prune", "prune_finetune", "prune_diagnose"),
+            ),
+            "nothing is pruned",
+        ),
         (("tensor_decompose", "auto_decomposition", "decompose_network"), "layers are not decomposed"),
         (("create_distill_config", "create_distill_model", "distill", "save_distill_model"), "nothing is distilled"),
         (("perform_convert_ops", "perform_approximation"), "layers are not approximated"),
+        (("quantize", "convert", "algorithm_register"), "there are no presets for large language models"),
     )
     for name in names
 }
@@ -208,17 +226,35 @@ def session_for(weights: PathLike | None = None, outputs: Sequence[str] = ()) ->
     return session
 
 
-def convert(model: PathLike, record_file: PathLike, save_path: PathLike, session: Session) -> tuple[Path, ...]:
-    """Write AMCT's files for a model and a record. Returns them. Raises CompileError for a record that does not fit."""
-    return convert_file(Path(model), os.fspath(record_file), os.fspath(save_path), session).files
+def convert(
+    model: PathLike,
+    record_file: PathLike,
+    save_path: PathLike,
+    session: Session,
+    framework: str | None = None,
+    settings: Settings | None = None,
+) -> tuple[Path, ...]:
+    """Write AMCT's files for a model and a record, those of `framework` (default: the model file's), fused by `settings`.
+
+    Returns them. Raises CompileError for a record that does not fit.
+    """
+    record = os.fspath(record_file)
+    return convert_file(Path(model), record, os.fspath(save_path), session, framework, settings).files
 
 
-def save(model: PathLike, record_file: PathLike, save_path: PathLike, session: Session) -> tuple[Path, ...]:
-    """Write AMCT's files for a model that was calibrated. Raises CompileError if its record was not written."""
+def save(
+    model: PathLike,
+    record_file: PathLike,
+    save_path: PathLike,
+    session: Session,
+    framework: str | None = None,
+    settings: Settings | None = None,
+) -> tuple[Path, ...]:
+    """Write AMCT's files for a model that was calibrated, as `convert`. Raises CompileError if its record was not written."""
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
         raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
-    return convert(model, record_file, save_path, session)
+    return convert(model, record_file, save_path, session, framework, settings)
 
 
 def convert_trained(
@@ -283,11 +319,12 @@ def auto_calibrate(
     save_dir: PathLike,
     session: Session,
     strategy: Strategy = LEAST_IN_FLOAT,
+    framework: str | None = None,
 ) -> tuple[Path, ...]:
     """Search for the fewest layers in float that `evaluator.metric_eval` accepts, and write AMCT's files.
 
-    `strategy` replaces the way to search. Raises CompileError, located in the evaluator's file, for a missing method and
-    for errors that its methods raise.
+    `strategy` replaces the way to search, `framework` that of the model's file. Raises CompileError, located in the evaluator's
+    file, for a missing method and for errors that its methods raise.
     """
     for method in ("calibration", "evaluate", "metric_eval"):
         if not callable(getattr(evaluator, method, None)):
@@ -302,6 +339,7 @@ def auto_calibrate(
             os.fspath(_json(config_file)),
             load=lambda _: adapter,
             strategy=strategy,
+            framework=framework,
         )
     return _with_record(found.files, record_file)
 

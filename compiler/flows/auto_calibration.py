@@ -18,6 +18,7 @@ from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
 from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.layers import checked, quantizable_layers
+from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions, Request
 from ..transforms.quantization.sensitivity import sensitivities
@@ -95,19 +96,22 @@ def auto_calibrate_file(
     load: Callable[[Path], Any] = load_evaluator,
     strategy: Strategy | None = None,
     rank: Rank = sensitivities,
+    framework: str | None = None,
 ) -> AutoCalibrated:
     """Quantize `model`, leaving the fewest of the most sensitive layers in float that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
     `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
-    in which errors of its methods are located; `rank` gives the order in which layers are tried. Raises CompileError, located,
+    in which errors of its methods are located; `rank` gives the order in which layers are tried; the files are those of
+    `framework`, by default the one of the model's file. Raises CompileError, located,
     for anything that cannot be done, also where no layer can be quantized as wanted.
     """
-    files = files_of(model, save_path)
+    files = files_of(model, save_path, framework)
     strategy = strategy or LEAST_IN_FLOAT
     parts = ("final_config", "ranking_information", "record")
     about = {part: files.folder / f"{strategy.name}_{part}.json" for part in parts}
     module = read_model(model, session, [*files.paths(), *about.values()], [evaluator, config])
+    like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
     search = Search.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
     check_wanted(search.request(()), module, session, files, model)

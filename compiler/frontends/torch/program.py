@@ -133,28 +133,42 @@ def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
     return lambda x: (torch.clamp(torch.round(x * (1 / step)) + shift, low, high) - shift) * step
 
 
-def to_onnx(torch: Any, program: Any, where: str) -> tuple[ModelProto, Sequence[str]]:
+def to_onnx(
+    torch: Any, program: Any, where: str, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> tuple[ModelProto, Sequence[str]]:
     """An exported program as a model of ONNX, and the buffers that each call of the program changes, which the model does not.
 
-    Layers have the names of their modules, weights their keys of the state dict. Only constants are folded: the exporter's other
-    optimizations fold batch norms and lose their names. Raises CompileError for operators that ONNX cannot express, and for
-    results that are not tensors.
+    Layers have the names of their modules, weights their keys of the state dict. `inputs` and `outputs` replace the names of the
+    first inputs and results. Only constants are folded: the exporter's other optimizations fold batch norms and lose their names.
+    Raises CompileError for operators that ONNX cannot express, for results that are not tensors, and for more names than there
+    are inputs or results.
     """
     _check_modes(program, where)
-    names = output_names(program, where)
+    names = _renamed(output_names(program, where), outputs, "results", where)
     try:
         with quiet(), torch.no_grad():
             plain = with_exportable_forms(torch, with_plain_points(torch, program))
             translated = torch.onnx.export(plain, dynamo=True, verbose=False, optimize=False)
             _fold_constants(translated.model)
+            values = translated.model.graph.inputs
+            for value, name in zip(values, _renamed([v.name for v in values], inputs, "inputs", where), strict=True):
+                value.name = name
             name_outputs(translated.model, names)
             model: ModelProto = translated.model_proto
             changed = [*translated.exported_program.graph_signature.buffers_to_mutate.values()]
+    except CompileError:
+        raise
     except Exception as e:  # the exporter wraps anything
         message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
         raise CompileError(message, where=_place(e, program, where)) from e
     name_layers(model.graph)
     return model, changed
+
+
+def _renamed(names: Sequence[str], given: Sequence[str], what: str, where: str) -> list[str]:
+    if len(given) > len(names):
+        raise CompileError(f"{len(given)} names are given for the {what}: {', '.join(names)}", where=where)
+    return [*given, *names[len(given) :]]
 
 
 def _place(error: BaseException, program: Any, where: str) -> str:

@@ -1,0 +1,387 @@
+"""AMCT's functions for PyTorch: the script, what calibrates, names and sizes of the files, the KV cache, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+from amct_opt.amct import pytorch as amct
+from amct_opt.configuration.record import read_record
+from amct_opt.diagnostics import CompileError
+from amct_opt.tools import amct as amct_command
+
+from ..scripts import script
+
+X = torch.randn(8, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+
+
+class Net(nn.Module):
+    """A layer with a batch norm, one that is not quantized, and a result in a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, 5)
+
+    def forward(self, image: torch.Tensor, scale: float = 1.0) -> dict[str, Any]:
+        features = torch.relu(self.norm(self.conv(image))).mean((2, 3))
+        return {"features": features, "nothing": None, "logits": self.fc(features) * scale}
+
+
+@pytest.mark.slow
+def test_script(tmp_path: Path) -> None:
+    """On the digits network: nearly as accurate as in float."""
+    original, quantized, automatic = script("examples/amct/calibrate_pytorch").main(str(tmp_path))
+    assert original > 0.95
+    assert original - min(quantized, automatic) < 0.02
+
+
+class Flow:
+    """The files of a calibration of the network, and its module, which is in training mode."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.config, self.record, self.modified = (
+            folder / "made" / name for name in ("config.json", "record.txt", "modified.onnx")
+        )
+        self.model = Net()
+
+    def configure(self, batch_num: int = 1, do_fusion: bool = True, **layer: float) -> None:
+        """Write a configuration, without tracing the module."""
+        self.config.parent.mkdir()
+        values = {"version": 1, "batch_num": batch_num, "do_fusion": do_fusion, "conv": layer, "fc": {}}
+        self.config.write_text(json.dumps(values))
+
+    def quantize(self, **options: Any) -> Any:
+        return amct.quantize_model(self.config, self.modified, self.record, self.model, (X[:1],), **options)
+
+    def save(self) -> tuple[Path, ...]:
+        return amct.save_model(self.modified, self.record, self.folder / "saved" / "net")
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    return Flow(tmp_path)
+
+
+def outputs(path: Path, array: torch.Tensor) -> list[Any]:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {session.get_inputs()[0].name: array.numpy()}))
+
+
+def test_calibrated(flow: Flow) -> None:
+    """Batches of any size calibrate; files have the names and sizes that were asked for; the module is not changed."""
+    before = {name: value.clone() for name, value in flow.model.state_dict().items()}
+    amct.create_quant_config(flow.config, flow.model, (X[:1],), skip_layers=["fc"], batch_num=2)
+    made = json.loads(flow.config.read_text())
+    assert (made["batch_num"], made["conv"]["quant_enable"], made["fc"]["quant_enable"]) == (2, True, False)
+    calibrating = flow.quantize(input_names=["pixels"], output_names=["f", "y"]).eval()
+    calibrating(X[:4])
+    for call, message in (
+        (flow.save, r"record\.txt: error: the record does not exist: calibration is not complete"),
+        (lambda: calibrating(X, 2.0), "Net: error: is called with image, scale; input_data has image"),
+        (
+            lambda: amct.quantize_preprocess(flow.config, flow.record, flow.model, X),
+            r"config\.json: error: no layer has dmq_balancer_param",
+        ),
+    ):
+        with pytest.raises(CompileError, match=message):
+            call()
+    calibrating(image=X[4:])
+    record = flow.record.read_text()
+    calibrating(X * 100)
+    assert flow.record.read_text() == record
+    assert list(read_record(flow.record).layers) == ["conv"]
+    assert flow.model.training
+    assert all(torch.equal(value, before[name]) for name, value in flow.model.state_dict().items())
+    names = {"net_fake_quant_model.onnx", "net_deploy_model.onnx", "net_record.txt", "net_quant.json"}
+    fake, deploy, *_ = written = flow.save()
+    assert {f.name for f in written} == names
+    graph = onnx.load(deploy).graph
+    assert [(i.name, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input] == [
+        ("pixels", [1, 3, 6, 6])
+    ]
+    assert [o.name for o in graph.output] == ["f", "y"]
+    assert {"conv.quant", "conv", "conv.dequant"} < {n.name for n in graph.node}
+    expected = flow.model.eval()(X[:1])
+    found = outputs(fake, X[:1])
+    assert 0 < np.abs(found[0] - expected["features"].detach().numpy()).max() < 0.05
+
+
+def test_open_sizes_and_no_fusion(flow: Flow, capsys: pytest.CaptureFixture[str]) -> None:
+    """The modified model keeps what the configuration says of fusion, for records that do not."""
+    flow.configure(do_fusion=False)
+    axes = {"image": {0: "n"}, "logits": {0: "n"}}
+    flow.quantize(dynamic_axes=axes).eval()(X)
+    flow.record.write_text(flow.record.read_text().replace("    skip_fusion: true\n", ""))
+    deploy = onnx.load(flow.save()[1]).graph
+    assert [d.dim_param or d.dim_value for d in deploy.input[0].type.tensor_type.shape.dim] == ["n", 3, 6, 6]
+    assert any(n.op_type == "BatchNormalization" or n.name.startswith("norm") for n in deploy.node)
+    assert "is fixed to" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_balanced(flow: Flow) -> None:
+    """The factors are those of the last run before quantize_model, whatever calibrates."""
+    flow.configure(dmq_balancer_param=0.5)
+    with pytest.raises(CompileError, match=r"record\.txt: error: has no factors for dmq_balancer"):
+        flow.quantize()
+    preprocessing = amct.quantize_preprocess(flow.config, flow.record, flow.model.eval(), (X[:1],))
+    factors: list[tuple[float, ...]] = []
+    for batch in (X[:2], X[2:]):
+        preprocessing(batch)
+        found = read_record(flow.record).layers
+        factors.append(found["conv"].tensor_balance_factor)
+        assert found["conv"].scale_d is None
+    assert len(factors[0]) == 3
+    assert factors[0] != factors[1]
+    flow.quantize()(X[:2])
+    calibrated = read_record(flow.record).layers["conv"]
+    assert calibrated.scale_d is not None
+    np.testing.assert_allclose(calibrated.tensor_balance_factor, factors[1], 1e-6)
+    assert flow.save()
+
+
+class Judge(amct.AutoCalibrationEvaluatorBase):
+    """Accepts one quantized layer."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, float]] = []
+
+    def calibration(self, model: Any) -> None:
+        model(X[:4])
+        model(X[4:])
+
+    def evaluate(self, model: Any) -> float:
+        assert isinstance(model, Net)
+        found = model(X)
+        assert found["nothing"] is None
+        self.calls.append((len(found), float(found["logits"].detach().abs().max())))
+        return float(len(self.calls))
+
+    def metric_eval(self, original: float, metric: float) -> tuple[bool, float]:
+        return metric != 2, metric
+
+
+def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
+    """They take the arguments of the module, and return what it returns."""
+    flow.configure(batch_num=2)
+    judge, save_dir = Judge(), flow.folder / "out" / "net"
+    given = (flow.config, flow.record, save_dir, (X[:1],))
+    *written, record = amct.accuracy_based_auto_calibration(flow.model.eval(), judge, *given)
+    assert [length for length, _ in judge.calls] == [3, 3, 3]
+    assert len({value for _, value in judge.calls}) == 3
+    assert record == flow.record
+    assert record.read_text().count("scale_d") == 1
+    searched = {
+        f"accuracy_based_auto_calibration_{part}.json" for part in ("final_config", "record", "ranking_information")
+    }
+    assert searched < {f.name for f in written}
+    shape = onnx.load(save_dir.parent / "net_deploy_model.onnx").graph.input[0].type.tensor_type.shape
+    assert [d.dim_value for d in shape.dim] == [1, 3, 6, 6]
+
+
+def test_evaluator(tmp_path: Path) -> None:
+    """A run per file, in the order of their names; all inputs at once."""
+    calls: list[list[Any]] = []
+
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+            calls.append([x.tolist(), ids.tolist()])
+            return x + ids
+
+    for name, dtype in (("x", np.float32), ("ids", np.int64)):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            np.full((1, 2), i, dtype).tofile(tmp_path / name / f"{i}.bin")
+    evaluator = amct.ModelEvaluator(f"{tmp_path}/x;{tmp_path}/ids/", "x:1,2;ids:1,2", "float32;int64")
+    evaluator.calibration(Sum(), batch_num=2)
+    assert calls == [[[[0.0, 0.0]], [[0, 0]]], [[[1.0, 1.0]], [[1, 1]]]]
+    with pytest.raises(CompileError, match="4 runs are asked for, there are 3 files"):
+        evaluator.evaluate(Sum(), iterations=4)
+
+
+class Attention(nn.Module):
+    """The linear layers whose outputs a cache keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.k, self.v, self.act = nn.Linear(4, 2), nn.Linear(4, 2), nn.ReLU()
+        for module, factor in ((self.k, 1.0), (self.v, 2.0)):
+            module.weight.data = factor * torch.eye(2, 4)
+            module.bias.data.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.k(x) + self.act(self.v(x))
+
+
+KEYS = {"kv_cache_quant_layers": ["k", "v"]}
+VALUES = torch.tensor([[[-1.0, 8, 0, 0], [3, -2, 0, 0]]]) / 8
+
+
+def test_kv_cache(tmp_path: Path) -> None:
+    """The outputs of the first batches calibrate; the configuration and the record are AMCT's."""
+    config, record, model = tmp_path / "made" / "kv.json", tmp_path / "made" / "kv.txt", Attention()
+    amct.create_quant_cali_config(config, model, KEYS)
+    layer = (
+        '{\n        "kv_data_quant_config":{\n            "act_algo":"ifmr",\n            "max_percentile":0.999999,\n'
+        '            "min_percentile":0.999999,\n            "search_range":[\n                0.7,\n                1.3\n'
+        '            ],\n            "search_step":0.01,\n            "quant_granularity":0\n        }\n    }'
+    )
+    assert (
+        config.read_text()
+        == f'{{\n    "batch_num":1,\n    "activation_offset":true,\n    "k":{layer},\n    "v":{layer}\n}}'
+    )
+    calibrating = amct.create_quant_cali_model(config, record, model)
+    assert calibrating is model
+    calibrating.k(VALUES)
+    assert list(read_record(record).caches) == ["k"]
+    calibrating(100 * VALUES)
+    calibrating(VALUES)
+    caches = read_record(record).caches
+    assert list(caches) == ["k", "v"]
+    assert -90 < caches["k"].offset[0] < -60
+    np.testing.assert_allclose(caches["k"].scale, 1.25 / 255, 0.2)
+    np.testing.assert_allclose(caches["v"].scale, 250 / 255, 0.2)
+    assert record.read_text().startswith('record {\n  key: "k"\n  kv_cache_value {\n    scale: ')
+
+
+def test_kv_cache_by_a_simplified_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings of layers, per channel, without zero points; what is set nowhere has AMCT's defaults."""
+    simple, config, record = (tmp_path / name for name in ("kv.cfg", "kv.json", "kv.txt"))
+    simple.write_text(
+        "batch_num: 2\nactivation_offset: false\n"
+        "kv_cache_quant_config { quant_layers: 'k' calibration_config { ifmr_quantize { search_step: 0.02 } } }\n"
+        "override_layers_configs { layer_name: 'v' kv_data_quant_config {\n"
+        "  hfmg_quantize { asymmetric: true quant_granularity: per_channel } } }\n"
+    )
+    amct.create_quant_cali_config(config, Attention(), KEYS, simple)
+    assert "quant_layers is ignored" in capsys.readouterr().err
+    made = json.loads(config.read_text())
+    assert (made["batch_num"], made["activation_offset"]) == (2, False)
+    assert made["k"]["kv_data_quant_config"]["search_step"] == 0.02
+    assert made["v"]["kv_data_quant_config"] == {
+        "act_algo": "hfmg",
+        "num_of_bins": 4096,
+        "asymmetric": True,
+        "quant_granularity": 1,
+    }
+    model = amct.create_quant_cali_model(config, record, Attention())
+    model(VALUES[:, :1])
+    assert not record.exists()
+    model(VALUES[:, 1:])
+    caches = read_record(record).caches
+    assert caches["k"].offset == (0,)
+    assert len(caches["v"].scale) == len(caches["v"].offset) == 2
+    np.testing.assert_allclose(caches["v"].scale, [1 / 255, 2.5 / 255], 0.01)
+
+
+def test_kv_cache_in_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No file has it: a warning says so, or an error if there is nothing else."""
+    cached = 'record {\n  key: "v"\n  kv_cache_value {\n    scale: 0.5\n    offset: -3\n  }\n}\n'
+    layer = 'record { key: "fc" value { scale_d: 0.5 offset_d: 0 scale_w: 0.25 offset_w: 0 } }\n'
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("Gemm", ["x", "w"], ["y"], "fc")],
+            "net",
+            [onnx.helper.make_tensor_value_info("x", 1, [1, 2])],
+            [onnx.helper.make_tensor_value_info("y", 1, [1, 2])],
+            [onnx.numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", 17)],
+    )
+    onnx.save(model, tmp_path / "net.onnx")
+    record = tmp_path / "record.txt"
+    given = [
+        "convert",
+        "--model",
+        tmp_path / "net.onnx",
+        "--record_file",
+        record,
+        "--save_path",
+        tmp_path / "out" / "P",
+    ]
+    for text, status, message in (
+        (cached, 1, "record.txt: error: has only kv_cache_value, of v: no layer is quantized"),
+        (layer + cached, 0, "record.txt: kv_cache_value of v is not part of the files"),
+    ):
+        record.write_text(text)
+        assert amct_command.run(list(map(str, given))) == status
+        assert message in capsys.readouterr().err
+
+
+REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
+    "no module": (
+        lambda f: amct.create_quant_config(f.config, [], X),
+        "the model must be a torch.nn.Module, not a list",
+    ),
+    "no arguments": (
+        lambda f: amct.create_quant_config(f.config, f.model, 1),
+        "input_data must be a tensor or a tuple",
+    ),
+    "too many arguments": (
+        lambda f: amct.create_quant_config(f.config, f.model, (X, 1.0, X)),
+        "Net: error: the arguments do not fit forward: too many positional arguments",
+    ),
+    "no json": (
+        lambda f: amct.create_quant_config(f.folder / "config.cfg", f.model, X),
+        "config.cfg: error: config_file must end in .json",
+    ),
+    "no onnx": (
+        lambda f: amct.quantize_model(f.config, f.folder / "m.pt", f.record, f.model, X),
+        "m.pt: error: modfied_onnx_file must end in .onnx",
+    ),
+    "unknown layer of a cache": (
+        lambda f: amct.create_quant_cali_config(f.config, f.model, {"kv_cache_quant_layers": ["q"]}),
+        "quant_layers: error: layer 'q' does not exist in the model\n  hint: linear layers are fc",
+    ),
+    "a convolution in a cache": (
+        lambda f: amct.create_quant_cali_config(f.config, f.model, {"kv_cache_quant_layers": ["conv"]}),
+        "layer 'conv' is a Conv2d; a KV cache keeps the outputs of Linear",
+    ),
+    "no cache": (lambda f: amct.create_quant_cali_config(f.config, f.model), "no layer is to be quantized"),
+    "a layer twice": (
+        lambda f: amct.create_quant_cali_config(f.config, f.model, {"kv_cache_quant_layers": ["fc", "fc"]}),
+        "layer 'fc' is given twice",
+    ),
+    "infinite values of a cache": (
+        lambda f: (
+            amct.create_quant_cali_config(f.config, f.model, {"kv_cache_quant_layers": ["fc"]}),
+            amct.create_quant_cali_model(f.config, f.record, f.model).fc(torch.full((1, 4), torch.inf)),
+        ),
+        "fc: error: its output: NaN or Inf",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str, flow: Flow) -> None:
+    call, message = REFUSED[case]
+    with pytest.raises(CompileError) as caught:
+        call(flow)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("restore_compressed_retrain_model", r"is left out: nothing is pruned \(docs/migrating\.md#python-functions\)"),
+        ("distill", "is left out: nothing is distilled"),
+        ("quantize", "is left out: there are no presets for large language models"),
+        ("other", r"module 'amct_opt\.amct\.pytorch' has no attribute 'other'"),
+    ],
+)
+def test_left_out(name: str, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
+        getattr(amct, name)
