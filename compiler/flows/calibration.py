@@ -131,7 +131,7 @@ def check_wanted(request: Request, module: ModuleOp, session: Session, files: Fi
     files.check(module, session)
     planned, silent = module.clone(), session.silent()
     insert_observers(planned, request, silent)
-    if model.suffix.lower() == ".onnx":
+    if model.suffix.lower() == ".onnx" and files.framework == "onnx":
         _check_steps(planned)
     for point in (op for op in planned.walk() if isinstance(op, ObserveOp)):
         files.check_bits(point.point.data.removesuffix(":0"), point.bits.value.data, request.where)

@@ -78,6 +78,8 @@ class Files:
     folder: Path
     prefix: str
     outputs: tuple[Written, ...]
+    framework: str
+    """The AMCT whose files they are."""
 
     def paths(self) -> list[Path]:
         """The files that may be created or replaced."""
@@ -129,9 +131,11 @@ def files_of(model: Path, save_path: str, framework: str | None = None) -> Files
     path = Path(folder or slash or ".")
     if path.exists() and not path.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(path))
-    outputs = OUTPUTS[framework or framework_of(model)]
-    written = (Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in outputs)
-    return Files(path, prefix, tuple(written))
+    framework = framework or framework_of(model)
+    written = (
+        Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in OUTPUTS[framework]
+    )
+    return Files(path, prefix, tuple(written), framework)
 
 
 def framework_of(model: Path) -> str:

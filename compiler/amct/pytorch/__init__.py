@@ -208,9 +208,7 @@ class _Frame:
         return (copied(self._model),)
 
     def quantized(self, module: ModuleOp, folder: Path) -> tuple[Any]:
-        from ...torch import fake_quantized
-
-        return (computing(self._model, self._traced, fake_quantized(module)),)
+        return (computing(self._model, self._traced, module),)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from onnx import ModelProto, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
 
 from ...api import Loaded
 from ...diagnostics import CompileError, first_line
@@ -22,7 +23,7 @@ from ...frontends.torch.library import torch_library
 from ...frontends.torch.program import to_onnx, traced
 from ...ir.functions import input_names, main_function
 from ...ir.verification import verify
-from ...runtime.executor import Array
+from ...runtime.executor import Array, Executable
 from ...universe import new_session
 
 Axes = Mapping[str, "Mapping[int, str] | Sequence[int]"]
@@ -151,8 +152,12 @@ def watched(model: Any, traced: Traced, names: Sequence[str], see: Callable[[Map
     return watching
 
 
-def computing(model: Any, traced: Traced, network: Any) -> Any:
-    """A copy of a module that computes what `network` does, on the same arguments, and returns results in the same form."""
+def computing(model: Any, traced: Traced, module: ModuleOp) -> Any:
+    """A copy of a module that computes what a module of `nn` does, on the same arguments, and returns results in the same form.
+
+    PyTorch computes it or, if it lacks an operation (a recurrent layer with quantized states), the interpreter.
+    """
+    network = _network(module)
 
     def forward(*arguments: Any, **named: Any) -> Any:
         found = network(*traced.tensors(arguments, named))
@@ -161,6 +166,22 @@ def computing(model: Any, traced: Traced, network: Any) -> Any:
     computing = copied(model)
     computing.forward = forward
     return computing
+
+
+def _network(module: ModuleOp) -> Callable[..., Any]:
+    from ...torch import fake_quantized  # imports torch
+
+    try:
+        return cast("Callable[..., Any]", fake_quantized(module))
+    except CompileError:
+        executable, names = Executable(module), input_names(main_function(module))
+        torch = torch_library("torch")
+
+        def run(*tensors: Any) -> dict[str, Any]:
+            found = executable.run(dict(zip(names, map(array, tensors), strict=True)))
+            return {name: torch.from_numpy(value) for name, value in found.items()}
+
+        return run
 
 
 def copied(model: Any) -> Any:

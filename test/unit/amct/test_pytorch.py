@@ -192,6 +192,41 @@ def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
     assert [d.dim_value for d in shape.dim] == [1, 3, 6, 6]
 
 
+class Sequences(nn.Module):
+    """A recurrent layer, whose states are a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
+        return self.rnn(x, states)
+
+
+@pytest.mark.slow
+def test_sequences_of_several_steps(tmp_path: Path) -> None:
+    """AMCT for PyTorch calibrates on all states; that for ONNX takes one step. Tuples are passed and returned."""
+    x, states = torch.ones(2, 5, 4), (torch.zeros(1, 2, 3), torch.zeros(1, 2, 3))
+
+    class Runs(amct.AutoCalibrationEvaluatorBase):
+        def calibration(self, *model: Any) -> None:
+            model[0](x, states)
+
+        def evaluate(self, *model: Any) -> float:
+            found, (hidden, _) = model[0](x, states=states)
+            assert (found.shape, hidden.shape) == ((2, 5, 3), (1, 2, 3))
+            return float(hidden.detach().sum())
+
+        def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
+            return True, new_metric
+
+    config, record = tmp_path / "config.json", tmp_path / "record.txt"
+    config.write_text(json.dumps({"version": 1, "rnn": {}}))
+    model = Sequences()
+    amct.accuracy_based_auto_calibration(model, Runs(), config, record, tmp_path / "P", (x, states))
+    assert read_record(record).layers["rnn"].scale_h is not None
+
+
 def test_evaluator(tmp_path: Path) -> None:
     """A run per file, in the order of their names; all inputs at once."""
     calls: list[list[Any]] = []
