@@ -1,8 +1,9 @@
-"""Rewriting that keeps locations, and `FusionPattern`, the one way to write a fusion.
+"""Rewriting that keeps locations, and the patterns whose legality conditions have names.
 
-A fusion finds its structure (`match`), names the conditions under which it is legal (class members made by `condition`),
-computes the folded numbers in float64 (`fold`), and builds the replacement (`rewrite`). The base class does the rest: it checks
-the conditions, copies shared constants, rejects results that are not finite, keeps locations, and records remarks.
+A `CheckedPattern` finds its structure (`match`) and names the conditions under which it is legal (class members made by
+`condition`). `FusionPattern`, the one way to write a fusion, adds the folded numbers in float64 (`fold`) and the replacement
+(`rewrite`). The base class does the rest: it checks the conditions, copies shared constants, rejects results that are not
+finite, keeps locations, and records remarks.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Condition(Generic[M]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name.replace("_", "-")
 
-    def holds(self, pattern: FusionPattern[M], match: M) -> str | None:
+    def holds(self, pattern: CheckedPattern[M], match: M) -> str | None:
         """None if the condition holds, otherwise the reason."""
         return self._check(pattern, match)
 
@@ -222,11 +223,31 @@ Guard = Callable[[Sequence[Operation]], Refusal | None]
 """Called with the matched operations before any condition, so that users of a pass can select what is fused."""
 
 
-class FusionPattern(RewritePattern, Generic[M]):
-    """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
+def _match_class(cls: type) -> type | None:
+    for base in getattr(cls, "__orig_bases__", ()):
+        for argument in getattr(base, "__args__", ()):
+            if isinstance(argument, type):
+                return argument
+    return None
 
-    Subclasses set `name`, `roots` and conditions, and define `match`, `fold` and `rewrite`. Their docstring is the pattern's
-    statement.
+
+def _check_paths(cls: type, match_class: type) -> None:
+    """Checks the paths of conditions when the class is made, so that a typo fails before a graph matches."""
+    hints = get_type_hints(match_class)
+    for each in cast("type[CheckedPattern[Any]]", cls).conditions:
+        for path in each.paths:
+            first, _, rest = path.partition(".")
+            if first not in hints:
+                raise TypeError(f"{cls.__name__}.{each.name}: {match_class.__name__} has no field '{first}'")
+            owner = hints[first]
+            if rest and isinstance(owner, type) and getattr_static(owner, rest.split(".")[0], None) is None:
+                raise TypeError(f"{cls.__name__}.{each.name}: {owner.__name__} has no '{rest}'")
+
+
+class CheckedPattern(RewritePattern, Generic[M]):
+    """A rewrite of the operations in a match (a dataclass of operations) under named conditions.
+
+    Subclasses set `name`, `roots` and conditions, and define `match`. Their docstring is the pattern's statement.
     """
 
     name: ClassVar[str]
@@ -240,13 +261,25 @@ class FusionPattern(RewritePattern, Generic[M]):
         if (match_class := _match_class(cls)) is not None:
             _check_paths(cls, match_class)
 
-    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = ()):
-        self.remarks = remarks
-        self.guards = guards
-
     @abstractmethod
     def match(self, op: Operation) -> M | None:
         """The operations of the structure with root `op`; None if there is no match."""
+
+    def refusal(self, m: M) -> Refusal | None:
+        """The first condition that does not hold, with the reason; None if all hold."""
+        reasons = ((each.name, each.holds(self, m)) for each in self.conditions)
+        return next((Refusal(name, reason) for name, reason in reasons if reason is not None), None)
+
+
+class FusionPattern(CheckedPattern[M]):
+    """A fusion of the operations in a match (a dataclass of operations, the root last to compute).
+
+    Subclasses also define `fold` and `rewrite`.
+    """
+
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = ()):
+        self.remarks = remarks
+        self.guards = guards
 
     def fold(self, m: M) -> Sequence[Folded]:
         """The folded constants, computed in float64; nothing is changed yet."""
@@ -275,10 +308,9 @@ class FusionPattern(RewritePattern, Generic[M]):
             if (refusal := guard(parts)) is not None:
                 self.remarks.missed(subject, *refusal)
                 return
-        for each in self.conditions:
-            if (reason := each.holds(self, match)) is not None:
-                self.remarks.missed(subject, each.name, reason)
-                return
+        if (refusal := self.refusal(match)) is not None:
+            self.remarks.missed(subject, *refusal)
+            return
         with np.errstate(all="ignore"):
             exact = self.fold(match)
             folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
@@ -338,27 +370,6 @@ def _flat_operations(parts: Iterable[object]) -> Iterator[Operation]:
             yield part
         elif isinstance(part, list | tuple):
             yield from _flat_operations(cast("Iterable[object]", part))
-
-
-def _match_class(cls: type) -> type | None:
-    for base in getattr(cls, "__orig_bases__", ()):
-        for argument in getattr(base, "__args__", ()):
-            if isinstance(argument, type):
-                return argument
-    return None
-
-
-def _check_paths(cls: type, match_class: type) -> None:
-    """Checks the paths of conditions when the class is made, so that a typo fails before a graph matches."""
-    hints = get_type_hints(match_class)
-    for each in cast("type[FusionPattern[Any]]", cls).conditions:
-        for path in each.paths:
-            first, _, rest = path.partition(".")
-            if first not in hints:
-                raise TypeError(f"{cls.__name__}.{each.name}: {match_class.__name__} has no field '{first}'")
-            owner = hints[first]
-            if rest and isinstance(owner, type) and getattr_static(owner, rest.split(".")[0], None) is None:
-                raise TypeError(f"{cls.__name__}.{each.name}: {owner.__name__} has no '{rest}'")
 
 
 QUANTIZATION_OPS = (ObserveOp, QuantizeOp, DequantizeOp)
