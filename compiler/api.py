@@ -30,9 +30,9 @@ from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
 from .transforms.quantization.calibrate import calibrate_points
-from .transforms.quantization.data_options import BackendOptions, DataOptions
-from .transforms.quantization.insert_observers import insert_observers
+from .transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
 from .transforms.quantization.options import SettingsOptions
+from .transforms.quantization.place.insert_observers import insert_observers
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize
 from .transforms.quantization.recovery_options import Method, RecoveryOptions

@@ -118,16 +118,16 @@ PASSES: Mapping[str, PassRow] = {
         "fused",
     ),
     "equalize": PassRow(
-        ".transforms.quantization.equalize:EqualizePass",
+        ".transforms.quantization.recover.equalize:EqualizePass",
         "even out channels between a layer and those that read it, by powers of two that cancel out",
     ),
     "insert-observers": PassRow(
-        ".transforms.quantization.insert_observers:InsertObserversPass",
+        ".transforms.quantization.place.insert_observers:InsertObserversPass",
         "decide what is quantized and how, by target profile and configuration, and report why a layer is not",
         "equal",
     ),
     "balance-channels": PassRow(
-        ".transforms.quantization.balance_channels:BalanceChannelsPass",
+        ".transforms.quantization.recover.balance_channels:BalanceChannelsPass",
         "divide outlier channels of inputs, multiply weights by the same (AMCT's DMQ)",
     ),
     "calibrate": PassRow(
@@ -136,36 +136,36 @@ PASSES: Mapping[str, PassRow] = {
         "equal",
     ),
     "fit-ranges": PassRow(
-        ".transforms.quantization.fit_ranges:FitRangesPass",
+        ".transforms.quantization.recover.fit_ranges:FitRangesPass",
         "choose ranges of activations by what they make of the outputs of the layers that read them",
     ),
     "round-weights": PassRow(
-        ".transforms.quantization.round_weights:RoundWeightsPass",
+        ".transforms.quantization.recover.round_weights:RoundWeightsPass",
         "choose the integers of weights by what they make of layers' outputs (GPTQ)",
         "chosen",
     ),
     "correct-bias": PassRow(
-        ".transforms.quantization.correct_bias:CorrectBiasPass",
+        ".transforms.quantization.recover.correct_bias:CorrectBiasPass",
         "add to biases what quantization shifts layers' outputs by",
         "chosen",
     ),
     "convert-observers": PassRow(
-        ".transforms.quantization.convert_observers:ConvertObserversPass",
+        ".transforms.quantization.convert.convert_observers:ConvertObserversPass",
         "turn calibrated observers into quantized weights and quantize/dequantize pairs",
         "quantized",
     ),
     "shift-accumulators": PassRow(
-        ".transforms.quantization.shift_accumulators:ShiftAccumulatorsPass",
+        ".transforms.quantization.convert.shift_accumulators:ShiftAccumulatorsPass",
         "keep 16 bits of quantized layers' sums, shifted right (AMCT's shift-N)",
         "chosen",
     ),
     "adapt-qat": PassRow(
-        ".transforms.quantization.adapt_qat:AdaptQatPass",
+        ".transforms.quantization.convert.adapt_qat:AdaptQatPass",
         "bring models of quantization-aware training into the form that is lowered and written",
         "quantized",
     ),
     "print-quant-points": PassRow(
-        ".transforms.quantization.print_quant_points:PrintQuantPointsPass",
+        ".transforms.quantization.place.print_quant_points:PrintQuantPointsPass",
         "list layer, value, state and parameters of every quantization point",
         "kept",
     ),

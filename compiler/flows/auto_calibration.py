@@ -16,13 +16,13 @@ from ..diagnostics import CompileError
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
-from ..transforms.quantization.data_options import DataOptions
-from ..transforms.quantization.layers import checked, quantizable_layers
+from ..transforms.quantization.calibrate.data_options import DataOptions
+from ..transforms.quantization.decide.layers import checked, quantizable_layers
+from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.recover.sensitivity import sensitivities
 from ..transforms.quantization.request import QuantizationOptions, Request
-from ..transforms.quantization.sensitivity import sensitivities
-from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
 from ..transforms.simplification import SIMPLIFY
 from .calibration import BATCH_NUM, calibration_options, check_wanted
 from .evaluation import Evaluator

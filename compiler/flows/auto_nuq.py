@@ -8,8 +8,8 @@ from dataclasses import replace
 from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
 from ..diagnostics import CompileError
-from ..transforms.quantization.layers import checked, quantizable_layers
-from ..transforms.quantization.weights.non_uniform_layers import levels_by_layer, weights_by_layer
+from ..transforms.quantization.decide.layers import checked, quantizable_layers
+from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer
 from .auto_calibration import Search, Strategy, fewest
 
 

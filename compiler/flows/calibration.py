@@ -18,12 +18,12 @@ from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session
-from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
-from ..transforms.quantization.insert_observers import insert_observers
-from ..transforms.quantization.planning import SKIPPED
+from ..transforms.quantization.calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.decide.planning import SKIPPED
+from ..transforms.quantization.decide.recurrent import recurrent_layers
+from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recurrent import recurrent_layers
 from ..transforms.quantization.request import QuantizationOptions, Request
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of, framework_of

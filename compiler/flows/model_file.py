@@ -17,7 +17,7 @@ from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
-from ..transforms.quantization.layers import checked
+from ..transforms.quantization.decide.layers import checked
 from ..transforms.quantization.request import Request
 from ..transforms.simplification import SIMPLIFY
 

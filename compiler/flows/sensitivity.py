@@ -20,15 +20,15 @@ from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
+from ..transforms.quantization.calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
-from ..transforms.quantization.equalize import equalize
-from ..transforms.quantization.output_sensitivity import exchanged
+from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.recover.equalize import equalize
+from ..transforms.quantization.recover.output_sensitivity import exchanged
+from ..transforms.quantization.recover.sensitivity import quantized_layers, sensitivities
+from ..transforms.quantization.recover.shared_exchange import exchanged_by
 from ..transforms.quantization.request import QuantizeOptions
-from ..transforms.quantization.sensitivity import quantized_layers, sensitivities
-from ..transforms.quantization.shared_exchange import exchanged_by
-from ..transforms.quantization.sites import sites
 from .model_file import read_model, simplify_and_fuse
 from .plausibility import warn_of_data
 from .quantization import split

@@ -14,12 +14,12 @@ from ..lowering.ascend import LowerToAscendPass
 from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
-from ..transforms.quantization.insert_observers import insert_observers
-from ..transforms.quantization.layers import NO_SETTINGS, is_quantized
+from ..transforms.quantization.decide.layers import NO_SETTINGS, is_quantized
+from ..transforms.quantization.decide.rules.layer_rules import tensor_only
+from ..transforms.quantization.decide.sites import sites
+from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import Profile, profile_of
 from ..transforms.quantization.request import Request
-from ..transforms.quantization.rules.layer_rules import tensor_only
-from ..transforms.quantization.sites import sites
 
 Quantizable = Literal["fully", "tensor only", "no"]
 """Input and weight; the input alone, if `tensor_quantize` requests it; neither."""

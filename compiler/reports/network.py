@@ -18,7 +18,7 @@ from ..dialects.nn.shapes import shape_of
 from ..ir.dtypes import integer_range
 from ..ir.functions import input_names, main_function
 from ..rewriting import layer_of
-from ..transforms.quantization.layers import channel_axis
+from ..transforms.quantization.decide.layers import channel_axis
 from .measures import clip_lines, quantize_ops
 from .reading import LayerError, Run
 

@@ -19,9 +19,9 @@ from ..files import replacing
 from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
-from ..transforms.quantization.layers import is_dequantized
+from ..transforms.quantization.decide.layers import is_dequantized
+from ..transforms.quantization.decide.sites import Site, sites
 from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.sites import Site, sites
 from . import Target
 
 _QUANTIZING = {"caffe": ("Quant", "DeQuant")}

@@ -28,15 +28,15 @@ from ..ir.dtypes import numpy_dtype
 from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
-from ..transforms.quantization.balance_channels import factors_of
-from ..transforms.quantization.layer_inputs import ends_layer, inputs_of
-from ..transforms.quantization.layers import is_quantized
-from ..transforms.quantization.legality import row_of
+from ..transforms.quantization.convert.shift_accumulators import shift_of
+from ..transforms.quantization.decide.layer_inputs import ends_layer, inputs_of
+from ..transforms.quantization.decide.layers import is_quantized
+from ..transforms.quantization.decide.legality import row_of
+from ..transforms.quantization.decide.recurrent import Recurrent, recurrent_layers
+from ..transforms.quantization.decide.sites import Site, sites
+from ..transforms.quantization.place.grids import Grids
 from ..transforms.quantization.profiles import Profile, Row, profile_of
-from ..transforms.quantization.recurrent import Recurrent, recurrent_layers
-from ..transforms.quantization.shift_accumulators import shift_of
-from ..transforms.quantization.sites import Site, sites
-from ..transforms.quantization.values.grids import Grids
+from ..transforms.quantization.recover.balance_channels import factors_of
 from . import Target
 
 

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
     from ..flows.auto_nuq import FEW_LEVELS
     from ..flows.sensitivity import ranked_at_outputs
-    from ..transforms.quantization.sensitivity import sensitivities
+    from ..transforms.quantization.recover.sensitivity import sensitivities
 
     at_outputs = args.sensitivity == "OutputSQNR"
     session = command_session(args)

@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> None:
     from ..files import replacing
     from ..frontends import files_of
     from ..pipelines.passes import run_passes
-    from ..transforms.quantization.layers import checked, quantizable_layers
+    from ..transforms.quantization.decide.layers import checked, quantizable_layers
+    from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import like_amct, profile_of
-    from ..transforms.quantization.weights.non_uniform_layers import with_named_levels
     from ..transforms.simplification import SIMPLIFY
 
     imports = import_options(args)

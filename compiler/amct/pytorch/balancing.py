@@ -21,12 +21,12 @@ from ...rewriting import layer_of
 from ...runtime.data import Spool
 from ...runtime.executor import Array
 from ...session import Session
-from ...transforms.quantization.balance_channels import balance_channels, factors_of
-from ...transforms.quantization.data_options import AUTOMATIC
-from ...transforms.quantization.insert_observers import insert_observers
-from ...transforms.quantization.planning import check_factors
+from ...transforms.quantization.calibrate.data_options import AUTOMATIC
+from ...transforms.quantization.decide.planning import check_factors
+from ...transforms.quantization.decide.sites import Site, sites
+from ...transforms.quantization.place.insert_observers import insert_observers
 from ...transforms.quantization.profiles import like_amct
-from ...transforms.quantization.sites import Site, sites
+from ...transforms.quantization.recover.balance_channels import balance_channels, factors_of
 
 
 def balances(settings: Settings) -> bool:

@@ -21,8 +21,8 @@ from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
 from ...targets.onnx import OnnxTarget
-from ...transforms.quantization.layers import is_dequantized
-from ...transforms.quantization.sites import Site, sites
+from ...transforms.quantization.decide.layers import is_dequantized
+from ...transforms.quantization.decide.sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Multiplying = ConvOp | ConvTransposeOp | MatMulOp

@@ -24,15 +24,15 @@ from ...runtime.data import Samples
 from ...runtime.metrics import Measure
 from ...session import Session
 from ...targets.onnx import OnnxTarget
+from ...transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.calibrate.observing import in_batches
-from ...transforms.quantization.data_options import BackendOptions, DataOptions
-from ...transforms.quantization.equalize import equalize
-from ...transforms.quantization.layers import quantizable_layers
+from ...transforms.quantization.decide.layers import quantizable_layers
+from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.quantize import Quantize
+from ...transforms.quantization.recover.equalize import equalize
+from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
+from ...transforms.quantization.recover.shared_exchange import exchanged_by
 from ...transforms.quantization.request import QuantizeOptions
-from ...transforms.quantization.sensitivity import by_itself, quantized_layers
-from ...transforms.quantization.shared_exchange import exchanged_by
-from ...transforms.quantization.sites import Site, sites
 from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget, Costs, computes_on_integers, costs_of
 from .goal import Judge

@@ -26,8 +26,8 @@ from ...dialects.nn import (
 )
 from ...rewriting import Remarks, erase_dead_constants
 from ...rewriting.driver import garbage_collection_off
-from ...transforms.quantization.pairs import quantize_at
-from ...transforms.quantization.sites import Site
+from ...transforms.quantization.convert.pairs import quantize_at
+from ...transforms.quantization.decide.sites import Site
 from ..refusal import NotLowered
 from . import (
     caffe,

@@ -13,7 +13,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number
 from ...dialects.ascend.recurrent import STORAGE
 from ...dialects.nn.shapes import shape_of
-from ...transforms.quantization.recurrent import INPUT, ROWS, STATE, Recurrent
+from ...transforms.quantization.decide.recurrent import INPUT, ROWS, STATE, Recurrent
 from ..refusal import NotLowered, require
 from .quantized import Activation, bias_of, dequantization_scale, stored, stored_as_int8, weight_of
 from .rules import Builder, lowers

@@ -15,7 +15,7 @@ from ...dialects.ascend.base import i8
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
-from ...transforms.quantization.pairs import quantized_pair
+from ...transforms.quantization.convert.pairs import quantized_pair
 from ..refusal import NotLowered, require
 from .linear import product_of_inputs
 from .quantized import Quantizer, quantized_rules

@@ -21,7 +21,7 @@ from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
 from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, weight_of
 from ...lowering.refusal import NotLowered, require
-from ...transforms.quantization.shift_accumulators import shift_of
+from ...transforms.quantization.convert.shift_accumulators import shift_of
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
 from .net import Array, Net

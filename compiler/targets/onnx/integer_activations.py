@@ -12,9 +12,9 @@ from ...dialects.nn import BoundOp, DequantizeOp, QParams, QParamsAttr, Quantize
 from ...ir.dtypes import integer_range
 from ...ir.functions import main_function
 from ...lowering.ascend.fused import inline_fused
-from ...transforms.quantization.pairs import quantized_pair
+from ...transforms.quantization.convert.pairs import quantized_pair
+from ...transforms.quantization.place.grids import Grids
 from ...transforms.quantization.profiles import Profile
-from ...transforms.quantization.values.grids import Grids
 
 _MOVED = 128
 _UI8 = IntegerType(8, Signedness.UNSIGNED)

@@ -93,8 +93,8 @@ def _skip_layers(layers: Collection[str], session: Session) -> Guard:
 
 def _keep_tensors(tensors: Sequence[TensorQuantize]) -> Guard:
     """Excludes fusions that would hide an input of `tensor_quantize` inside the operation that reads it."""
-    from ..quantization.layer_inputs import inputs_of
-    from ..quantization.sites import Site
+    from ..quantization.decide.layer_inputs import inputs_of
+    from ..quantization.decide.sites import Site
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
@@ -133,9 +133,9 @@ def type_names(op: Operation) -> list[str]:
 
 
 def _only_quantizable(module: ModuleOp, session: Session) -> Guard:
-    from ..quantization.legality import first_broken
+    from ..quantization.decide.legality import first_broken
+    from ..quantization.decide.sites import Site, has_half_precision
     from ..quantization.profiles import profile_of
-    from ..quantization.sites import Site, has_half_precision
 
     profile, half_precision = profile_of(session), has_half_precision(module)
 

@@ -21,7 +21,7 @@ from ...dialects.nn import (
     NNOp,
 )
 from ...session import Session
-from .rules.layer_rules import (
+from .decide.rules.layer_rules import (
     Rule,
     average_count_constant,
     average_in_integers,
@@ -30,8 +30,8 @@ from .rules.layer_rules import (
     computes_in_integers,
     weight_constant,
 )
-from .rules.mask_rules import ends_no_softmax, feeds_more_than_softmax
-from .rules.passive_rules import pads_with_zero, picks_nearest
+from .decide.rules.mask_rules import ends_no_softmax, feeds_more_than_softmax
+from .decide.rules.passive_rules import pads_with_zero, picks_nearest
 from .tables import PYTORCH, UNIFORM, UNIFORM_A2, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]

@@ -11,8 +11,8 @@ from xdsl.passes import ModulePass
 
 from ...ir.metadata import add_metadata
 from ...session import Session, session_of
-from .data_options import AUTOMATIC, BackendOptions, DataOptions
-from .equalize import equalize
+from .calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
+from .recover.equalize import equalize
 from .request import QuantizeOptions, Request
 from .steps import quantize_channels
 

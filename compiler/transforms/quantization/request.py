@@ -13,8 +13,8 @@ from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames
 from ...pipelines.options import Parts
 from ...session import Session
-from .layers import checked, quantizable_layers
-from .named_layers import record_in_module
+from .decide.layers import checked, quantizable_layers
+from .decide.named_layers import record_in_module
 from .options import SettingsOptions
 from .point_options import AS_THE_PROFILE, PointOptions
 from .profiles import Profile, profile_of

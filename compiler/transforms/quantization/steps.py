@@ -9,15 +9,15 @@ from xdsl.dialects.builtin import ModuleOp
 from ...backends import Runner
 from ...runtime.data import Samples
 from ...session import Session
-from .balance_channels import balance_channels
 from .calibrate import calibrate_points
-from .convert_observers import convert_observers
-from .correct_bias import correct_bias
-from .fit_ranges import fit_ranges
-from .insert_observers import insert_observers
+from .convert.convert_observers import convert_observers
+from .convert.shift_accumulators import shift_accumulators
+from .place.insert_observers import insert_observers
+from .recover.balance_channels import balance_channels
+from .recover.correct_bias import correct_bias
+from .recover.fit_ranges import fit_ranges
+from .recover.round_weights import round_weights
 from .request import Request
-from .round_weights import round_weights
-from .shift_accumulators import shift_accumulators
 
 
 def quantize_channels(

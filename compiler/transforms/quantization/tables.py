@@ -23,7 +23,7 @@ from ...dialects.nn import (
     MulOp,
     NNOp,
 )
-from .rules.layer_rules import (
+from .decide.rules.layer_rules import (
     Rule,
     batch_matmul_adjoint,
     called_once,

@@ -2,7 +2,7 @@
 
 from amct_opt import Profile, Row
 from amct_opt.dialects.nn import MatMulOp
-from amct_opt.transforms.quantization.rules.layer_rules import bias_constant, weight_constant
+from amct_opt.transforms.quantization.decide.rules.layer_rules import bias_constant, weight_constant
 
 PROFILE = Profile(
     name="toy",

@@ -33,7 +33,7 @@ from amct_opt.runtime.kernels import bare_kernel_for
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.convert_layout import ConvertLayoutPass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
-from amct_opt.transforms.quantization.convert_observers import ConvertObserversPass
+from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
 
 SECONDS, MOST = 60.0, 10
 """Seconds of a processor within which a fault is found, and a model is reduced; operations that are left at most."""

@@ -19,7 +19,7 @@ from amct_opt.dialects import nn
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
-from amct_opt.transforms.quantization.convert_observers import ConvertObserversPass
+from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"

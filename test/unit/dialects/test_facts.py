@@ -23,7 +23,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
 from amct_opt.targets.fusion_info import FusionInfoTarget
-from amct_opt.transforms.quantization.print_quant_points import quant_points
+from amct_opt.transforms.quantization.place.print_quant_points import quant_points
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 
-from amct_opt.transforms.quantization.planning import SKIPPED
-from amct_opt.transforms.quantization.rules import layer_rules, mask_rules
-from amct_opt.transforms.quantization.rules.layer_rules import Rule
+from amct_opt.transforms.quantization.decide.planning import SKIPPED
+from amct_opt.transforms.quantization.decide.rules import layer_rules, mask_rules
+from amct_opt.transforms.quantization.decide.rules.layer_rules import Rule
 
 from .pages import PAGES
 

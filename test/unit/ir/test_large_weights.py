@@ -18,7 +18,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import is_finite, open_side_file, release, write_side_file
 from amct_opt.lowering.ascend.trial import integer_refusal
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.parameters import quantized
+from amct_opt.transforms.quantization.convert.parameters import quantized
 from amct_opt.universe import new_session
 
 MEGABYTE = 1 << 20

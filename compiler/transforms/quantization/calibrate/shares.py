@@ -19,7 +19,7 @@ from ....diagnostics import op_error
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
-from ..sites import graph_points
+from ..decide.sites import graph_points
 from .observations import Observation, observations, passes
 from .observing import observe
 from .state import fingerprint, points_data, restore_all, states_of

@@ -18,7 +18,7 @@ from amct_opt.dialects.nn import ConvOp, DequantizeOp, MatMulOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
 from amct_opt.tools import amct
-from amct_opt.transforms.quantization.sites import sites
+from amct_opt.transforms.quantization.decide.sites import sites
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")

@@ -18,7 +18,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.targets.record import RecordTarget
 from amct_opt.tools import amct_opt
-from amct_opt.transforms.quantization.balance_channels import BALANCER
+from amct_opt.transforms.quantization.recover.balance_channels import BALANCER
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(7)

@@ -14,7 +14,7 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.session import Session
-from amct_opt.transforms.quantization.layers import quantizable_layers
+from amct_opt.transforms.quantization.decide.layers import quantizable_layers
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session

@@ -14,7 +14,7 @@ from amct_opt.universe import new_session
 
 from .test_round_weights import assert_same_sums, dense, rows, steps, sums_of
 
-ROUNDING = "amct_opt.transforms.quantization.round_weights"
+ROUNDING = "amct_opt.transforms.quantization.recover.round_weights"
 
 
 def test_damped_sums_are_those_with_rows_of_independent_inputs() -> None:

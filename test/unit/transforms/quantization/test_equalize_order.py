@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.equalize.trial import Trial, lost_by_most
+from amct_opt.transforms.quantization.recover.equalize.trial import Trial, lost_by_most
 from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of

@@ -22,12 +22,12 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct
-from amct_opt.transforms.quantization.equalize.costs import Grids, Weight
-from amct_opt.transforms.quantization.equalize.grids import grids_of
+from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
+from amct_opt.transforms.quantization.recover.equalize.costs import Grids, Weight
+from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
 from amct_opt.transforms.quantization.request import Request
-from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)

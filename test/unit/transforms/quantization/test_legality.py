@@ -9,11 +9,11 @@ import pytest
 from amct_opt.configuration.layer_settings import settings_for
 from amct_opt.configuration.settings import Arq, Calibration, Settings
 from amct_opt.diagnostics import CompileError
-from amct_opt.transforms.quantization.layers import layer_at
-from amct_opt.transforms.quantization.legality import non_uniform_broken, row_of, weight_only_broken
+from amct_opt.transforms.quantization.decide.layers import layer_at
+from amct_opt.transforms.quantization.decide.legality import non_uniform_broken, row_of, weight_only_broken
+from amct_opt.transforms.quantization.decide.rules.layer_rules import no_weight_only_mode, weight_constant
+from amct_opt.transforms.quantization.decide.sites import Site, sites
 from amct_opt.transforms.quantization.profiles import ASCEND, QDQ
-from amct_opt.transforms.quantization.rules.layer_rules import no_weight_only_mode, weight_constant
-from amct_opt.transforms.quantization.sites import Site, sites
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
 
 CONV = "nn.conv %x, %w{} from <{}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>"

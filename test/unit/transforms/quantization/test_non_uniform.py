@@ -18,8 +18,8 @@ from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.session import Session
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.parameters import quantized
-from amct_opt.transforms.quantization.weights.non_uniform import levels_of, nearest
+from amct_opt.transforms.quantization.convert.non_uniform import levels_of, nearest
+from amct_opt.transforms.quantization.convert.parameters import quantized
 from amct_opt.universe import new_session
 
 WEIGHT = np.random.default_rng(3).normal(size=(8, 4, 3, 3)).astype(np.float32)

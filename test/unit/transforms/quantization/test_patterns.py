@@ -12,7 +12,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.session import Session
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.fusion.fuse_modules import fuse_modules
-from amct_opt.transforms.quantization.layers import checked
+from amct_opt.transforms.quantization.decide.layers import checked
 from amct_opt.transforms.quantization.profiles import PROFILES
 from amct_opt.universe import new_session
 

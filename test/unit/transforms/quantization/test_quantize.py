@@ -15,7 +15,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import CalibratePass
-from amct_opt.transforms.quantization.insert_observers import InsertObserversPass
+from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 

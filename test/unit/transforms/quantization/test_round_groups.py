@@ -14,9 +14,9 @@ from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
-from amct_opt.transforms.quantization.round_weights import RoundWeightsPass, round_weights
-from amct_opt.transforms.quantization.round_weights.adaround import adaround
-from amct_opt.transforms.quantization.round_weights.rounding import (
+from amct_opt.transforms.quantization.recover.round_weights import RoundWeightsPass, round_weights
+from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
+from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     SHRUNK,
     Grid,
     damped,

@@ -26,14 +26,15 @@ from amct_opt.runtime.kernels import bare_kernel_for
 from amct_opt.runtime.layerwise import Layerwise
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.transforms.quantization.round_weights import rounding
-from amct_opt.transforms.quantization.round_weights.adaround import adaround
-from amct_opt.transforms.quantization.round_weights.integer_layers import IntegerLayer, integer_layers
-from amct_opt.transforms.quantization.round_weights.layer_by_layer import layer_by_layer
-from amct_opt.transforms.quantization.round_weights.layer_data import Means, Networks, Sums, points_of
-from amct_opt.transforms.quantization.round_weights.products import product_of
-from amct_opt.transforms.quantization.round_weights.rounding import (
+from amct_opt.transforms.quantization.recover.round_weights import rounding
+from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
+from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
+from amct_opt.transforms.quantization.recover.round_weights.layer_by_layer import layer_by_layer
+from amct_opt.transforms.quantization.recover.round_weights.layer_data import Means, Networks, Sums, points_of
+from amct_opt.transforms.quantization.recover.round_weights.products import product_of
+from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     Grid,
     damped,
     descended,
@@ -44,7 +45,6 @@ from amct_opt.transforms.quantization.round_weights.rounding import (
     with_least_error,
     with_least_error_left,
 )
-from amct_opt.transforms.quantization.sites import sites
 from amct_opt.universe import new_session
 
 

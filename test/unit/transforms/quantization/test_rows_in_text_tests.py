@@ -14,7 +14,7 @@ import pytest
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.rules.layer_rules import tensor_only
+from amct_opt.transforms.quantization.decide.rules.layer_rules import tensor_only
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
 from amct_opt.universe import new_session
 

@@ -14,7 +14,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import from_batches, load_samples
 from amct_opt.session import Session
-from amct_opt.transforms.quantization.sensitivity import sensitivities
+from amct_opt.transforms.quantization.recover.sensitivity import sensitivities
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(2)

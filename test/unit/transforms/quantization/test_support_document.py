@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
+from amct_opt.transforms.quantization.decide.rules import layer_rules
+from amct_opt.transforms.quantization.decide.rules.layer_rules import Rule
 from amct_opt.transforms.quantization.profiles import ASCEND
-from amct_opt.transforms.quantization.rules import layer_rules
-from amct_opt.transforms.quantization.rules.layer_rules import Rule
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, TWO_INPUTS, UNIFORM, WEIGHTS, LayerRow
 
 FRAMEWORKS = {"caffe": "Caffe", "tensorflow": "TensorFlow", "onnx": "ONNX"}

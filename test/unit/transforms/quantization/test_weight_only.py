@@ -21,7 +21,7 @@ from amct_opt.runtime.affine import affine, asymmetric_params
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.parameters import quantized
+from amct_opt.transforms.quantization.convert.parameters import quantized
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(7)

@@ -1,0 +1,114 @@
+"""Where the channels of a value stand, also behind operations that keep them apart; the output channels of a weight."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ..dialects.nn import (
+    ConvTransposeOp,
+    DivOp,
+    GatherOp,
+    GlobalPoolOp,
+    MatMulOp,
+    MulOp,
+    NNOp,
+    PadOp,
+    PoolOp,
+    ReduceOp,
+    ReshapingOp,
+    ResizeOp,
+    SliceOp,
+    TransposeOp,
+    ints,
+)
+from ..dialects.nn.shapes import DYNAMIC, axis_of, shape_of
+from .fusion.computing import Computing
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Channels(NamedTuple):
+    """An axis of a value, and the channel that each of its entries belongs to: int64 [entries]."""
+
+    axis: int
+    of: Array
+
+
+def carried(op: NNOp, channels: Channels) -> Channels | None:
+    """The channels of operand 0 in the result of an operation that scales with it; None where it mixes them, or where sizes that
+    are not known hide that it does not.
+    """
+    axis, of = channels
+    shape = shape_of(op.operands[0])
+    rank = len(shape)
+    match op:
+        case PoolOp() | GlobalPoolOp():
+            kept = op.channel_axis(rank) == axis
+        case PadOp():
+            pads = ints(op.pads)
+            kept = pads[axis] == pads[axis + rank] == 0
+        case ResizeOp():
+            kept = ints(op.sizes)[axis] in (0, shape[axis]) if op.scales is None else op.scales.data[axis] == 1
+        case ReduceOp():
+            if axis in (reduced := op.axis_list()):
+                return None
+            return Channels(axis - (0 if op.keepdims is not None else sum(r < axis for r in reduced)), of)
+        case SliceOp():
+            return Channels(axis, of[op.slices(rank)[axis]])
+        case GatherOp():
+            picked = axis_of(op.axis.value.data, rank)
+            if picked == axis:
+                return None
+            return Channels(axis + (len(shape_of(op.indices)) - op.batch_count - 1) * (picked < axis), of)
+        case TransposeOp():
+            return Channels(ints(op.perm).index(axis), of)
+        case ReshapingOp():
+            return _reshaped(op.operands[0], op.results[0], channels)
+        case MulOp() | DivOp():
+            kept = shape_of(op.results[0]) == shape
+        case _:
+            kept = op.KEEPS_SHAPE
+    return channels if kept else None
+
+
+def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels | None:
+    """Followed entry by entry, in the part behind the last unknown size: as long in both, it is the same elements in both. A
+    value without elements has none to follow.
+    """
+    before, after = shape_of(value), shape_of(result)
+    first, second = _known_from(before), _known_from(after)
+    axis = channels.axis - first
+    sizes = before[first:]
+    if axis < 0 or (first == 0) != (second == 0) or np.prod(sizes) != np.prod(after[second:]) or 0 in sizes:
+        return None
+    entries = channels.of.reshape([-1 if i == axis else 1 for i in range(len(sizes))])
+    moved = np.broadcast_to(entries, sizes).reshape(after[second:])
+    for i in range(moved.ndim):
+        of = moved[tuple(slice(None) if j == i else slice(1) for j in range(moved.ndim))].reshape(-1)
+        if np.array_equal(
+            moved, np.broadcast_to(of.reshape([-1 if j == i else 1 for j in range(moved.ndim)]), moved.shape)
+        ):
+            return Channels(second + i, of)
+    return None
+
+
+def _known_from(shape: tuple[int, ...]) -> int:
+    """The first axis behind the last one whose size is not known."""
+    return max((i + 1 for i, size in enumerate(shape) if size == DYNAMIC), default=0)
+
+
+def output_channels(op: Computing) -> Array:
+    """The output channel of each number of the weight."""
+    shape = shape_of(op.operands[1])
+    if isinstance(op, MatMulOp):
+        axis = len(shape) - (1 if op.transpose_b is None else 2)
+        return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    ones = (1,) * (len(shape) - 2)
+    if not isinstance(op, ConvTransposeOp):
+        return np.arange(shape[0]).reshape(-1, 1, *ones)
+    inputs, per_group = shape[:2]
+    group = np.arange(inputs) // (inputs // op.group_count)
+    return (group[:, None] * per_group + np.arange(per_group)).reshape(inputs, per_group, *ones)

@@ -1,0 +1,1 @@
+"""Converts: observed values, weights and biases become integers."""

@@ -1,0 +1,182 @@
+"""Batch norms, factors and shifts behind layers that were trained with quantized weights: they go into scales and biases.
+
+Training with batch norms quantizes the folded weight, divides the result by the factor of the fold and normalizes it (torch.ao,
+PyTorch 2 export quantization, Horizon's WithBNReverseFold), or quantizes the weight as it is (Horizon's WithBN). The integers
+stay those of training, except for the signs of channels whose factor is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.rewriter import Rewriter
+
+from .....dialects.nn import (
+    AddOp,
+    BatchNormOp,
+    BiasAddOp,
+    ConstantOp,
+    DequantizeOp,
+    DivOp,
+    MulOp,
+    NNOp,
+    QParamsAttr,
+    SubOp,
+    array_of,
+    constant_of,
+    dequantize_of,
+)
+from .....dialects.nn.shapes import shape_of
+from .....ir.dtypes import integer_range
+from .....rewriting import Remarks, layer_of
+from ....fusion.computing import (
+    COMPUTING,
+    Array,
+    Computing,
+    along_channels,
+    channel_axis,
+    channels_of,
+    constant_numbers,
+    with_parameters,
+)
+from ....fusion.fuse_bn.norm import factor_and_shift
+from ...decide.layers import channel_axis as weight_axis
+from .integers import erase_unused
+
+_F32 = np.finfo(np.float32)
+_ROUNDING = 8 * _F32.eps
+"""What float32 leaves of a factor that is divided by itself: a root, two quotients and a product."""
+
+
+def absorb_factors(module: ModuleOp, remarks: Remarks) -> None:
+    """Make what follows layers with integer weights, channel by channel, part of their scales and biases, in float64.
+
+    Scales by which only rounding would multiply stay as they were trained.
+    """
+    for op in [o for o in module.walk() if isinstance(o, COMPUTING)]:
+        back = dequantize_of(op.operands[1])
+        integers = None if back is None else array_of(back.input)
+        if back is None or integers is None or (op.bias is not None and constant_of(op.bias) is None):
+            continue
+        steps = [*_steps(op)]
+        if not any(isinstance(step, BatchNormOp | DivOp | MulOp) for step, _, _ in steps):
+            continue
+        if (why := _refusal(op, back, integers, steps)) is not None:
+            remarks.missed(steps[-1][0], "channel-factors", why)
+            continue
+        _absorb(op, back, integers, steps)
+        remarks.applied(steps[-1][0], "channel-factors", f"into the scales and the bias of {layer_of(op)}")
+
+
+_Step = tuple[NNOp, Array, Array]
+"""An operation behind a layer, its factors and its shifts, float64 `[C]`."""
+
+
+def _steps(op: Computing) -> Iterator[_Step]:
+    """What follows a layer, each the only reader of what is before it."""
+    value = op.result
+    while value.has_one_use():
+        reader = next(iter(value.uses)).operation
+        found = _affine(op, reader) if value is reader.operands[0] or isinstance(reader, AddOp | MulOp) else None
+        if found is None or not isinstance(reader, NNOp):
+            return
+        yield reader, *found
+        value = reader.results[0]
+
+
+def _affine(op: Computing, reader: Operation) -> tuple[Array, Array] | None:
+    """The factor and shift of an operation that acts on each channel of a layer's result by itself; None for others."""
+    rank, axis, channels = len(shape_of(op.result)), channel_axis(op), op.output_channels
+    ones, zeros = np.ones(channels), np.zeros(channels)
+    match reader:
+        case BatchNormOp() if all(constant_of(v) is not None for v in reader.operands[1:]):
+            return factor_and_shift(reader) if reader.channel_axis(rank) == axis else None
+        case BiasAddOp() if constant_of(reader.bias) is not None:
+            return (ones, constant_numbers(reader.bias)) if reader.channel_axis(rank) == axis else None
+        case AddOp() | SubOp() | MulOp() | DivOp():
+            numbers = _constant_along(op, reader)
+        case _:
+            return None
+    match reader:
+        case _ if numbers is None:
+            return None
+        case MulOp():
+            return numbers, zeros
+        case DivOp():
+            with np.errstate(divide="ignore"):
+                return 1 / numbers, zeros
+        case SubOp():
+            return ones, -numbers
+        case _:
+            return ones, numbers
+
+
+def _constant_along(op: Computing, reader: NNOp) -> Array | None:
+    """The constant operand of an elementwise operation on a layer's result, float64 `[C]`, or None."""
+    constants = [v for v in reader.operands if constant_of(v) is not None]
+    if len(constants) != 1 or shape_of(reader.results[0]) != shape_of(op.result):
+        return None
+    if isinstance(channels := channels_of(op), str):
+        return None
+    numbers = along_channels(channels, shape_of(op.result), constant_numbers(constants[0]))
+    return None if isinstance(numbers, str) else numbers
+
+
+def _together(steps: list[_Step]) -> tuple[Array, Array]:
+    """The factor and shift of operations one after the other."""
+    factor, shift = np.ones(1), np.zeros(1)
+    for _, times, plus in steps:
+        factor, shift = factor * times, shift * times + plus
+    return factor, shift
+
+
+def _refusal(op: Computing, back: DequantizeOp, integers: Array, steps: list[_Step]) -> str | None:
+    factor, shift = _together(steps)
+    params = back.qparams.data
+    if not np.isfinite(factor).all() or not np.isfinite(shift).all():
+        return "its factors are not finite"
+    scales = params.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
+    if scales.max() > _F32.max or scales.min() < _F32.tiny:
+        return "scales times its factors leave the range of float32"
+    if weight_axis(op) is None or params.block is not None or params.axis not in (None, weight_axis(op)):
+        return "the scales of the weight do not belong to output channels"
+    if (factor < 0).any() and (params.zero_points().any() or integers.min() == integer_range(params.storage)[0]):
+        return "a factor is negative, and the weight has integers without a negative"
+    return None
+
+
+def _absorb(op: Computing, back: DequantizeOp, integers: Array, steps: list[_Step]) -> None:
+    factor, shift = _together(steps)
+    constant = constant_of(back.input)
+    assert constant is not None
+    weight = back
+    inserted: list[Operation] = []
+    if np.abs(factor - 1).max() > _ROUNDING:
+        weight = _scaled_weight(op, back, constant, integers, factor)
+        inserted = [weight.input.owner, weight] if isinstance(weight.input.owner, Operation) else []
+    bias = np.zeros(op.output_channels) if op.bias is None else constant_numbers(op.bias)
+    key = f"{constant.key.removesuffix('.i8').removesuffix('weight')}bias.folded"
+    added = ConstantOp.of((bias * factor + shift).astype(np.float32), key, steps[-1][0].location)
+    last = steps[-1][0]
+    made = with_parameters(op, weight.result, added.result, last.results[0].type)
+    Rewriter.replace_op(last, [*inserted, added, made], [made.results[0]])
+    erase_unused([op, *(step for step, _, _ in steps[:-1])])
+
+
+def _scaled_weight(
+    op: Computing, back: DequantizeOp, constant: ConstantOp, integers: Array, factor: Array
+) -> DequantizeOp:
+    """The weight times a factor per output channel: scales stay positive, so that signs go into the integers."""
+    axis = weight_axis(op)
+    assert axis is not None
+    along = [-1 if i == axis else 1 for i in range(integers.ndim)]
+    signed = ConstantOp.of((integers * np.sign(factor).astype(integers.dtype).reshape(along)), constant.key)
+    scales = back.qparams.data.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
+    zero = back.qparams.data.zero_points().reshape(-1).tolist()
+    qparams = QParamsAttr.of(back.qparams.data.storage, scales, zero, axis, f"{constant.key}.scale")
+    return DequantizeOp.make(
+        signed.result, qparams=qparams, result_types=back.result_types, location=back.location, name=None
+    )

@@ -1,0 +1,164 @@
+"""A layer's quantized weight: its parameters, and its integer form in the module."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, UnknownLoc
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....diagnostics import op_error
+from ....dialects.nn import (
+    ConstantOp,
+    DequantizeOp,
+    NNOp,
+    QParams,
+    QParamsAttr,
+    WeightPlan,
+    array_of,
+    blocks_of,
+    constant_of,
+)
+from ....ir.dtypes import numpy_dtype
+from ....rewriting import erase_constant
+from ....runtime.affine import asymmetric_params, symmetric_scales
+from ..decide.sites import Site
+from .non_uniform import levels_of, nearest
+from .parameters import NO_OFFSET, quantized
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Weight(NamedTuple):
+    """The weight of a layer, and how it is quantized."""
+
+    value: SSAValue
+    array: Array
+    scales: Array
+    """float32, [], along `axis` or [blocks]."""
+    axis: int | None
+    bits: int
+    zero_points: Array = NO_OFFSET
+    """int32, [] or as many as scales; nonzero only if the layer's input stays float."""
+    levels: int | tuple[int, ...] | None = None
+    """The number of distinct integers allowed, or the integers themselves; None for no limit."""
+    fixed: bool = False
+    """Whether the scales come from a record."""
+    block: int | None = None
+    """The size of groups along `axis`: `QParams.block`."""
+
+
+def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
+    """A constant weight of a layer, with scales from its plan or computed from its values.
+
+    Raises CompileError, located at the layer, if the number of planned scales is not the size of their axis or number of blocks.
+    """
+    array = array_of(value)
+    assert array is not None, "a weight that is planned is constant"
+    if plan.given is not None:
+        given = plan.given.data
+        _check_scales(given, array, layer)
+        points = given.zero_points()
+        return Weight(
+            value, array, given.scales(), plan.axis, plan.bits, points, plan.levels, fixed=True, block=plan.block
+        )
+    if plan.asymmetric:
+        scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
+        return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
+    scales = symmetric_scales(array, plan.bits, plan.axis, plan.block)
+    if plan.epsilon:
+        scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)
+    return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
+
+
+def integers_of(weight: Weight) -> Array:
+    """The integers of a weight by nearest rounding: int8."""
+    return integers_and_levels(weight)[0]
+
+
+def integers_and_levels(weight: Weight) -> tuple[Array, Array | None]:
+    """The integers of a weight by nearest rounding, int8, and the levels among which they are, None for all."""
+    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
+    levels = levels_among(weight, integers)
+    return (integers, None) if levels is None else (nearest(integers, levels), levels)
+
+
+def levels_among(weight: Weight, integers: Array) -> Array | None:
+    """The levels of a weight that has few, ascending: int8; its own, or chosen for its integers."""
+    if isinstance(weight.levels, int):
+        return levels_of(integers, weight.levels)
+    return None if weight.levels is None else np.array(sorted(weight.levels), np.int8)
+
+
+def _check_scales(given: QParams, array: Array, layer: NNOp) -> None:
+    count = given.scales().size
+    if given.axis is not None and given.block is not None:
+        blocks = prod(blocks_of(array.shape, given.axis, given.block))
+        if count != blocks:
+            raise op_error(layer, f"has a plan with {count} scales for a weight of {blocks} blocks")
+        return
+    channels = 1 if given.axis is None else array.shape[given.axis]
+    if count != channels:
+        raise op_error(layer, f"has a plan with {count} scales for a weight of {channels} channels")
+
+
+_Form = tuple[bytes, bytes, int, int | None, int | None, int | tuple[int, ...] | None]
+"""Scales, zero points, bits, axis, block and levels: what distinguishes the integer forms of one weight."""
+
+
+class IntegerWeights:
+    """Creates the integer forms of weights, shared ones once. A float weight is erased once all its layers are converted."""
+
+    def __init__(self) -> None:
+        self._made: dict[SSAValue, dict[_Form, SSAValue]] = {}
+
+    def feed(self, site: Site, index: int, weight: Weight) -> None:
+        """Feed an operand the dequantized integer form of its weight, of the weight's own type."""
+        made = self._made.setdefault(weight.value, {})
+        numbers = weight.scales.tobytes(), weight.zero_points.tobytes()
+        form = (*numbers, weight.bits, weight.axis, weight.block, weight.levels)
+        if form not in made:
+            made[form] = _integer_form(weight, site.compute)
+        site.set_operand(index, made[form])
+        constant = constant_of(weight.value)
+        assert constant is not None
+        constant.release()
+        if not weight.value.uses:
+            del self._made[weight.value]
+            erase_constant(constant)
+
+
+def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
+    """Integers and nn.dequantize, placed right behind the constant. 3 bits are stored in 4, 5 to 7 bits in 8 (AMCT)."""
+    constant = constant_of(weight.value)
+    assert constant is not None
+    key = constant.key.removesuffix(".folded")
+    location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
+    integers, levels = integers_and_levels(weight)
+    storage = IntegerType(4 if weight.bits <= 4 else 8)
+    stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
+    points = [int(z) for z in weight.zero_points.reshape(-1)]
+    qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale", block=weight.block)
+    back = DequantizeOp.make(
+        stored.result,
+        qparams=qparams,
+        bits=None if weight.bits == storage.width.data else weight.bits,
+        levels=None if levels is None else levels.tolist(),
+        result_types=[weight.value.type],
+        location=location,
+        name=weight.value.name_hint,
+    )
+    Rewriter.insert_op([stored, back], InsertPoint.after(constant))
+    return back.result
+
+
+def described(weight: Weight) -> str:
+    """`int8 weight per channel of 16 levels`, `int4 weight per group of 128`."""
+    count = weight.levels if isinstance(weight.levels, int | None) else len(weight.levels)
+    few = "" if count is None else f" of {count} levels"
+    asymmetric = ", asymmetric" if weight.zero_points.any() else ""
+    scales = "tensor" if weight.axis is None else "channel" if weight.block is None else f"group of {weight.block}"
+    return f"int{weight.bits} weight per {scales}{few}{asymmetric}"

@@ -1,0 +1,69 @@
+"""Quantize and dequantize, the pair of operations that represents a quantized value; moves pairs to the reading layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....dialects.nn import DequantizeOp, NNOp, QParamsAttr, QuantizeOp, ReluOp
+from ..decide.sites import Site
+
+
+def quantized_pair(
+    value: SSAValue, qparams: QParamsAttr, location: LocationAttr, name: str | None = None, **properties: Any
+) -> tuple[QuantizeOp, DequantizeOp]:
+    """`quantize` of a value, with these properties, and `dequantize`, which gives the value's type again; not inserted yet.
+
+    Results are called `name.q` and `name.dq`.
+    """
+    quantize = QuantizeOp.make(
+        value, qparams=qparams, location=location, name=f"{name}.q" if name else None, **properties
+    )
+    dequantize = DequantizeOp.make(
+        quantize.result,
+        qparams=qparams,
+        result_types=[value.type],
+        location=location,
+        name=f"{name}.dq" if name else None,
+    )
+    return quantize, dequantize
+
+
+def quantize_at(site: Site) -> None:
+    """Move quantize and dequantize from before passive operations and ReLUs to right before the layer. Results do not change:
+    rounding keeps the order of numbers, and 0 is one of the integers.
+    """
+    data = site.activation
+    chain = _chain(data)
+    if data is None or not chain:
+        return
+    back = chain[-1].operands[0].owner
+    if not isinstance(back, DequantizeOp) or back.qparams.data.axis is not None:
+        return
+    if not isinstance(before := back.input.owner, QuantizeOp):
+        return
+    if all(op.results[0].has_one_use() for op in chain):
+        chain[-1].operands[0] = before.input
+    quantize, dequantize = quantized_pair(data, back.qparams, before.location, data.name_hint, source=before.source)
+    dequantize.location = back.location
+    Rewriter.insert_op([quantize, dequantize], InsertPoint.before(site.owner))
+    site.set_operand(0, dequantize.result)
+
+
+def _chain(value: SSAValue | None) -> list[NNOp]:
+    """The passive operations and ReLUs that compute a value, the last one first.
+
+    No Split is among them: its other results may have other readers.
+    """
+    chain: list[NNOp] = []
+    while isinstance(value, OpResult) and isinstance(op := value.op, NNOp) and _keeps_integers(op):
+        chain.append(op)
+        value = op.operands[0]
+    return chain
+
+
+def _keeps_integers(op: NNOp) -> bool:
+    return (op.is_passive or isinstance(op, ReluOp)) and len(op.results) == 1

@@ -1,0 +1,1 @@
+"""Decides what is quantized and how: layers, rules, plans."""

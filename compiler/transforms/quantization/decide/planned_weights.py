@@ -1,0 +1,92 @@
+"""How a layer's weight is to be quantized: as the record has it, else as settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType
+
+from ....configuration.layer_settings import LayerSettings
+from ....configuration.record import Record
+from ....configuration.settings import Ada, Arq, Nuq, Settings, Weighting
+from ....diagnostics import op_error
+from ....dialects.nn import MatMulOp, QParamsAttr, WeightPlan, array_of
+from ....rewriting import layer_of
+from ..profiles import Row
+from .layers import channel_axis
+from .legality import Broken, non_uniform_broken
+from .rules.layer_rules import matrix_weight
+from .sites import Site
+
+
+def planned_weight(
+    site: Site, row: Row, held: LayerSettings, settings: Settings, record: Record | None, few: Mapping[str, Nuq]
+) -> tuple[WeightPlan | None, Broken | None]:
+    """The weight's plan, None where the layer has no constant one; and the rule that keeps it from few levels, or from groups,
+    that are asked for.
+
+    `few` are the layers that were chosen for weights of few levels. Raises CompileError, located in the record's file, for
+    scales that do not fit the weight, and at a layer whose own settings ask for few levels that it cannot have.
+    """
+    if row.weight is None or (array := array_of(site.operand(row.weight))) is None:
+        return None, None
+    name, axis = layer_of(site.compute), channel_axis(site.compute)
+    if record is not None and name in record.layers:
+        return recorded_weight(record, name, "w", axis, array.shape), None
+    assert held.weight is not None, "a layer with a weight has settings for it"
+    wanted = held.weight if isinstance(held.weight, Nuq) else few.get(name)
+    plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
+    plan = replace(plan, epsilon=row.as_amct)
+    if plan.block is not None:
+        return _in_groups(site, plan)
+    if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
+        return plan, None
+    if name in settings.by_layer:
+        raise op_error(site.compute, f"cannot have weights of few levels: {refused[1]}", "leave its nuq_quantize out")
+    return WeightPlan(plan.bits, plan.axis), refused
+
+
+def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:
+    """The plan with groups of input channels; without groups, and the broken rule, if the weight is not a matrix."""
+    assert isinstance(site.compute, MatMulOp), "no other weight is quantized alone"
+    if (reason := matrix_weight.check(site)) is not None:
+        return replace(plan, block=None), (matrix_weight, reason)
+    return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None
+
+
+def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
+    """The plan that settings give a weight whose scales run along an axis."""
+    asymmetric = isinstance(held, Arq) and bool(held.asymmetric)
+    block = held.group_size if isinstance(held, Arq) else None
+    levels = held.num_steps if isinstance(held, Nuq) else None
+    rounding = _adaround(held) if isinstance(held, Ada) else None
+    return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding)
+
+
+def _adaround(held: Ada) -> str:
+    """ADA's parameters as options of `--round-weights`."""
+    names = [f.name for f in fields(Ada) if f.name != "channel_wise"]
+    options = " ".join(f"{name.replace('_', '-')}={getattr(held, name)}" for name in names)
+    return f"adaround{{{options}}}"
+
+
+def recorded_weight(record: Record, name: str, of: str, axis: int | None, shape: Sequence[int]) -> WeightPlan:
+    """The plan that a record gives: `scale_w` or, of a recurrent layer's second weight, `scale_r`.
+
+    Raises CompileError, located in the record's file, for another number of scales than one or that of channels.
+    """
+    given = record.layers[name]
+    scales, offsets = (given.scale_w, given.offset_w) if of == "w" else (given.scale_r, given.offset_r)
+    if not scales:
+        raise record.error(name, f"has no scale_{of}")
+    channels = None if axis is None else shape[axis]
+    if len(scales) not in (1, channels):
+        takes = "one" if channels is None else f"one or {channels}"
+        raise record.error(name, f"scale_{of} has {len(scales)} numbers, but its weight takes {takes}")
+    along = None if len(scales) == 1 else axis
+    params = QParamsAttr.of(
+        IntegerType(given.weight_bits), np.array(scales, np.float32), offsets, along, key=f"{name}.scale_{of}"
+    )
+    return WeightPlan(given.weight_bits, along, levels=tuple(sorted(given.cluster)) or None, given=params)

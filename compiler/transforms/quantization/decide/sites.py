@@ -1,0 +1,104 @@
+"""Sites of quantization: a compute operation, alone or inside a fused region, and its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
+from xdsl.ir import BlockArgument, SSAValue
+
+from ....dialects.nn import FusedOp, MatMulOp, NNOp, ObserveOp, before_points, constant_of
+from ....dialects.nn.shapes import element_of
+from ....ir.functions import main_function, other_functions
+from ....rewriting import Remarks
+from ...evaluation import HALF_WEIGHTS
+
+
+@dataclass(frozen=True)
+class Site:
+    """`compute` is the operation that is quantized, `owner` the operation in the graph: itself, or its fused region."""
+
+    owner: NNOp | FusedOp
+    compute: NNOp
+    half_precision: bool
+    """Whether the model contains float16 or bfloat16 values."""
+    softmax_only: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool], compare=False, repr=False)
+    """Whether only Softmax reads a value (`mask_rules`), as far as it is known; one for all sites that are listed together."""
+
+    def slot(self, index: int) -> int | None:
+        """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""
+        if index >= len(self.compute.operands):
+            return None
+        if self.owner is self.compute:
+            return index
+        value = self.compute.operands[index]
+        return value.index if isinstance(value, BlockArgument) else None
+
+    def operand(self, index: int) -> SSAValue | None:
+        """The value outside the region that feeds `compute`'s operand."""
+        slot = self.slot(index)
+        return None if slot is None else self.owner.operands[slot]
+
+    @property
+    def activation(self) -> SSAValue | None:
+        return self.operand(0)
+
+    @property
+    def multiplies_inputs(self) -> bool:
+        """Whether it is a matrix product of two activations: the second operand is computed as well (attention)."""
+        if not isinstance(self.compute, MatMulOp):
+            return False
+        value: SSAValue = self.compute.rhs if (outer := self.operand(1)) is None else outer
+        return constant_of(before_points(value)) is None
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The operands that are activations: the first one, or both for a product of two activations."""
+        return (0, 1) if self.multiplies_inputs else (0,)
+
+    def set_operand(self, index: int, value: SSAValue) -> None:
+        """Feed another value of the same type to `compute`'s operand."""
+        slot = self.slot(index)
+        assert slot is not None, "the operand is computed inside the region"
+        self.owner.operands[slot] = value
+
+
+def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
+    """Every operation of these kinds in the graph, in program order, those inside fused regions included."""
+    wanted = tuple(kinds)
+    half = has_half_precision(module)
+    found: list[Site] = []
+    softmax_only: dict[SSAValue, bool] = {}
+    for op in main_function(module).body.block.ops:
+        if isinstance(op, FusedOp):
+            found.extend(
+                Site(op, inner, half, softmax_only) for inner in op.body.block.ops if isinstance(inner, wanted)
+            )
+        elif isinstance(op, wanted):
+            found.append(Site(op, op, half, softmax_only))
+    return found
+
+
+def graph_points(module: ModuleOp) -> list[ObserveOp]:
+    """The observers in the graph, in program order."""
+    return [op for op in main_function(module).walk() if isinstance(op, ObserveOp)]
+
+
+def note_other_functions(module: ModuleOp, remarks: Remarks, kind: type[NNOp] = NNOp) -> None:
+    """A missed remark for each function with such operations beside the graph, which alone is quantized: it has the data."""
+    graph = main_function(module).sym_name.data
+    for function in other_functions(module):
+        if any(isinstance(op, kind) for op in function.walk()):
+            remarks.missed(function, "graph", f"it stays as it is: only the graph, @{graph}, is quantized")
+
+
+def has_half_precision(module: ModuleOp) -> bool:
+    """Whether the module contains float16 or bfloat16 values, or did before its weights were folded."""
+    if HALF_WEIGHTS in main_function(module).attributes:
+        return True
+    results = (
+        v for op in module.walk() for v in op.results if isinstance(op, NNOp | FusedOp) or op.name == "nn.constant"
+    )
+    values = (*main_function(module).body.block.args, *results)
+    return any(isinstance(element_of(v), Float16Type | BFloat16Type) for v in values)

@@ -1,0 +1,111 @@
+"""`--correct-bias`: compensates the mean shift of a layer's output by quantization in its bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from .....backends import HERE, Runner
+from .....diagnostics import Gain
+from .....dialects.nn import ConstantOp, constant_of
+from .....rewriting import Remarks, erase_dead_constants
+from .....runtime.data import Samples
+from .....session import Session, session_of
+from ...calibrate.data_options import ClusterOptions, DataOptions
+from ...convert.parameters import bias_fits
+from ...profiles import profile_of
+from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
+from ..round_weights.layer_by_layer import layer_by_layer
+from ..round_weights.layer_data import Array, Means, Networks, Rows, Solution
+
+
+@dataclass(frozen=True)
+class CorrectBiasPass(DataOptions, ClusterOptions, ModulePass):
+    """Add the mean difference between a layer's output in the float network and in the quantized one to its bias, if that brings
+    the output closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before `--convert-observers`.
+    """
+
+    name = "correct-bias"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session = session_of(ctx)
+        correct_bias(op, lambda: self.load(op, session), session, self.runner())
+
+
+def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner = HERE) -> None:
+    """Correct the biases of layers with planned integer weights; each layer reads the outputs of corrected layers before it.
+    The cluster of `runner`, if it has one, computes the means.
+
+    Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
+    a layer or in the data.
+    """
+    remarks = Remarks(session, CorrectBiasPass.name)
+    layers = integer_layers(module, profile_of(session))
+    broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
+    for compute, reason in broken.items():
+        remarks.missed(compute, *reason)
+
+    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+        return layer if layer.compute in broken else _corrected(layer, networks, remarks)
+
+    if len(broken) < len(layers):
+        layer_by_layer(module, layers, step, samples(), remarks, runner, work=CorrectBiasPass.name, beside=True)
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
+    """The condition that is not met, and the reason."""
+    if layer.plan.input and layer.input_scale is None:
+        return "calibrated", "its input has no parameters: --calibrate comes before --correct-bias"
+    if layer.second is not None:
+        return "recurrent", "the biases of a recurrent layer act on its state, inside of the operator"
+    if layer.bias is None:
+        return "bias", "it has no bias"
+    return None
+
+
+def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
+    """The layer with its corrected bias, or unchanged."""
+    product, bias = layer.product, layer.bias
+    assert bias is not None, "a condition"
+    given = product.matrices(layer.float_weight)
+    weight = product.matrices(layer.operands()[WEIGHT])
+
+    def shift(means: Means, _: Rows) -> Solution:
+        shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
+        return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
+
+    solution, held = networks.solved(layer, given, Means.of_layer, shift)
+    corrected = (bias + solution["shift"]).astype(bias.dtype)
+    if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
+        remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
+        return layer
+    changed = layer.rounded_bias(corrected)
+    before, after = (
+        held.sqnr(weight, (each - bias).reshape(-1, 1, given.shape[1])) for each in (layer.rounded_bias(bias), changed)
+    )
+    if not after > before:
+        reason = f"its output has {after:.1f} dB with the corrected bias, {before:.1f} dB with its own, which stays"
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
+        return layer
+    reason = f"SQNR of its output {after:.1f} dB with the corrected bias, {before:.1f} dB with its own"
+    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}", Gain(before, after))
+    _write(layer, corrected)
+    return layer
+
+
+def _write(layer: IntegerLayer, bias: Array) -> None:
+    """Replace the layer's bias."""
+    value = layer.site.operand(BIAS)
+    old = constant_of(value)
+    assert old is not None, "a condition"
+    constant = ConstantOp.of(bias, f"{old.key.removesuffix('.folded')}.corrected", old.location)
+    Rewriter.insert_op(constant, InsertPoint.after(old))
+    layer.site.set_operand(BIAS, constant.result)

@@ -1,0 +1,247 @@
+"""`--equalize`: channels divided by powers of two, and the weights that read them multiplied, where that quantizes better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log10
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from .....backends import Runner
+from .....dialects.nn import array_of
+from .....rewriting import Remarks, erase_dead_constants, layer_of
+from .....runtime.data import Samples
+from .....session import Session, session_of
+from ...calibrate.data_options import BackendOptions, DataOptions
+from ...decide.sites import Site
+from ...recovery_options import NO_RECOVERY, RecoveryOptions
+from ...request import QuantizationOptions, Request
+from ..balance_channels.input_channels import Weighted, activation_axis
+from ..matters import matters_of
+from ..outputs import WORTH, few, halves
+from .absorb import absorbed
+from .channels_seen import ChannelsOf, Seen, channels_seen
+from .costs import Grids, Weight
+from .grids import JUDGED, as_rounded, grids_of
+from .links import WEIGHT, Link, links_of
+from .products import products_of
+from .scaling import Change, scaled, undo
+from .search import Search
+from .trial import Trial
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class _Method(NamedTuple):
+    product: bool
+    rule: str
+    """The remark where it is applied."""
+    worth: float
+    """dB that outputs must win on average; products cost time as well."""
+    no_gain: tuple[str, str]
+    """The remark on a layer that gains too little."""
+
+
+_METHODS = (
+    _Method(False, "equalized", WORTH, ("no-gain", "no factors make its readers' errors a fifth smaller")),
+    _Method(True, "balanced", 3, ("no-product", "no product with its input makes its error four times smaller")),
+)
+
+_INEXACT = ("exact", "its numbers times powers of two leave the range of their type")
+"""The remark on a layer that cannot be scaled."""
+
+
+@dataclass(frozen=True)
+class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
+    """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
+    same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. Where no layer can be
+    divided, a product divides what layers read. Then minima of channels move between biases. What the module computes in float
+    does not change, except on inputs that take a channel beyond the data. Options are those of the quantization that follows.
+    Batch norms are to be folded before.
+    """
+
+    name = "equalize"
+
+    def request(self, session: Session) -> Request:
+        return replace(super().request(session), recovery=RecoveryOptions(equalize=True))
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session = session_of(ctx)
+        request = self.request(session)
+        samples = self.within(request.settings)
+        equalize(op, request, lambda: samples.load(op, session), session, self.runner())
+
+
+def equalize(
+    module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
+) -> None:
+    """If it is requested, scale the channels of links where it is worth it; all is as before if the quantized module's outputs
+    get worse.
+
+    Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
+    the module does not have.
+    """
+    if not request.recovery.equalize:
+        return
+    remarks = Remarks(session, EqualizePass.name)
+    links, refused = links_of(module)
+    for layer, refusal in refused.items():
+        remarks.missed(layer, *refusal)
+    request = request.within(module, session)
+    links += products_of(module, links, request, session, remarks)
+    if links:
+        _equalize(module, links, request, samples(), session, runner, remarks)
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _equalize(
+    module: ModuleOp,
+    links: Sequence[Link],
+    request: Request,
+    samples: Samples,
+    session: Session,
+    runner: Runner,
+    remarks: Remarks,
+) -> None:
+    every = [
+        site for link in links for site in (link.site, *(reader.site for reader in link.readers)) if site is not None
+    ]
+    layers = {site.compute: site for site in every}
+    weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
+    grids = grids_of(module, weighted, as_rounded(request))
+    weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
+    inputs = {site.compute: _input_of(site) for site in weighted}
+    bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
+    seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
+    search = Search(links, weights, inputs, seen, matters_of(module))
+    search.run()
+    nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
+    judging = few(samples)
+    trial = Trial(module, nearest, [(judging, judging)], session, runner)
+    final = Trial(module, request, halves(judging), session, runner)
+    divided: dict[Link, Array] = {}
+    changes: list[tuple[Link, Change]] = []
+    for method in _METHODS:
+        able: dict[Link, Array] = {}
+        for link, exponents in search.exponents.items():
+            if (link.site is None) != method.product:
+                continue
+            if exponents.any():
+                able[link] = exponents
+            else:
+                remarks.missed(link.compute, *method.no_gain)
+        done, lost = _done(able, search, trial, method.worth)
+        changes += [(link, change) for link, each in done.items() for change in each]
+        for link, exponents in able.items():
+            if link in done:
+                divided[link] = exponents
+                remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
+            else:
+                remarks.missed(link.compute, *lost.get(link, _INEXACT))
+    changes += _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
+    if changes and request.recovery != RecoveryOptions(equalize=True):
+        _judge(changes, final, remarks)
+
+
+def _judge(changes: Sequence[tuple[Link, Change]], final: Trial, remarks: Remarks) -> None:
+    """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise."""
+    final.begin()
+    if (reason := final.lost(WORTH)) is None:
+        return
+    undo([change for _, change in changes])
+    for op in dict.fromkeys(link.compute for link, _ in changes):
+        remarks.forget(op)
+        remarks.missed(op, "outputs", f"after recovery {reason}")
+
+
+def _done(
+    able: Mapping[Link, Array], search: Search, trial: Trial, worth: float
+) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
+    """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
+    down to one; returns the changes of those that are scaled, and the remark on each that is not because of the outputs.
+    """
+    lost: dict[Link, tuple[str, str]] = {}
+    tried = list(able)
+    while tried:
+        trial.begin()
+        found = {link: changed for link in tried if (changed := scaled(link, able[link])) is not None}
+        if not found:
+            break
+        if (reason := trial.lost(worth)) is None:
+            return found, lost
+        undo([change for changes in found.values() for change in changes])
+        lost |= dict.fromkeys(found, ("outputs", reason))
+        ranked = tried if len(tried) < len(able) else _ranked(able, search, trial)
+        tried = ranked[: len(tried) // 2]
+    return {}, lost
+
+
+def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Link]:
+    """The links, first the one that lowers its readers' noise at the outputs most, or their own errors if names do not tell."""
+    noise = trial.noise({layer_of(reader.compute) for link in able for reader in link.readers})
+
+    def won(link: Link) -> tuple[float, float]:
+        share = 1 - search.error(link, able[link]) / search.error(link, np.zeros_like(able[link]))
+        return share * sum(noise.get(layer_of(reader.compute), 0) for reader in link.readers), share
+
+    return sorted(able, key=won, reverse=True)
+
+
+def _absorb(
+    links: Sequence[Link], divided: Mapping[Link, Array], seen: Mapping[Link, Seen], trial: Trial, remarks: Remarks
+) -> list[tuple[Link, Change]]:
+    """Move minima of channels between biases, where the quantized module's outputs win; returns what is changed."""
+    above = [link for link in links if _is_whole(link) and (seen[link].least > 0).any()]
+    if not above:
+        return []
+    trial.begin()
+    none = np.zeros(1, np.int32)
+    found = {link: absorbed(link, seen[link].least, divided.get(link, none)) for link in above}
+    changes = [(link, change) for link, each in found.items() for change in each]
+    if not changes:
+        return []
+    lost = trial.lost(WORTH)
+    if lost is not None:
+        undo([change for _, change in changes])
+    for link in (link for link, each in found.items() if each):
+        count, readers = int((seen[link].least > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
+        if lost is None:
+            outcome = f"7/8 of the minima of {count} of {link.size} channels moved into the biases of {readers}"
+            remarks.applied(link.compute, "absorbed", outcome)
+        else:
+            remarks.missed(link.compute, "outputs", lost)
+    return changes if lost is None else []
+
+
+def _is_whole(link: Link) -> bool:
+    """Whether every reader reads every channel in its place."""
+    return link.site is not None and all(np.array_equal(r.of, np.arange(link.size)) for r in link.readers)
+
+
+def _input_of(site: Site) -> ChannelsOf:
+    assert site.activation is not None, "links are between layers that read from outside"
+    return ChannelsOf(site.activation, activation_axis(cast(Weighted, site.compute)))
+
+
+def _weight(site: Site, grids: Grids) -> Weight:
+    array = array_of(site.operand(WEIGHT))
+    assert array is not None, "links have constant weights"
+    return Weight.of(cast(Weighted, site.compute), array, grids)
+
+
+def _outcome(link: Link, exponents: Array, search: Search) -> str:
+    readers = ", ".join(layer_of(reader.site.compute) for reader in link.readers)
+    without, left = (search.error(link, each) for each in (np.zeros_like(exponents), exponents))
+    gain = 10 * log10(without / left) if left else inf
+    count, by = f"{np.count_nonzero(exponents)} of {exponents.size}", f"by 2^{exponents.min()} to 2^{exponents.max()}"
+    done = f"{count} channels divided {by}" if link.site else f"a product divides {count} channels of its input {by}"
+    return f"{done}, the error of {readers} {gain:.1f} dB smaller"
+
+
+__all__ = ["EqualizePass", "equalize"]

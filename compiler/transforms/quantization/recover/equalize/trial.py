@@ -1,0 +1,110 @@
+"""Whether equalization serves the whole module: quantized on some samples with it and without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from math import sqrt
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .....backends import Runner
+from .....lowering.ascend.fused import inline_fused
+from .....rewriting import layer_of
+from .....runtime.data import Samples
+from .....runtime.executor import Executable
+from .....runtime.metrics import Differences
+from .....session import Session
+from ...decide.sites import sites
+from ...request import Request
+from ...steps import quantize_channels
+from ..output_sensitivity import exchanged
+from ..outputs import Compared, compared, lost
+
+RANKED = 4
+"""So many samples rank layers, or one run of the model where it takes more: the network runs again behind each layer."""
+
+
+class Trial:
+    """A module quantized as requested, and what its outputs have gained so far."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        request: Request,
+        parts: Sequence[tuple[Samples, Samples]],
+        session: Session,
+        runner: Runner,
+    ):
+        """`parts` are pairs of samples: the first calibrate, the second judge.
+
+        The module may change later, as long as it computes the same in float.
+        """
+        self._module = module
+        self._original = module.clone()
+        self._request = request
+        self._parts = parts
+        self._session, self._runner = session.silent(), runner
+        self._best: Compared | None = None
+
+    def begin(self) -> None:
+        """Measure the module as it was before any change."""
+        self._best = self._best or self._compared(self._original)
+
+    def lost(self, worth: float) -> str | None:
+        """The reason why the module is not to be changed so: its outputs win less than `worth` dB on average, or too few runs
+        win; None where they do.
+
+        What they have then is what the next change is compared with.
+        """
+        old, new = self._best, self._compared(self._module)
+        assert old is not None, "begin() comes first"
+        reason = lost(old.sqnr, new.sqnr, worth) or lost_by_most(old.errors, new.errors)
+        if reason is None:
+            self._best = new
+        return reason
+
+    def noise(self, layers: Collection[str]) -> Mapping[str, float]:
+        """By layer the square error of all outputs when it alone is quantized, before any change.
+
+        Layers whose names others have, which only modules written by hand contain, are left out.
+        """
+        fitting, judging = self._parts[0]
+        exact, quantized = self._original.clone(), self._quantized(self._original, fitting)
+        for module in (exact, quantized):
+            inline_fused(module)
+        names = Counter(layer_of(site.compute) for site in sites(exact, self._request.profile.rows))
+        told_apart = [name for name in layers if names[name] == 1]
+        samples = judging.head(min(judging.count, max(RANKED, judging.batch_size)))
+        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Differences)
+        return {name: each.noise for name, each in found.items()}
+
+    def _compared(self, module: ModuleOp) -> Compared:
+        """The outputs of the module's quantized copies."""
+        exact = Executable(self._original)
+        found, *others = (
+            compared(exact, Executable(self._quantized(module, fitting)), judging) for fitting, judging in self._parts
+        )
+        for other in others:
+            found.merge(other)
+        return found
+
+    def _quantized(self, module: ModuleOp, samples: Samples) -> ModuleOp:
+        copy = module.clone()
+        quantize_channels(copy, self._request, lambda: samples, self._session, self._runner)
+        return copy
+
+
+def lost_by_most(old: Sequence[float], new: Sequence[float]) -> str | None:
+    """The reason to undo a change, by runs; None if enough runs win.
+
+    The runs that win must outnumber those that lose by at least the root of both together, the standard deviation of that
+    difference by chance. SQNR alone does not decide, because one run may have most of the noise.
+    """
+    wins = sum(b < a for a, b in zip(old, new, strict=True))
+    losses = sum(b > a for a, b in zip(old, new, strict=True))
+    if wins - losses >= sqrt(wins + losses):
+        return None
+    return (
+        f"with it the outputs of {wins} of {len(old)} runs are closer to the float network's, those of {losses} further"
+    )

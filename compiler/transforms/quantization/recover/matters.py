@@ -1,0 +1,113 @@
+"""How much the output channels of layers matter: how far the layers behind amplify an error in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue, Use
+
+from ....dialects.nn import (
+    AddOp,
+    ConvolutionOp,
+    DivOp,
+    FusedOp,
+    MatMulOp,
+    MulOp,
+    NNOp,
+    ObserveOp,
+    SubOp,
+    UnaryOp,
+    YieldOp,
+    array_of,
+)
+from ....dialects.nn.shapes import shape_of
+from ...channels import Channels, carried, output_channels
+from ...fusion.computing import Computing, channel_axis
+from ..decide.sites import Site, sites
+from .balance_channels.input_channels import activation_axis, weight_channels
+from .round_weights.integer_layers import WEIGHT
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Matters = Mapping[Operation, Array]
+"""By layer, a weight of the squared error of each output channel: float64 [channels], 1 on average."""
+
+
+def matters_of(module: ModuleOp) -> Matters:
+    """These weights: the squares of all weights that read a channel, times what their outputs matter.
+
+    All channels are alike where something else than layers with constant weights reads them: an output of the model, a
+    normalization. Through additions the channels of residual networks are followed to all layers, and through products with
+    computed values, which are taken to be as large for one channel as for another: hard swish, squeeze-and-excitation.
+    """
+    layers = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp)) if _weight(site) is not None}
+    found: dict[Operation, Array] = {}
+    for op in reversed(layers):
+        axis = channel_axis(cast(Computing, op))
+        found[op] = np.ones(1)
+        if axis is not None:
+            count = int(output_channels(cast(Computing, op)).max()) + 1
+            energies = np.zeros(count)
+            known = all(_add(energies, *each, layers, found) for each in _uses(op.results[0], axis, count))
+            found[op] = energies / energies.mean() if known and energies.any() else np.ones(count)
+    return found
+
+
+def _weight(site: Site) -> Array | None:
+    """The numbers of a layer's constant weight."""
+    array = None if site.multiplies_inputs else array_of(site.operand(WEIGHT))
+    return array if array is not None and array.size and array.dtype.kind == "f" else None
+
+
+def _uses(value: SSAValue, axis: int, count: int) -> Iterator[tuple[Use, Channels]]:
+    """The uses of a value's channels behind all operations that keep them apart, each once."""
+    waiting = [(use, Channels(axis, np.arange(count))) for use in value.uses]
+    seen: set[Use] = set()
+    while waiting:
+        use, channels = waiting.pop()
+        if use in seen:
+            continue
+        seen.add(use)
+        behind = _behind(use, channels)
+        if behind is None:
+            yield use, channels
+        else:
+            waiting += [(each, behind[1]) for each in behind[0].uses]
+
+
+def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels] | None:
+    """The value behind an operation that keeps channels apart, and where they are; None for other operations."""
+    op = use.operation
+    if isinstance(op, FusedOp):
+        return op.body.block.args[use.index], channels
+    if isinstance(op, YieldOp) and isinstance(region := op.parent_op(), FusedOp):
+        return region.result, channels
+    if isinstance(op, AddOp | SubOp | MulOp | DivOp) and shape_of(op.operands[use.index]) == shape_of(op.results[0]):
+        return op.results[0], channels
+    if not isinstance(op, NNOp) or use.index != 0 or len(op.results) != 1:
+        return None
+    if not isinstance(op, UnaryOp | ObserveOp) and not op.is_homogeneous:
+        return None
+    found = carried(op, channels)
+    return None if found is None else (op.results[0], found)
+
+
+def _add(energies: Array, use: Use, channels: Channels, layers: Mapping[NNOp, Site], found: Matters) -> bool:
+    """Add what a layer makes of errors of the channels that it reads; whether it is a layer that reads channels."""
+    op = use.operation
+    if op not in layers or use.index != 0 or channels.axis != activation_axis(cast(Computing, op)):
+        return False
+    weight = _weight(layers[cast(NNOp, op)])
+    assert weight is not None, "it is among the layers"
+    squares = np.square(weight, dtype=np.float64) * found[op][_outputs(cast(Computing, op), found[op])]
+    inputs = np.broadcast_to(weight_channels(cast(Computing, op)), squares.shape)
+    np.add.at(energies, channels.of, np.bincount(inputs.reshape(-1), squares.reshape(-1), len(channels.of)))
+    return True
+
+
+def _outputs(op: Computing, matters: Array) -> Array:
+    """The output channel of each number of a weight; 0 for a vector, which has one."""
+    return output_channels(op) if matters.size > 1 else np.zeros((), np.intp)

@@ -1,0 +1,130 @@
+"""How much each layer affects the network's outputs: one layer at a time is replaced by its form in another module.
+
+Values that do not depend on the layer are computed once for all layers; the network after the layer runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from ....ir.functions import main_function, output_names, return_op
+from ....rewriting import layer_of
+from ....runtime.data import Samples
+from ....runtime.executor import Executable
+from ....runtime.metrics import Measure
+from ....session import Session
+from ..convert.shift_accumulators import shift_of
+from ..decide.sites import Site, sites
+from ..profiles import profile_of
+from .sensitivity import by_itself, copied, inputs_of, is_constant
+
+Array = np.ndarray[Any, np.dtype[Any]]
+M = TypeVar("M", bound=Measure)
+
+
+def exchanged(
+    base: ModuleOp,
+    other: ModuleOp,
+    layers: Sequence[str],
+    reference: ModuleOp,
+    samples: Samples,
+    session: Session,
+    phase: str,
+    measure: Callable[[], M],
+) -> dict[str, M]:
+    """By layer how far `base`'s outputs are from those of `reference` if `other` computes this one layer.
+
+    The three modules are float or quantized forms of one network without fused regions, with the same layer names. All
+    outputs count together. `session.on_progress` is called with `phase`. Raises CompileError if a module cannot be run.
+    """
+    rows = profile_of(session).rows
+    forms = {layer_of(site.compute): site for site in sites(other, rows)}
+    found = [
+        _Exchanged(site, Executable(by_itself(forms[name])), _rest(base, _result(site)), measure())
+        for site in sites(base, rows)
+        if (name := layer_of(site.compute)) in layers and name in forms
+    ]
+    needed = {value for each in found for value in (*inputs_of(each.site), *each.rest.values)}
+    whole, wanted = Executable(base, list(needed)), Executable(reference)
+    for i, batch in enumerate(samples.batches()):
+        seen: dict[SSAValue, Array] = {}
+        outputs = whole.run(batch, lambda value, array, seen=seen: seen.update({value: array.copy()}))
+        expected = wanted.run(batch)
+        for each in found:
+            changed = {**outputs, **each.run(seen)}
+            for name, array in expected.items():
+                each.measured.add(array, changed[name])
+        session.progress(phase, i + 1, samples.runs)
+    return {layer_of(each.site.compute): each.measured for each in found}
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """Computes the outputs that depend on a value, from inputs in this order: the value, then `values`."""
+
+    executable: Executable
+    values: Sequence[SSAValue]
+    """Further values of the whole module that the rest reads."""
+    outputs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Exchanged(Generic[M]):
+    """A layer of the running module, its other form as a separate module, and the network after it."""
+
+    site: Site
+    alone: Executable
+    rest: _Rest
+    measured: M
+
+    def run(self, seen: Mapping[SSAValue, Array]) -> dict[str, Array]:
+        """The changed outputs by name, computed from the values of the running module."""
+        inputs = [seen[value] for value in inputs_of(self.site)]
+        (result,) = self.alone.run(dict(zip(self.alone.inputs, inputs, strict=True))).values()
+        given = [result, *(seen[value] for value in self.rest.values)]
+        executable = self.rest.executable
+        outputs = executable.run(dict(zip(executable.inputs, given, strict=True)))
+        return dict(zip(self.rest.outputs, outputs.values(), strict=True))
+
+
+def _result(site: Site) -> SSAValue:
+    """A layer's result; if its sums are shifted, the result of the shift."""
+    end = site.compute if (shift := shift_of(site.compute)) is None else shift
+    return end.results[0]
+
+
+def _rest(module: ModuleOp, value: SSAValue) -> _Rest:
+    """A module of all operations that depend on `value`, up to the outputs that do."""
+    main = main_function(module)
+    block = Block(arg_types=[value.type])
+    values: dict[SSAValue, SSAValue] = {value: block.args[0]}
+    dependent, arguments, constants = {value}, list[SSAValue](), dict[SSAValue, SSAValue]()
+    for op in main.body.block.ops:
+        if op is return_op(main) or dependent.isdisjoint(op.operands):
+            continue
+        for operand in op.operands:
+            if operand in values:
+                continue
+            if is_constant(operand):
+                values[operand] = copied(operand, constants, block)
+            else:
+                values[operand] = block.insert_arg(operand.type, len(block.args))
+                arguments.append(operand)
+        copy = op.clone(values)
+        block.add_op(copy)
+        values.update(zip(op.results, copy.results, strict=True))
+        dependent.update(op.results)
+    named = zip(output_names(main), return_op(main).operands, strict=True)
+    ends = [(name, values[output]) for name, output in named if output in dependent]
+    results = [end for _, end in ends]
+    block.add_op(ReturnOp(*results))
+    types = [each.type for each in block.args], [each.type for each in results]
+    rest = ModuleOp([FuncOp("main", types, Region(block))])
+    return _Rest(Executable(rest), arguments, [name for name, _ in ends])

@@ -1,0 +1,85 @@
+"""How far the outputs of a quantized module are from those of the float one: what decides about changes to all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+
+from ....runtime.data import Samples
+from ....runtime.executor import Executable
+from ....runtime.metrics import Differences
+
+SAMPLES = 32
+"""So many samples decide, or one run of the model where it takes more."""
+WORTH = 0.5
+"""dB that outputs must win on average: less is as likely to be lost on other samples."""
+TOLERATED = 0.1
+"""dB that an output may lose where others win."""
+
+Sqnr = dict[str, float]
+"""dB by output; nan where both networks give nothing but zeros."""
+
+
+def few(samples: Samples) -> Samples:
+    """The samples that decide."""
+    return samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Outputs of reals beside those of the float network."""
+
+    differences: dict[str, Differences]
+    errors: list[float]
+    """By run the energy of the outputs' errors over that of the outputs, the sum over all of them."""
+
+    @property
+    def sqnr(self) -> Sqnr:
+        return {name: each.sqnr for name, each in self.differences.items() if each.count}
+
+    def merge(self, other: Compared) -> None:
+        """Adds the runs of another one."""
+        for name, each in other.differences.items():
+            self.differences[name].merge(each)
+        self.errors.extend(other.errors)
+
+
+def compared(exact: Executable, found: Executable, samples: Samples) -> Compared:
+    """The outputs of two modules."""
+    differences = {name: Differences() for name in exact.outputs}
+    errors: list[float] = []
+    for batch in samples.batches():
+        outputs, error = found.run(batch), 0.0
+        for name, array in exact.run(batch).items():
+            if array.dtype.kind not in "iub":
+                own = Differences()
+                own.add(array, outputs[name])
+                differences[name].merge(own)
+                error += own.noise / own.signal if own.signal else own.noise
+        errors.append(error)
+    return Compared(differences, errors)
+
+
+def halves(samples: Samples) -> list[tuple[Samples, Samples]]:
+    """What fits, and what judges: each half of the runs for the other. One run does both."""
+    half = samples.count // samples.batch_size // 2 * samples.batch_size
+    if not half:
+        return [(samples, samples)]
+    first, second = samples.head(half), samples.tail(samples.count - half)
+    return [(first, second), (second, first)]
+
+
+def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:
+    """The SQNR of each output of reals."""
+    return compared(exact, found, samples).sqnr
+
+
+def lost(old: Sqnr, new: Sqnr, worth: float) -> str | None:
+    """The reason why a change is to be undone: the outputs win less than `worth` dB on average, or one of them loses. None where
+    they win.
+    """
+    gains = {name: new[name] - old[name] for name in old if not isnan(new[name] - old[name])}
+    worst = min(gains, key=lambda name: gains[name], default=None)
+    if worst is not None and (gains[worst] < -TOLERATED or sum(gains.values()) < worth * len(gains)):
+        return f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
+    return None

@@ -1,0 +1,220 @@
+"""`--round-weights`: weights on their grid so that a layer's output changes least, instead of each to its nearest number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from .....backends import HERE, Runner
+from .....configuration.settings import Ada
+from .....diagnostics import CompileError, Gain, op_error
+from .....dialects.nn import Plan, plan_of, set_plan
+from .....pipelines.options import build
+from .....rewriting import Remarks, erase_dead_constants
+from .....runtime.data import Samples
+from .....session import Session, session_of
+from ...calibrate.data_options import ClusterOptions, DataOptions
+from ...decide.layers import channel_axis
+from ...decide.recurrent import ROWS
+from ...profiles import profile_of
+from ...recovery_options import Method
+from .adaround import adaround
+from .integer_layers import IntegerLayer, integer_layers
+from .layer_by_layer import layer_by_layer
+from .layer_data import Networks, Rows, Solution, Sums
+from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+DAMPINGS = (0.0, 0.3, 1.0)
+"""Shares of further damping, among which held-back samples choose where rows are few."""
+_CHANNELS = 64
+"""About how many output channels of a wide layer choose the damping for all of them."""
+_STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
+
+
+@dataclass(frozen=True)
+class RoundWeightsPass(DataOptions, ClusterOptions, ModulePass):
+    """Choose the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
+    `--calibrate` and `--convert-observers`. Weights then hold numbers of their grid, and plans the scales.
+    """
+
+    name = "round-weights"
+    positional: ClassVar[str] = "method"
+
+    method: Method = "mismatch"
+    """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
+    have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
+    gradient (AMCT's ADA).
+    """
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session = session_of(ctx)
+        round_weights(op, self.method, lambda: self.load(op, session), session, self.runner())
+
+
+def round_weights(
+    module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session, runner: Runner = HERE
+) -> None:
+    """Round the weights of the layers whose plans have integer ones. The cluster of `runner`, if it has one, computes the sums.
+
+    Raises CompileError, located at a layer or in the data.
+    """
+    remarks = Remarks(session, RoundWeightsPass.name)
+    layers = integer_layers(module, profile_of(session))
+    wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
+    broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
+    rounding = {layer.compute for layer in wanted} - set(broken)
+    for compute, reason in broken.items():
+        remarks.missed(compute, *reason)
+
+    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+        return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
+
+    if rounding:
+        work = f"{RoundWeightsPass.name} {method}"
+        layer_by_layer(module, layers, step, samples(), remarks, runner, work=work, beside=method == "mismatch")
+    for layer in wanted:
+        set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
+        if layer.second is not None:
+            remarks.note(layer.compute, "recurrent", _STATE)
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _without_rounding(plan: Plan) -> Plan:
+    """The plan behind this pass, which has done what it says or has said why not."""
+    return replace(plan, weights=tuple(replace(weight, rounding=None) for weight in plan.weights))
+
+
+def _broken(layer: IntegerLayer, method: Method | None) -> tuple[str, str] | None:
+    """The condition that does not hold, and the reason."""
+    if layer.plan.input and layer.input_scale is None:
+        return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
+    if layer.weight.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):
+        return "all-levels", "adaround rounds up or down by one, but its weight has few levels: use gptq or mismatch"
+    if layer.weight.axis not in (None, _scale_axis(layer)):
+        return "channel-axis", "the scales of its weight are not those of output channels"
+    return None
+
+
+def _scale_axis(layer: IntegerLayer) -> int | None:
+    """The axis of scales per output channel; of groups, that of input channels, which are the other axis of a matrix."""
+    axis = channel_axis(layer.compute) if layer.second is None else ROWS
+    if layer.weight.block is None:
+        return axis
+    return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
+
+
+def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
+    """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
+    method, options = _method(layer, asked)
+    weights = layer.product.matrices(layer.float_weight)
+    grid = layer.grid(*weights.shape[:2])
+
+    def solve(sums: Sums, held: Rows) -> Solution:
+        fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
+        task = _Task(layer, weights, grid, sums, held, options, fixed)
+        integers, scales = task.best()
+        return {"integers": integers, "scales": scales}
+
+    make = Sums.of_both if method == "mismatch" else Sums.of_inputs
+    solution, held = networks.solved(layer, weights, make, solve)
+    integers, scale = solution["integers"], solution["scales"]
+    after, before = held.sqnr(integers * scale), held.sqnr(grid.nearest(weights))
+    if not after > before:
+        reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
+        return layer
+    reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
+    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
+    return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid._replace(scale=scale)))
+
+
+class _Task(NamedTuple):
+    """What the integers of a layer, or of some of its output channels, are chosen by."""
+
+    layer: IntegerLayer
+    weights: Array
+    grid: Grid
+    sums: Sums
+    held: Rows
+    options: Ada | None
+    fixed: bool
+    """Whether the scales stay."""
+
+    def best(self) -> tuple[Array, Array]:
+        """The integers and their scales, with the damping that has the least error on samples held back."""
+        if not self.sums.are_few or self.options is not None:
+            return self._fitted(DAMPINGS[0])
+        if self.weights.shape[2] >= WIDE:
+            return self._best_by_some()
+        return max((self._fitted(damping) for damping in DAMPINGS), key=lambda found: self._sqnr(*found))
+
+    def _best_by_some(self) -> tuple[Array, Array]:
+        """The same, but some output channels choose, with the scales of the largest damping: from that on, until less of it is
+        worse.
+        """
+        *others, largest = DAMPINGS
+        integers, scales = self._fitted(largest)
+        step = max(1, self.weights.shape[1] // _CHANNELS)
+        some = self._replace(grid=self.grid._replace(scale=scales), fixed=True)._of_channels(step)
+        best, most = largest, some._sqnr(integers[:, ::step], scales[:, ::step])
+        for damping in reversed(others):
+            found = some._sqnr(*some._fitted(damping))
+            if found < most:
+                break
+            best, most = damping, found
+        return (integers, scales) if best == largest else self._fitted(best)
+
+    def _of_channels(self, step: int) -> _Task:
+        """The task for every `step`th output channel."""
+        grid, sums = self.grid.of_channels(step), self.sums.of_channels(step)
+        return self._replace(weights=self.weights[:, ::step], grid=grid, sums=sums, held=self.held.of_channels(step))
+
+    def _sqnr(self, integers: Array, scales: Array) -> float:
+        return self.held.sqnr(integers * scales)
+
+    def _fitted(self, damping: float) -> tuple[Array, Array]:
+        """The integers with this damping, and their scales."""
+        with self.sums.damped(damping) as sums:
+            return self._replace(sums=sums)._found()
+
+    def _found(self) -> tuple[Array, Array]:
+        """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`."""
+        sums, shared = self.sums, self.layer.shared
+
+        def scaled(target: Array) -> Grid:
+            return self.grid if self.fixed else with_least_error(target, sums.h, self.grid, shared)
+
+        if self.options is not None:
+            grid = scaled(self.weights)
+            return adaround(self.weights, sums.h, grid, self.options), grid.scale
+        factor = factored(sums.h)
+        target = self.weights if sums.c is None else matched(self.weights, sums.c, factor)
+        integers, grid = rounded(target, sums.h, factor, scaled(target), shared, fixed=self.fixed)
+        return integers, grid.scale
+
+
+def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:
+    """The plan's method for a layer, otherwise the one that is asked for, with the options of adaround.
+
+    Raises CompileError, located at the layer, for a plan with another method or bad options.
+    """
+    own = layer.plan.weights[0].rounding
+    name, brace, options = (own or asked or "").partition("{")
+    if own is not None and (name != "adaround" or (brace and not options.endswith("}"))):
+        raise op_error(layer.compute, f"has a plan with the rounding '{own}'", "adaround{reg-param=0.01} is one")
+    if name != "adaround":
+        return name, None
+    try:
+        return name, build(Ada, options.removesuffix("}"), "adaround")
+    except CompileError as e:
+        raise op_error(layer.compute, f"has a plan with a bad rounding: {e.message}", e.hint) from None

@@ -1,0 +1,214 @@
+"""Layers whose weights are planned to be integers, and the operands that they will read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from .....dialects.nn import (
+    ConstantOp,
+    MatMulOp,
+    NNOp,
+    OpaqueOp,
+    Plan,
+    QParamsAttr,
+    WeightPlan,
+    array_of,
+    constant_of,
+    plan_of,
+    set_plan,
+    spread,
+)
+from ...convert.convert_observers import ROUNDED_FROM, point_of
+from ...convert.layer_weights import Weight, integers_of, levels_among, weight_as
+from ...convert.parameters import bias_fits, quantized_bias, widened
+from ...decide.recurrent import recurrent_layers
+from ...decide.sites import Site, sites
+from ...place.grids import Grids
+from ...profiles import Profile
+from .products import Product, product_of
+from .rounding import Grid
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+WEIGHT, BIAS = 1, 2
+"""The operands of convolutions and matrix products."""
+SECOND = 2
+"""The operand of a recurrent layer that is its weight R; W is its `WEIGHT`."""
+
+
+@dataclass(frozen=True)
+class IntegerLayer:
+    """A layer with a planned integer weight."""
+
+    site: Site
+    plan: Plan
+    weight: Weight
+    input_scale: float | None
+    """The activation's scale; None if it stays float or is not calibrated."""
+    second: Weight | None = None
+    """The weight R of a recurrent layer, beside W."""
+
+    @property
+    def compute(self) -> NNOp:
+        return self.site.compute
+
+    @cached_property
+    def product(self) -> Product:
+        """The layer as a matrix product."""
+        return product_of(self.compute)
+
+    @property
+    def bias(self) -> Array | None:
+        """The values of a constant bias; None for a recurrent layer, whose bias acts inside of it."""
+        return None if self.second is not None else array_of(self.site.operand(BIAS))
+
+    @property
+    def float_weight(self) -> Array:
+        """The weight of the float network, which `--round-weights` may have replaced."""
+        kept = self.compute.attributes.get(ROUNDED_FROM)
+        return self.weight.array if kept is None else ConstantOp(cast(Any, kept)).array
+
+    @property
+    def smallest(self) -> Array:
+        """The smallest scales that sums and bias allow: float32, [] or [channels]."""
+        nothing = np.zeros(self.weight.scales.shape, np.float32)
+        if self.weight.fixed or self.input_scale is None:
+            return nothing
+        return widened(nothing, self.bias, self.input_scale)
+
+    @property
+    def scales(self) -> Array:
+        """The scales that the weight will have, float32, [] or [channels]."""
+        return np.maximum(self.weight.scales, self.smallest)
+
+    def grid(self, groups: int, channels: int) -> Grid:
+        """The values that the weight may have, for this many groups and channels."""
+        block = self.weight.block
+
+        def by_channel(values: Array) -> Array:
+            if block is not None:
+                return self.product.matrices(np.broadcast_to(self.along(values), self.weight.array.shape))
+            rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
+            return np.broadcast_to(rows, (groups, channels))[..., None]
+
+        half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
+        low, high = -half - points, half - 1 - points
+        return Grid(by_channel(self.scales), low, high, by_channel(self.smallest), block, self.levels)
+
+    @property
+    def levels(self) -> Array | None:
+        """The levels of a weight that has few: float64, ascending."""
+        weight = self.weight._replace(scales=self.scales, levels=None)
+        found = levels_among(self.weight, integers_of(weight)) if self.weight.levels is not None else None
+        return None if found is None else found.astype(np.float64)
+
+    def scales_of(self, grid: Grid) -> Array:
+        """The scales of a grid in the form of the weight's own: float32, [], [channels] or [blocks]."""
+        axis, block = self.weight.axis, self.weight.block
+        if axis is not None and block is not None:
+            scales = self.product.weight(grid.scale)[(slice(None),) * axis + (slice(None, None, block),)]
+        else:
+            scales = grid.scale[tuple(0 if i in self.shared else slice(None) for i in range(2))]
+        return np.asarray(scales, np.float32).reshape(self.weight.scales.shape)
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices
+        and for the directions of a recurrent layer, or G and M.
+        """
+        if self.weight.axis is None:
+            return 0, 1
+        return (0,) if isinstance(self.compute, MatMulOp | OpaqueOp) else ()
+
+    def operands(self) -> Mapping[int, Array]:
+        """The operands that it will read after conversion, as real numbers that the integers represent."""
+        weight = _read(self.weight._replace(scales=self.scales))
+        same = np.array_equal(weight, self.weight.array)
+        read = {WEIGHT: self.weight.array if same else weight}  # one array where the constant has these numbers
+        if self.second is not None:
+            read[SECOND] = _read(self.second)
+        if (bias := self.bias) is not None:
+            read[BIAS] = self.rounded_bias(bias)
+        return read
+
+    @property
+    def sums(self) -> Array | None:
+        """The scales of its sums, float32, [] or [channels]; None if these are float."""
+        return None if self.input_scale is None else np.asarray(self.scales * np.float32(self.input_scale), np.float32)
+
+    def rounded_bias(self, bias: Array) -> Array:
+        """The bias after rounding to integers; unchanged if it stays float or does not fit, which conversion reports."""
+        if (sums := self.sums) is None or not bias_fits(bias, sums):
+            return bias
+        return (quantized_bias(bias, sums) * sums).astype(bias.dtype)
+
+    def along(self, parameters: Array) -> Array:
+        """Scales or zero points in a shape that broadcasts to the weight."""
+        return spread(parameters, self.weight.array.shape, self.weight.axis, self.weight.block)
+
+    def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
+        """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
+        weight, old = self.weight, constant_of(self.weight.value)
+        assert old is not None, "a weight that is planned is constant"
+        key = f"{old.key.removesuffix('.folded')}.rounded"
+        values = (integers * self.along(scales) + 0.0).astype(weight.array.dtype)  # no -0
+        levels = None if self.levels is None else tuple(map(int, self.levels))
+        found = weight._replace(array=values, scales=scales, levels=levels, fixed=True)
+        again = integers + self.along(weight.zero_points)
+        assert np.array_equal(integers_of(found), again), "values on a grid lie on it"
+        constant = ConstantOp.of(values, key, old.location)
+        Rewriter.insert_op(constant, InsertPoint.after(old))
+        self.site.set_operand(WEIGHT, constant.result)
+        self.compute.attributes.setdefault(ROUNDED_FROM, old.value)
+        points = [int(z) for z in weight.zero_points.reshape(-1)]
+        params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale", weight.block)
+        given = WeightPlan(weight.bits, weight.axis, weight.block, levels=levels, given=params)
+        plan = replace(self.plan, weights=(given, *self.plan.weights[1:]))
+        set_plan(self.compute, plan)
+        return replace(self, plan=plan, weight=found._replace(value=constant.result))
+
+
+def _read(weight: Weight) -> Array:
+    """The real numbers that the integers of a weight represent, in its type."""
+    scales, points = (
+        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
+    )
+    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
+
+
+def integer_layers(module: ModuleOp, profile: Profile) -> list[IntegerLayer]:
+    """These layers, in program order. Raises CompileError, located at a layer, for a plan that does not fit it."""
+    order = {op: i for i, op in enumerate(module.walk())}
+    found = chain(_layers(module, profile), _recurrent_layers(module))
+    return sorted(found, key=lambda layer: order[layer.compute])
+
+
+def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
+    grids = Grids(profile.rows)
+    for site in sites(module, profile.rows):
+        plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
+        if plan is None or not plan.weights or row.weight is None:
+            continue
+        value = site.operand(row.weight)
+        if value is None or array_of(value) is None:
+            continue
+        point = point_of(site, profile, grids) if plan.input else None
+        scale = None if point is None else float(point.scales())
+        yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), scale)
+
+
+def _recurrent_layers(module: ModuleOp) -> Iterator[IntegerLayer]:
+    for each in recurrent_layers(module):
+        plan = plan_of(each.op)
+        if plan is not None and len(plan.weights) == len(each.weights) and not each.is_quantized:
+            pairs = zip(each.weights, plan.weights, strict=True)
+            w, r = (weight_as(value, how, each.op) for value, how in pairs)
+            yield IntegerLayer(each.site, plan, w, None, r)
