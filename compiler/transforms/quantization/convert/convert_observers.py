@@ -40,7 +40,7 @@ from ..decide.legality import first_broken
 from ..decide.sites import Site, graph_points, note_other_functions, sites
 from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
-from .layer_weights import IntegerWeights, Weight, described, weight_as
+from .layer_weights import IntegerWeights, Weight, described, weight_as, zeroed_scales
 from .pairs import quantized_pair
 from .parameters import bias_fits, quantized_bias, widened
 from .precision import round_scales
@@ -93,12 +93,14 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
                 f"{raised} of {weight.scales.size} weight scales are raised, so that float32 has the scales of its sums"
             )
             remarks.note(site.compute, "scale-range", reason)
+        _note_zeroed(site, weight, remarks)
     for site, row, plan in found:
         if plan.input or (weight := _weight_at(site, row, plan)) is None:
             continue
         assert row.weight is not None, "it has a weight"
         weights.feed(site, row.weight, weight)
         remarks.applied(site.compute, "quantized", f"{described(weight)}, alone")
+        _note_zeroed(site, weight, remarks)
     quantize_recurrent(module, weights, remarks)
     _drop_plans(module, {site.compute for site, *_ in observed}, remarks)
     erase_dead_constants(module)
@@ -210,6 +212,15 @@ def _raised(weight: Weight, params: QParams) -> int:
     """The number of weight scales whose products with the input's are too small for float32; those of records stay."""
     products = weight.scales.astype(np.float64) * float(params.scales())
     return 0 if weight.fixed else int(np.count_nonzero(products < LEAST_SCALE))
+
+
+def _note_zeroed(site: Site, weight: Weight | None, remarks: Remarks) -> None:
+    """Name a layer that a record zeroes, or AMCT's rule, which makes small scales 1."""
+    if weight is not None and (zeroed := zeroed_scales(weight)):
+        reason = (
+            f"all weights under {zeroed} of {weight.scales.size} scales become zero: the scales are too large for them"
+        )
+        remarks.note(site.compute, "zeroed", reason)
 
 
 def _accumulator_scales(site: Site, scales: Array, input_scale: Array) -> Array:

@@ -24,7 +24,7 @@ from ....dialects.nn import (
 )
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant
-from ....runtime.affine import asymmetric_params, symmetric_scales
+from ....runtime.affine import asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site
 from .non_uniform import levels_of, nearest
 from .parameters import NO_OFFSET, quantized
@@ -72,6 +72,13 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     if plan.epsilon:
         scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
+
+
+def zeroed_scales(weight: Weight) -> int:
+    """The number of scales under which all numbers of the weight round to zero, though one of them is not zero."""
+    low, high = ends_of(weight.array, weight.axis, weight.block)
+    largest = np.maximum(np.asarray(high, np.float64), -np.asarray(low, np.float64))
+    return int(np.count_nonzero((largest > 0) & (np.rint(largest / weight.scales) == 0)))
 
 
 def integers_of(weight: Weight) -> Array:
