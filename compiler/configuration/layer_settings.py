@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..diagnostics import CompileError
-from .record import OWN_WEIGHT_TYPES, LayerRecord
+from .record import NARROW_WEIGHTS, LayerRecord
 from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
 
@@ -196,7 +196,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
         return f"scale_w has {len(record.scale_w)} numbers, but its weight takes one"
-    if record.wts_type in OWN_WEIGHT_TYPES and not layer.low_bits:
+    if record.wts_type in NARROW_WEIGHTS and not layer.low_bits:
         return (
             f"wts_type {record.wts_type}: only two-dimensional convolutions take a weight of {record.weight_bits} bits"
         )

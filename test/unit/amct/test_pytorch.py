@@ -203,6 +203,18 @@ class Sequences(nn.Module):
         return self.rnn(x, states)
 
 
+def test_states_that_nothing_reads(tmp_path: Path) -> None:
+    """A layer of torch returns them all the same, without which it is not quantized."""
+
+    class Last(Sequences):
+        def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
+            return super().forward(x, states)[0]
+
+    config, states = tmp_path / "config.json", (torch.zeros(1, 2, 3), torch.zeros(1, 2, 3))
+    amct.create_quant_config(config, Last(), (torch.ones(2, 5, 4), states))
+    assert json.loads(config.read_text())["rnn"]["quant_enable"]
+
+
 @pytest.mark.slow
 def test_sequences_of_several_steps(tmp_path: Path) -> None:
     """AMCT for PyTorch calibrates on all states; that for ONNX takes one step. Tuples are passed and returned."""
