@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import Loaded, PathLike
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
-from ..configuration.settings import IFMR, Settings
+from ..configuration.settings import IFMR, Ada, Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
 from ..files import made, replacing, scratch
@@ -36,6 +36,7 @@ from ..transforms.quantization.decide.layers import checked, quantizable_layers
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.weights.stored_integers import Integers, stored_integers
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 
@@ -98,11 +99,18 @@ class Calibration:
     """A calibration that waits for the runs of a program. It keeps their inputs, and writes the record after the last one."""
 
     def __init__(
-        self, loaded: Loaded, framework: str, config_file: PathLike, record_file: PathLike, model: PathLike = "graph"
+        self,
+        loaded: Loaded,
+        framework: str,
+        config_file: PathLike,
+        record_file: PathLike,
+        model: PathLike = "graph",
+        keep: Callable[[Mapping[str, Integers]], object] | None = None,
     ):
-        """Remove the record of an earlier calibration. `model` is the model's place for errors.
+        """Remove the record of an earlier calibration. `model` is the model's place for errors. `keep` gets the integers that
+        `ada_quantize` finds, by layer, which no record has.
 
-        Raises CompileError for a configuration that does not fit the model.
+        Raises CompileError for a configuration that does not fit the model, and for `ada_quantize` without `keep`.
         """
         self._module, self._session = loaded
         self._framework = framework
@@ -110,6 +118,10 @@ class Calibration:
         self._config = os.fspath(_json(config_file))
         self._record = Path(record_file)
         settings = SettingsOptions(config=self._config).settings()
+        self._rounded, self._keep = rounded_layers(settings), keep
+        if self._rounded and keep is None:
+            reason = f"layer '{self._rounded[0]}': ada_quantize is for PyTorch, as in AMCT: a record does not say how it rounds"
+            raise CompileError(reason, where=self._config, hint="amct calibration rounds as the configuration says")
         like_amct(self._module, self._session)
         simplified = self._module.clone()
         run_passes(simplified, SIMPLIFY, self._session.silent())
@@ -144,6 +156,13 @@ class Calibration:
         )
         with made(self._record.parent):
             RecordTarget(flavour=self._framework).write(self._module, self._record, self._session)
+        if self._rounded and self._keep is not None:
+            self._keep(stored_integers(self._module, self._rounded, profile_of(self._session)))
+
+
+def rounded_layers(settings: Settings) -> list[str]:
+    """The layers that a JSON configuration gives `ada_quantize`."""
+    return [name for name in settings.enabled or () if isinstance(settings.by_layer[name].weight, Ada)]
 
 
 _LEVELS_OF = {"note": 1, "warning": 2}
@@ -233,13 +252,15 @@ def convert(
     session: Session,
     framework: str | None = None,
     settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> tuple[Path, ...]:
     """Write AMCT's files for a model and a record, those of `framework` (default: the model file's), fused by `settings`.
+    Weights have these `integers`, by layer, or the nearest ones.
 
-    Returns them. Raises CompileError for a record that does not fit.
+    Returns the files. Raises CompileError for a record that does not fit.
     """
     record = os.fspath(record_file)
-    return convert_file(Path(model), record, os.fspath(save_path), session, framework, settings).files
+    return convert_file(Path(model), record, os.fspath(save_path), session, framework, settings, integers).files
 
 
 def save(
@@ -249,12 +270,13 @@ def save(
     session: Session,
     framework: str | None = None,
     settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> tuple[Path, ...]:
     """Write AMCT's files for a model that was calibrated, as `convert`. Raises CompileError if its record was not written."""
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
         raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
-    return convert(model, record_file, save_path, session, framework, settings)
+    return convert(model, record_file, save_path, session, framework, settings, integers)
 
 
 def convert_trained(
