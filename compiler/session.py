@@ -35,7 +35,7 @@ WRITERS = ("onnx", "tf-fakequant")
 
 
 def print_remark(remark: Remark) -> None:
-    """Prints a missed remark to stderr; applied ones and notes are not printed."""
+    """Print a remark about what stays in float to standard error."""
     if remark.kind == "missed":
         print(remark, file=sys.stderr)
 

@@ -59,8 +59,10 @@ def create_config(
     batch_num: int,
     activation_offset: bool,
     config_defination: PathLike | None,
+    framework: str,
 ) -> None:
-    """Write the configuration of a model, AMCT's JSON. With a simplified configuration, the three settings are ignored.
+    """Write the configuration of a model, the JSON of the framework's AMCT. With a simplified configuration, the three settings
+    are ignored.
 
     Raises CompileError for bad settings and for layers that the model does not have.
     """
@@ -83,7 +85,7 @@ def create_config(
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
     settings = with_named_levels(checked(settings, module, profile), module, profile, session)
-    text = json_text(settings, quantizable_layers(module, profile, settings))
+    text = json_text(settings, quantizable_layers(module, profile, settings), framework)
     with made(path.parent), replacing(path) as stream:
         stream.write(text.encode())
 

@@ -84,7 +84,7 @@ def create_quant_config(
     that cannot be exported, bad settings, and layers that the module does not have.
     """
     loaded = trace(model, input_data).load()
-    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination)
+    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination, _FRAMEWORK)
 
 
 def quantize_preprocess(config_file: PathLike, record_file: PathLike, model: Any, input_data: Any) -> Any:

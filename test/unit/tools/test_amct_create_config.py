@@ -28,8 +28,10 @@ def test_lists_every_layer_that_can_be_quantized(amct_tool, files) -> None:
     assert list(config) == [
         "version",
         "activation_offset",
+        "joint_quant",
         "do_fusion",
         "skip_fusion_layers",
+        "tensor_quantize",
         "fc",
         "pool",
         "z conv",
