@@ -171,7 +171,9 @@ def _layer(settings: LayerSettings, framework: str | None) -> Json:
     if settings.migration_strength is not None:
         values["dmq_balancer_param"] = settings.migration_strength
     if not settings.weight_compress_only:
-        values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
+        values["activation_quant_params"] = _activation(
+            settings.observer, settings.bits, not settings.symmetric, framework
+        )
     if (weight := _weight_of(settings)) is not None:
         values["weight_quant_params"] = _weight(weight, settings.weight_compress_only, framework)
     return values
@@ -186,7 +188,7 @@ def _weight_of(settings: LayerSettings) -> Weighting | None:
     return settings.weight or Arq(channel_wise=False)
 
 
-def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
+def _activation(observer: str, bits: int, asymmetric: bool, framework: str | None) -> Json:
     algorithm, parameters = parameters_of(observer, every=True)
     if algorithm == IFMR:
         return {
@@ -198,7 +200,8 @@ def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
             "act_algo": algorithm,
             "asymmetric": asymmetric,
         }
-    return {"num_bits": bits, "act_algo": algorithm, **parameters, "asymmetric": asymmetric}
+    before = {"asymmetric": asymmetric} if framework == "pytorch" else {}  # where AMCT for PyTorch writes it
+    return {"num_bits": bits, "act_algo": algorithm, **before, **parameters, "asymmetric": asymmetric}
 
 
 def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
@@ -226,5 +229,5 @@ def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
 def _tensor(tensor: TensorQuantize, settings: Settings) -> Json:
     said = tensor.activation.asymmetric
     asymmetric = settings.activation_offset if said is None else said
-    activation = _activation(tensor.activation.observer, tensor.activation.bits, asymmetric)
+    activation = _activation(tensor.activation.observer, tensor.activation.bits, asymmetric, None)
     return {"layer_name": tensor.layer_name, "input_index": tensor.input_index, "activation_quant_params": activation}

@@ -112,8 +112,10 @@ def test_the_sample_is_written_as_it_was(read) -> None:
     assert json_text(read(SAMPLE), [CONV, FC, POOL]) == SAMPLE.rstrip()
 
 
-def test_defaults_that_only_onnx_has(read) -> None:
-    """As in a file that AMCT for ONNX wrote: settings that are off, and the algorithm of weights before `channel_wise`."""
+def test_each_framework_has_its_order(read) -> None:
+    """As in files that AMCT wrote. The one for ONNX has settings that are off, and the algorithm of weights before
+    `channel_wise`.
+    """
     text = json_text(read(SAMPLE), [CONV, FC, POOL], "onnx")
     settings = [
         "version",
@@ -128,6 +130,8 @@ def test_defaults_that_only_onnx_has(read) -> None:
     assert list(written) == [*settings, "avg", "conv1", "fc"]
     assert (written["joint_quant"], written["tensor_quantize"]) == (False, [])
     assert list(written["conv1"]["weight_quant_params"]) == ["num_bits", "wts_algo", "channel_wise"]
+    torch = json.loads(json_text(read(SAMPLE), [CONV, FC, POOL], "pytorch"))
+    assert list(torch["avg"]["activation_quant_params"]) == ["num_bits", "act_algo", "asymmetric", "num_of_bins"]
     assert json_text(read(text), [CONV, FC, POOL]) == SAMPLE.rstrip()
 
 
