@@ -225,11 +225,19 @@ LEFT_OUT = {
         (("tensor_decompose", "auto_decomposition", "decompose_network"), "layers are not decomposed"),
         (("create_distill_config", "create_distill_model", "distill", "save_distill_model"), "nothing is distilled"),
         (("perform_convert_ops", "perform_approximation"), "layers are not approximated"),
-        (("quantize", "convert", "algorithm_register"), "there are no presets for large language models"),
+        (
+            (
+                *("quantize", "convert", "algorithm_register"),
+                *("INT4_AWQ_WEIGHT_QUANT_CFG", "INT4_GPTQ_WEIGHT_QUANT_CFG", "INT8_SMOOTHQUANT_CFG"),
+                *("INT8_MINMAX_WEIGHT_QUANT_CFG", "HIFP8_OFMR_CFG", "FP8_OFMR_CFG", "MXFP8_QUANT_CFG"),
+                *("MXFP4_AWQ_WEIGHT_QUANT_CFG", "HIFP8_CAST_CFG", "HIFP8_QUANTILE_CFG", "HIFP8_SMOOTHQUANT_CFG"),
+            ),
+            "there are no presets for large language models",
+        ),
     )
     for name in names
 }
-"""Functions of AMCT that its modules here do not have, with the reason."""
+"""Names of AMCT that its modules here do not have, with the reason."""
 
 
 def left_out(name: str) -> AttributeError:

@@ -463,6 +463,7 @@ def test_refused(case: str, flow: Flow) -> None:
         ("restore_compressed_retrain_model", r"is left out: nothing is pruned \(docs/migrating\.md#python-functions\)"),
         ("distill", "is left out: nothing is distilled"),
         ("quantize", "is left out: there are no presets for large language models"),
+        ("MXFP8_QUANT_CFG", "is left out: there are no presets for large language models"),
         ("other", r"module 'amct_opt\.amct\.pytorch' has no attribute 'other'"),
     ],
 )
