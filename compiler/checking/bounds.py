@@ -21,11 +21,12 @@ from math import prod
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f32, i8, i32
+from xdsl.dialects.builtin import TensorType, f32, i32
 from xdsl.ir import Block, Operation
 
 from ..dialects import nn
 from ..dialects.ascend import AscendOp
+from ..dialects.ascend.cube import DATA
 from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp
 from ..dialects.ascend.requantization import AscendRequantOp
 from ..dialects.nn.shapes import element_of, shape_of
@@ -88,7 +89,7 @@ def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results:
 def _as_real(op: AscendOp) -> AscendOp:
     """An operation on integers as one on floats: their sums have the same errors."""
     copy = op.clone()
-    types = [TensorType(f32, shape_of(v)) if element_of(v) in (i8, i32) else v.type for v in op.operands]
+    types = [TensorType(f32, shape_of(v)) if element_of(v) in (*DATA, i32) else v.type for v in op.operands]
     copy.operands = Block(arg_types=types).args
     return copy
 

@@ -93,7 +93,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
         migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
         weight_compress_only=alone,
         unrounded=isinstance(chosen.weight, Ada) and not layer.rounds,
-        remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
+        remarks=tuple(reason for reason, _ in impossible if layer.weighted or reason == _NARROW),
     )
 
 
@@ -186,7 +186,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
     if asymmetric and layer.symmetric_only:
         yield "cannot have an asymmetric input", False
     if chosen.activation.bits == 16 and not layer.wide:
-        yield "cannot have an input of 16 bits", False
+        yield _NARROW, False
     if isinstance(weight, Ada) and not layer.rounds:
         yield "does not support ada_quantize", False
 
@@ -206,6 +206,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
 
 
 _NO_GROUPS = "cannot have a scale for each group: only weights that are quantized alone have groups"
+_NARROW = "cannot have an input of 16 bits"
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 

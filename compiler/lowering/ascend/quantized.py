@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
+from ...dialects.ascend.cube import DATA
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ...ir.precision import forces_fp16, precision_mode, shortened
@@ -24,7 +25,7 @@ from .rules import Builder, Key, Source, keys, keys_of
 
 @dataclass(frozen=True)
 class Activation:
-    """An int8 value, `real = (value - zero_point) * scale`."""
+    """A value of int8 or int16, `real = (value - zero_point) * scale`."""
 
     value: SSAValue
     scale: np.float32
@@ -93,7 +94,7 @@ class Quantizer:
         return quantizer
 
     def quantized(self, op: nn.QuantizeOp) -> SSAValue:
-        """The int8 result of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
+        """The integers of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
         first = self._first[op]
         if first not in self._made:
             params = first.qparams.data
@@ -103,6 +104,7 @@ class Quantizer:
                 first.input,
                 scale=reciprocal,
                 offset=int(params.zero_points()),
+                dst_type=ascend.AscendQuantOp.type_number(params.storage),
                 fakequant_precision_mode=precision_mode(first),
                 origin=first.origin,
                 location=first.location,
@@ -124,7 +126,7 @@ class Quantizer:
     def integers(self, quantize: nn.QuantizeOp) -> Activation:
         """The integers of a quantize. Raises NotLowered if AscendQuant cannot produce them."""
         params = quantize.qparams.data
-        require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
+        require(params.storage in DATA, "integer-activation", f"its activation is {params.storage}, not i8 or i16")
         require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")
         element = element_of(quantize.input)
         require(element in F, "float-type", f"AscendQuant takes {' or '.join(map(str, F))}, not {element}")

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.ascend.base import i8
+from ...dialects.ascend.base import i8, i16
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
@@ -22,6 +22,8 @@ from .quantized import Quantizer, quantized_rules
 from .rules import Builder
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
+INT16 = QParamsAttr.of(i16, 1.0)
+"""Data of 16 bits, with parameters that are not known."""
 _KEPT = 4096
 """How many outcomes are kept. They depend on nothing but the facts, so they hold in every module, whatever becomes of it."""
 
@@ -58,11 +60,12 @@ def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr
     """Why an operation would not compute in integers if its operands were quantized, by the first rule that refuses it; None
     where it would.
 
-    A copy is lowered whose activation is int8, whose weight (operand 1) is a constant of int8 and whose bias (operand 2) one
-    of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are known.
+    A copy is lowered whose activation is int8 (or as `data`), whose weight (operand 1) is a constant of int8 and whose bias
+    (operand 2) one of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are
+    known.
     """
-    known = data is not _INTEGERS or weight is not _INTEGERS
-    return _tried(_Facts.of(op), data, weight) if known else _tried_by_types(_Facts.of(op))
+    known = data not in (_INTEGERS, INT16) or weight is not _INTEGERS
+    return _tried(_Facts.of(op), data, weight) if known else _tried_by_types(_Facts.of(op), data)
 
 
 def product_refusal(op: MatMulOp) -> NotLowered | None:
@@ -71,8 +74,8 @@ def product_refusal(op: MatMulOp) -> NotLowered | None:
 
 
 @lru_cache(maxsize=_KEPT)
-def _tried_by_types(facts: _Facts) -> NotLowered | None:
-    return _tried(facts, _INTEGERS, _INTEGERS)
+def _tried_by_types(facts: _Facts, data: QParamsAttr) -> NotLowered | None:
+    return _tried(facts, data, _INTEGERS)
 
 
 def _tried(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> NotLowered | None:
