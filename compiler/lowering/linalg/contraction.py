@@ -358,7 +358,8 @@ def _check_sums(kinds: Contraction, weight: Array, bias: Array | None, axis: int
     rows = np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).astype(np.int64)
     above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
     start = 0 if bias is None else bias.astype(np.int64)
-    largest = max(int((above * high + below * low + start).max()), int(-(above * low + below * high + start).min()))
+    most, least = above * high + below * low + start, above * low + below * high + start
+    largest = max(int(most.max()), -int(least.min()))
     require(largest < 2**31, "int32-sums", f"its sums may reach {largest}, beyond int32, in which linalg wraps around")
 
 
