@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,14 +85,12 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
             _convert_point(point)
     for site, row, plan, params in observed:
         weight = _weight_at(site, row, plan)
+        raised = [] if weight is None else [*_raised(weight, params, _bias_at(site, row))]
         if weight is not None:
             _convert_parameters(site, row, weight, params, weights)
         remarks.applied(site.compute, "quantized", _summary(site, row, params, weight))
-        if weight is not None and (raised := _raised(weight, params)):
-            reason = (
-                f"{raised} of {weight.scales.size} weight scales are raised, so that float32 has the scales of its sums"
-            )
-            remarks.note(site.compute, "scale-range", reason)
+        for rule, reason in raised:
+            remarks.note(site.compute, rule, reason)
         _note_zeroed(site, weight, remarks)
     for site, row, plan in found:
         if plan.input or (weight := _weight_at(site, row, plan)) is None:
@@ -193,8 +191,7 @@ def point_of(site: Site, profile: Profile, grids: Grids) -> QParams | None:
 
 def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, weights: IntegerWeights) -> None:
     scales, input_scale = weight.scales, params.scales()
-    bias = None if row.bias is None else site.operand(row.bias)
-    numbers = None if bias is None else array_of(bias)
+    bias, numbers = None if row.bias is None else site.operand(row.bias), _bias_at(site, row)
     if not weight.fixed:
         scales = widened(scales, numbers, float(input_scale))
     sums = _accumulator_scales(site, scales, input_scale)
@@ -208,10 +205,23 @@ def _convert_parameters(site: Site, row: Row, weight: Weight, params: QParams, w
     weights.feed(site, row.weight, weight._replace(scales=scales))
 
 
-def _raised(weight: Weight, params: QParams) -> int:
-    """The number of weight scales whose products with the input's are too small for float32; those of records stay."""
+def _bias_at(site: Site, row: Row) -> Array | None:
+    """The numbers of a layer's bias; None without a constant one."""
+    bias = None if row.bias is None else site.operand(row.bias)
+    return None if bias is None else array_of(bias)
+
+
+def _raised(weight: Weight, params: QParams, bias: Array | None) -> Iterator[tuple[str, str]]:
+    """The rules by which scales of a weight are raised, with how many and why; those of records stay."""
+    if weight.fixed:
+        return
+    rest = f"of {weight.scales.size} weight scales are raised, so that"
     products = weight.scales.astype(np.float64) * float(params.scales())
-    return 0 if weight.fixed else int(np.count_nonzero(products < LEAST_SCALE))
+    if small := int(np.count_nonzero(products < LEAST_SCALE)):
+        yield "scale-range", f"{small} {rest} float32 has the scales of its sums"
+    least, fitting = (widened(weight.scales, each, float(params.scales())) for each in (None, bias))
+    if raised := int(np.count_nonzero(fitting > least)):
+        yield "bias-range", f"{raised} {rest} its bias fits into int32"
 
 
 def _note_zeroed(site: Site, weight: Weight | None, remarks: Remarks) -> None:
