@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....dialects.nn import (
@@ -24,14 +24,17 @@ from .....dialects.nn import (
     ints,
 )
 from .....dialects.nn.shapes import element_of
+from .....ir.dtypes import numpy_dtype
 from .....ir.functions import main_function
 from .....rewriting import Remarks
 from .....runtime.kernels import kernel_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_UI8 = IntegerType(8, Signedness.UNSIGNED)
-_MOVED = 128
+_SIGNED: Mapping[Attribute, IntegerType] = {
+    IntegerType(bits, Signedness.UNSIGNED): IntegerType(bits) for bits in (8, 16)
+}
+"""What unsigned integers become, which are larger by half of the number of values."""
 
 
 def quantize_constants(module: ModuleOp) -> None:
@@ -104,37 +107,41 @@ def transpose_constants(module: ModuleOp) -> None:
 
 
 def store_signed(module: ModuleOp, remarks: Remarks) -> None:
-    """Turn uint8 between a quantize, or a constant, and its dequantizes into int8: same values, zero points shifted by 128."""
+    """Turn uint8 and uint16 between a quantize, or a constant, and its dequantizes into int8 and int16: same values, zero points
+    shifted by as much.
+    """
     for op in [o for o in module.walk() if isinstance(o, QuantizeOp | ConstantOp)]:
         value = op.results[0]
-        if element_of(value) != _UI8 or not (users := _users(value)):
+        storage = _SIGNED.get(element_of(value))
+        if storage is None or not (users := _users(value)):
             continue
-        signed = _signed(op)
+        name, signed = f"int{storage.width.data}", _signed(op, storage)
         if signed is None:
-            remarks.missed(op, "int8", "its uint8 result is taken by more than dequantize")
+            remarks.missed(op, name, f"its u{name} result is taken by more than dequantize")
             continue
         for user in users:
             if isinstance(user, DequantizeOp):
-                user.qparams = _moved(user.qparams)
+                user.qparams = _moved(user.qparams, storage)
         Rewriter.replace_op(op, signed)
         if any(isinstance(user, ReturnOp) for user in users):
-            remarks.note(signed, "int8-output", "an output of uint8 becomes one of int8, smaller by 128")
+            reason = f"an output of u{name} becomes one of {name}, smaller by {_half(storage)}"
+            remarks.note(signed, f"{name}-output", reason)
             main_function(module).update_function_type()
 
 
-def _signed(op: QuantizeOp | ConstantOp) -> QuantizeOp | ConstantOp | None:
-    """The operation with int8 in place of uint8; None if an operation other than dequantize, or an output, reads the integers."""
+def _signed(op: QuantizeOp | ConstantOp, storage: IntegerType) -> QuantizeOp | ConstantOp | None:
+    """The operation with signed integers; None if an operation other than dequantize, or an output, reads them."""
     users = _users(op.results[0])
     if isinstance(op, ConstantOp):
         if not all(isinstance(u, DequantizeOp) for u in users):
             return None
-        moved = (op.array.astype(np.int16) - _MOVED).astype(np.int8)
+        moved = (op.array.astype(np.int32) - _half(storage)).astype(numpy_dtype(storage))
         return ConstantOp.of(moved, op.key, op.location)
     if not all(isinstance(u, DequantizeOp | ReturnOp) for u in users):
         return None
     return QuantizeOp.make(
         op.input,
-        qparams=_moved(op.qparams),
+        qparams=_moved(op.qparams, storage),
         source=op.source,
         origin=op.origin,
         location=op.location,
@@ -146,6 +153,10 @@ def _users(value: SSAValue) -> list[Operation]:
     return [use.operation for use in value.uses]
 
 
-def _moved(params: QParamsAttr) -> QParamsAttr:
+def _half(storage: IntegerType) -> int:
+    return 1 << (storage.width.data - 1)
+
+
+def _moved(params: QParamsAttr, storage: IntegerType) -> QParamsAttr:
     p = params.data
-    return QParamsAttr(replace(p, storage=i8, zero_point=tuple(z - _MOVED for z in p.zero_point)))
+    return QParamsAttr(replace(p, storage=storage, zero_point=tuple(z - _half(storage) for z in p.zero_point)))

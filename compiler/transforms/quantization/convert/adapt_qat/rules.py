@@ -4,7 +4,7 @@ computes.
 
 from __future__ import annotations
 
-from .....dialects.ascend.base import i8
+from .....dialects.ascend.base import i8, i16
 from .....dialects.nn import DequantizeOp, MatMulOp, QuantizeOp, constant_of
 from .....dialects.nn.shapes import shape_of
 from ...decide.layers import channel_axis
@@ -27,8 +27,8 @@ def broken(site: Site, row: Row, data: DequantizeOp | None, weight: DequantizeOp
 
 def _broken_data(data: DequantizeOp) -> Broken | None:
     params = data.qparams.data
-    if params.storage != i8:
-        return "int8-data", f"its data is {params.storage}, not i8 or ui8"
+    if params.storage not in (i8, i16):
+        return "integer-data", f"its data is {params.storage}, not of 8 or 16 bits"
     if params.axis is not None:
         return "per-tensor-data", "its data has more than one scale"
     return None
