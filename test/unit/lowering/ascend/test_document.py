@@ -36,7 +36,8 @@ def mark(definition) -> str:
 def types(op: type[AscendOp]) -> str:
     sets = {name: " ".join(map(str, each)) for name, each in op.TYPES.items()}
     if issubclass(op, CubeOp):
-        sets["rows"] = ", ".join(f"{x} → {'/'.join(map(str, row.y))}" for x, row in op.ROWS.items())
+        pairs = ((x if row.weight is None else f"{x} by {row.weight}", row.y) for x, row in op.ROWS.items())
+        sets["rows"] = ", ".join(f"{operands} → {'/'.join(map(str, y))}" for operands, y in pairs)
     if len(set(sets.values())) == 1 and len(sets) > 1:
         return next(iter(sets.values()))
     return "; ".join(f"{name}: {each}" if len(sets) > 1 else each for name, each in sets.items())
