@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.precision import shortened
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SHIFT, _WEIGHT_OFFSET, _OFFSET = 32, 40, 37
@@ -89,11 +91,6 @@ def fixpipe_requant(scale: Array, offset: int, bits: int, *, signed: bool = True
     high = (offset >> 9) & 0xFF if bits == 16 else 0
     flag = _V2_FLAG if signed else np.uint64(0)
     return _bits(shortened(scale)) | np.uint64(low << _OFFSET | high) | flag
-
-
-def shortened(scale: Array) -> Array:
-    """float32 scales without their last 13 bits."""
-    return (np.ascontiguousarray(scale, np.float32).view(np.uint32) & _V2_SCALE).view(np.float32)
 
 
 def averaged(scale: Array, count: int) -> Array:

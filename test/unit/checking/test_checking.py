@@ -77,6 +77,19 @@ def test_the_pass_and_the_layer_are_named(
         amct_opt.run_pipeline(module, ["canonicalize", "fuse-bn", quantization, "lower-to-ascend"], session)
 
 
+def test_requantization_of_a_chip_chooses_other_numbers() -> None:
+    """float16 scales are no rounding of sums."""
+    net = Net(1, 3, 4, 5)
+    weight = np.random.default_rng(0).integers(-128, 128, (2, 3, 1, 1)).astype(np.int8)
+    y = net.quantized(net.layer(nn.ConvOp, net.x, weight), 0.7)
+    module = net.module(y)
+    session = amct_opt.new_session()
+    checker = session.checker = Checker(None, 1)
+    amct_opt.run_pipeline(module, ["lower-to-ascend", "fuse-requant{chip=v100}"], session)
+    assert checker.skipped == {"fuse-requant": "it chooses other numbers"}
+    assert checker.checked == ["lower-to-ascend"]
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_a_transposed_convolution_in_integers(bits: int) -> None:
     """Its data is not its first operand, which says how large the result is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -31,6 +32,11 @@ class FuseRequantPass(ModulePass):
 
     chip: Chip | None = None
     """v100: Ascend 310 and 910; v200: 310P; 310b; a2: Atlas A2 and A3 (910B, 910C); 950. None: every merge, by exact scales."""
+
+    @property
+    def numbers(self) -> Literal["rounded", "chosen"]:
+        """The promise that `--check` holds: chips round scales otherwise, and merge AscendQuants of different offsets."""
+        return "rounded" if self.chip is None else "chosen"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks, scaled = Remarks(ctx, self.name), set[Operation]()

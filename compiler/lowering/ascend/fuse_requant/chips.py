@@ -39,7 +39,7 @@ from ....dialects.ascend.shape import one_index
 from ....dialects.nn import array_of, constant_of
 from ....dialects.nn.base import real
 from ....dialects.nn.shapes import known, shape_of, static
-from ....formats.deq_scale import shortened
+from ....ir.precision import shortened
 from ....rewriting import Array, Folded, FusionPattern, Remarks, Roots, condition, layer_of, other_uses
 from ....runtime.affine import are_normal
 from .relu_flag import DequantRelu, FuseReluFlag
