@@ -35,6 +35,7 @@ from ....dialects.ascend import (
     ReluOp,
 )
 from ....dialects.ascend.base import FormatOp, i8
+from ....dialects.ascend.quantization import DEFAULT_MODE
 from ....dialects.ascend.shape import one_index
 from ....dialects.nn import array_of, constant_of
 from ....dialects.nn.base import real
@@ -172,6 +173,14 @@ class _OfChain(FusionPattern[Chain]):
         return next((f"{layer_of(d)} has shift_n" for d in m.dequants if d.shifts), None)
 
     @condition
+    def default_precision(self, m: Chain) -> str | None:
+        """fakequant_precision_mode is DEFAULT: the other one has no arithmetic of chips"""
+        forced = (op for op in (*m.dequants, *m.quants) if op.fakequant_precision_mode != DEFAULT_MODE)
+        return next(
+            (f"{layer_of(op)} has fakequant_precision_mode {op.fakequant_precision_mode.data}" for op in forced), None
+        )
+
+    @condition
     def relu_used_once(self, m: Chain) -> str | None:
         """every activation has one reader"""
         reasons = (other_uses(op.y, layer_of(op)) for op in m.every_activation)
@@ -235,11 +244,6 @@ class _ForV200(_OfChain):
     """The conditions of V200."""
 
     @condition
-    def gives_int8(self, m: Chain) -> str | None:
-        """AscendQuants give int8: other types need a quant mode (high precision) that is no part of a file"""
-        return next((f"{layer_of(q)} gives {q.storage}" for q in m.quants if q.storage != i8), None)
-
-    @condition
     def no_padded_average(self, m: Chain) -> str | None:
         """no AscendDequant is behind an average pool that is padded (padding SAME, or padding_mode SAME or CALCULATED)"""
         return next((f"{layer_of(d)} is behind a padded average pool" for d in m.dequants if _averages(d)), None)
@@ -256,6 +260,11 @@ class _ForV200(_OfChain):
         sizes = [shape_of(value)[axis] for value in m.concat.x]
         wrong = [size for size in sizes if not known(size) or size % multiple]
         return f"{layer_of(m.concat)} joins {wrong[0]} channels, no multiple of {multiple}" if wrong else None
+
+    @condition
+    def gives_int8(self, m: Chain) -> str | None:
+        """AscendQuants give int8: other types need a quant mode (high precision) that is no part of a file"""
+        return next((f"{layer_of(q)} gives {q.storage}" for q in m.quants if q.storage != i8), None)
 
 
 def _averages(dequant: AscendDequantOp) -> bool:
@@ -384,7 +393,6 @@ class _Scales(_OfChain):
                 sqrt_mode=self.stored(_multiplied(d, m.scale))[1],
                 relu_flag=_relu_of(m, d),
                 dtype=d.dtype,
-                fakequant_precision_mode=d.fakequant_precision_mode,
                 origin=d.origin,
                 name=d.y.name_hint,
             )
@@ -446,7 +454,6 @@ class _ScalesConcat(_Scales, _OfConcat):
             scale=1.0,
             offset=quant.offset,
             dst_type=quant.dst_type,
-            fakequant_precision_mode=quant.fakequant_precision_mode,
             origin=quant.origin,
             name=quant.y.name_hint,
         )

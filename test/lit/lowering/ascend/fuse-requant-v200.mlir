@@ -116,6 +116,33 @@ func.func @one_kind_of_branch(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>,
 
 // -----
 
+// CHECK-LABEL: @kinds
+// CHECK:         ascend.AscendDequant
+// REMARK:      [fuse-requant missed one-kind-of-branch] "y": some activations behind it are Relu, others are not
+func.func @kinds(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+  %r = ascend.Relu %y : tensor<1x2x4x4xf32>
+  %t = ascend.Relu6 %y : tensor<1x2x4x4xf32>
+  %q = ascend.AscendQuant %r scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
+  %p = ascend.AscendQuant %t scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
+  func.return %q, %p : tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>
+}
+
+// -----
+
+// CHECK-LABEL: @default_precision
+// CHECK:         ascend.AscendDequant
+// REMARK:      [fuse-requant missed default-precision] "y": q has fakequant_precision_mode FORCE_FP16_QUANT
+func.func @default_precision(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+  %q = ascend.AscendQuant %y scale 4.0 offset -3.0 fakequant_precision_mode "FORCE_FP16_QUANT" : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
+  func.return %q : tensor<1x2x4x4xi8>
+}
+
+// -----
+
 // An output reads floats.
 // CHECK-LABEL: @integer_readers
 // CHECK:         ascend.AscendDequant
@@ -297,6 +324,70 @@ func.func @aligned_channels(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x48x2x2x
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x48x2x2xf32>, tensor<i64>) -> tensor<1x80x2x2xf32>
   %q = ascend.AscendQuant %c scale 4.0 offset -3.0 : (tensor<1x80x2x2xf32>) -> tensor<1x80x2x2xi8>
   func.return %q : tensor<1x80x2x2xi8>
+}
+
+// -----
+
+// int4 asks for multiples of 64.
+// CHECK-LABEL: @aligned_int4
+// CHECK:         ascend.AscendQuant
+// REMARK:      [fuse-requant missed aligned-channels] "q": c joins 32 channels, no multiple of 64
+func.func @aligned_int4(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x32x2x2xi32>) -> tensor<1x64x2x2xi4> {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %axis = nn.constant dense<1> : tensor<i64>
+  %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
+  %b = ascend.AscendDequant %other, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
+  %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x32x2x2xf32>, tensor<i64>) -> tensor<1x64x2x2xf32>
+  %q = ascend.AscendQuant %c dst_type 29 scale 4.0 offset -3.0 : (tensor<1x64x2x2xf32>) -> tensor<1x64x2x2xi4>
+  func.return %q : tensor<1x64x2x2xi4>
+}
+
+// -----
+
+// 64 channels are aligned; int4 is not requantized all the same.
+// CHECK-LABEL: @aligned_int4_at_64
+// CHECK:         ascend.AscendQuant
+// REMARK:      [fuse-requant missed gives-int8] "q": q gives i4
+func.func @aligned_int4_at_64(%acc: tensor<1x64x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> tensor<1x128x2x2xi4> {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %axis = nn.constant dense<1> : tensor<i64>
+  %a = ascend.AscendDequant %acc, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
+  %b = ascend.AscendDequant %other, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
+  %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x64x2x2xf32>, tensor<1x64x2x2xf32>, tensor<i64>) -> tensor<1x128x2x2xf32>
+  %q = ascend.AscendQuant %c dst_type 29 scale 4.0 offset -3.0 : (tensor<1x128x2x2xf32>) -> tensor<1x128x2x2xi4>
+  func.return %q : tensor<1x128x2x2xi4>
+}
+
+// -----
+
+// Other types ask for multiples of 16.
+// CHECK-LABEL: @aligned_int16
+// CHECK:         ascend.AscendQuant
+// REMARK:      [fuse-requant missed aligned-channels] "q": c joins 24 channels, no multiple of 16
+func.func @aligned_int16(%acc: tensor<1x24x2x2xi32>, %other: tensor<1x24x2x2xi32>) -> tensor<1x48x2x2xi16> {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %axis = nn.constant dense<1> : tensor<i64>
+  %a = ascend.AscendDequant %acc, %s : (tensor<1x24x2x2xi32>, tensor<1xf32>) -> tensor<1x24x2x2xf32>
+  %b = ascend.AscendDequant %other, %s : (tensor<1x24x2x2xi32>, tensor<1xf32>) -> tensor<1x24x2x2xf32>
+  %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x24x2x2xf32>, tensor<1x24x2x2xf32>, tensor<i64>) -> tensor<1x48x2x2xf32>
+  %q = ascend.AscendQuant %c dst_type 6 scale 4.0 offset -3.0 : (tensor<1x48x2x2xf32>) -> tensor<1x48x2x2xi16>
+  func.return %q : tensor<1x48x2x2xi16>
+}
+
+// -----
+
+// 16 channels are aligned.
+// CHECK-LABEL: @aligned_int16_at_16
+// CHECK:         ascend.AscendQuant
+// REMARK:      [fuse-requant missed gives-int8] "q": q gives i16
+func.func @aligned_int16_at_16(%acc: tensor<1x16x2x2xi32>, %other: tensor<1x16x2x2xi32>) -> tensor<1x32x2x2xi16> {
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %axis = nn.constant dense<1> : tensor<i64>
+  %a = ascend.AscendDequant %acc, %s : (tensor<1x16x2x2xi32>, tensor<1xf32>) -> tensor<1x16x2x2xf32>
+  %b = ascend.AscendDequant %other, %s : (tensor<1x16x2x2xi32>, tensor<1xf32>) -> tensor<1x16x2x2xf32>
+  %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x16x2x2xf32>, tensor<1x16x2x2xf32>, tensor<i64>) -> tensor<1x32x2x2xf32>
+  %q = ascend.AscendQuant %c dst_type 6 scale 4.0 offset -3.0 : (tensor<1x32x2x2xf32>) -> tensor<1x32x2x2xi16>
+  func.return %q : tensor<1x32x2x2xi16>
 }
 
 // -----
