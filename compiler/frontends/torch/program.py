@@ -182,6 +182,14 @@ def _complete_states(graph: GraphProto) -> None:
         node.output.extend(name or f"{node.name}:{i}" for i, name in enumerate(names))
 
 
+def input_orders(program: Any) -> list[Sequence[int]]:
+    """For each input of a program that is a tensor, its axes as they lie in memory, the outermost first."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    return [
+        v.dim_order() for name in program.graph_signature.user_inputs if hasattr(v := values.get(name), "dim_order")
+    ]
+
+
 def _renamed(names: Sequence[str], given: Sequence[str], what: str, where: str) -> list[str]:
     if len(given) > len(names):
         raise CompileError(f"{len(given)} names are given for the {what}: {', '.join(names)}", where=where)

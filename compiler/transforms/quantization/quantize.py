@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...backends import torch_installed
 from ...ir.metadata import add_metadata
 from ...session import Session, session_of
 from .calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
@@ -50,6 +51,8 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     Raises CompileError, located in the file of settings, record or data, or at an operation.
     """
     runner = running.runner()
+    if request.profile.amct == "pytorch" and runner.backend == "auto" and runner.cluster is None and torch_installed():
+        runner = replace(runner, backend="torch", threads=None)
     samples = cache(lambda: data.within(request.settings).load(module, session))
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)

@@ -21,6 +21,7 @@ from ....dialects.nn import (
     array_of,
     blocks_of,
     constant_of,
+    spread,
 )
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant
@@ -84,6 +85,14 @@ def zeroed_scales(weight: Weight) -> int:
 def integers_of(weight: Weight) -> Array:
     """The integers of a weight by nearest rounding: int8."""
     return integers_and_levels(weight)[0]
+
+
+def numbers_of(weight: Weight) -> Array:
+    """The real numbers that the integers of a weight represent, in its type."""
+    scales, points = (
+        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
+    )
+    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
 
 
 def integers_and_levels(weight: Weight) -> tuple[Array, Array | None]:

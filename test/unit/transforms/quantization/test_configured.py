@@ -161,7 +161,7 @@ def test_batches(quantize, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_options_that_a_json_configuration_leaves_nothing_to(quantize, folder: Path) -> None:
     write(folder, "config.json", '{"conv1": {}}')
-    for option in ("observer=kl", "bits=16", "weight-bits=4", "channel-wise=false", "weight-only=true", "dmq=0.5"):
+    for option in ("bits=16", "weight-bits=4", "channel-wise=false", "weight-only=true", "dmq=0.5"):
         with pytest.raises(CompileError, match=r"config.json: error: has settings of its own .*changes nothing"):
             quantize("config={}/config.json " + option)
     module, _ = quantize("config={}/config.json activation-offset=false")

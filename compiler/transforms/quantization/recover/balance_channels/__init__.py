@@ -43,6 +43,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BALANCER = "DMQBalancer"
 """The origin type of the balancing products."""
+FACTORS = "nn.factors"
+"""The attribute of a balancing product that keeps its factors, float32 [channels]: their reciprocals are rounded."""
 _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
 
@@ -184,7 +186,8 @@ def _balance(layer: Balanced, factors: Array, source: str, remarks: Remarks) -> 
     numbers = weight.array
     with np.errstate(all="ignore"):
         inverse = (1 / factors).astype(numpy_dtype(element_of(value)))
-        factors = np.float32(1) / inverse.astype(np.float32)  # of the rounded ones: the two cancel out
+        if inverse.dtype != np.float32:  # the factors of the rounded ones, so that the two cancel out
+            factors = np.float32(1) / inverse.astype(np.float32)
         scaled = (numbers.astype(np.float64) * factors[weight_channels(layer.compute)]).astype(numbers.dtype)
     if not (np.isfinite(factors).all() and np.isfinite(inverse).all() and np.isfinite(scaled).all()):
         remarks.missed(layer.compute, "finite", "its factors, or its weight times these, leave the range of their type")
@@ -201,6 +204,7 @@ def _balance(layer: Balanced, factors: Array, source: str, remarks: Remarks) -> 
         location=layer.compute.location,
         name=f"{value.name_hint}.dmq" if value.name_hint else None,
     )
+    product.attributes[FACTORS] = ConstantOp.of(factors, f"{name}.dmq.factors", layer.compute.location).value
     balanced = ConstantOp.of(scaled, f"{weight.key}.balanced", weight.location)
     point = None if layer.site.activation is None else layer.site.activation.owner
     if isinstance(point, ObserveOp):
@@ -232,7 +236,5 @@ def balancer_of(site: Site) -> MulOp | None:
 def factors_of(site: Site) -> tuple[float, ...]:
     """The balancing factors of a layer, as records store them; empty if it is not balanced."""
     product = balancer_of(site)
-    inverse = None if product is None else array_of(product.operands[1])
-    if inverse is None:
-        return ()
-    return tuple(float(f) for f in np.float32(1) / inverse.astype(np.float32).reshape(-1))
+    kept = None if product is None else product.attributes.get(FACTORS)
+    return () if kept is None else tuple(map(float, ConstantOp(cast(Any, kept)).array))
