@@ -152,6 +152,17 @@ def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
     return Condition(check)
 
 
+def requires(holds: Callable[[Any], object], statement: str, reason: str | Callable[[Any], str]) -> Condition[Any]:
+    """A condition in one expression: what is true of a match if it holds, its statement, and the reason if it does not."""
+
+    def check(_: Any, match: Any) -> str | None:
+        if holds(match):
+            return None
+        return reason if isinstance(reason, str) else reason(match)
+
+    return Condition(check, statement)
+
+
 def other_uses(value: SSAValue, producer: str) -> str | None:
     """The reason why a producer's result is not used exactly once; None if it is. A graph output is a use.
 
@@ -233,8 +244,9 @@ def _match_class(cls: type) -> type | None:
 
 def _check_paths(cls: type, match_class: type) -> None:
     """Checks the paths of conditions when the class is made, so that a typo fails before a graph matches."""
-    hints = get_type_hints(match_class)
-    for each in cast("type[CheckedPattern[Any]]", cls).conditions:
+    given = [each for each in cast("type[CheckedPattern[Any]]", cls).conditions if each.paths]
+    hints = get_type_hints(match_class) if given else {}
+    for each in given:
         for path in each.paths:
             first, _, rest = path.partition(".")
             if first not in hints:
@@ -267,8 +279,10 @@ class CheckedPattern(RewritePattern, Generic[M]):
 
     def refusal(self, m: M) -> Refusal | None:
         """The first condition that does not hold, with the reason; None if all hold."""
-        reasons = ((each.name, each.holds(self, m)) for each in self.conditions)
-        return next((Refusal(name, reason) for name, reason in reasons if reason is not None), None)
+        for each in self.conditions:
+            if (reason := each.holds(self, m)) is not None:
+                return Refusal(each.name, reason)
+        return None
 
 
 class FusionPattern(CheckedPattern[M]):
