@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -14,7 +13,7 @@ from xdsl.passes import ModulePass
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, ReshapeOp, SqueezeOp, TransposeOp
 from ...dialects.nn import OPERATIONS, DequantizeOp, NNOp, QuantizeOp, ShiftAccumulatorOp, dequantize_of
 from ...rewriting import Remarks, erase_dead_constants, requires
-from ...rewriting.driver import apply_patterns, garbage_collection_off
+from ...rewriting.driver import apply_once, garbage_collection_off
 from ...transforms.quantization.convert.pairs import quantize_at
 from ...transforms.quantization.decide.sites import Site
 from . import (
@@ -114,8 +113,8 @@ class LowerToAscendPass(ModulePass):
         quantizer = Quantizer.of(each for each in op.walk() if isinstance(each, QuantizeOp))
         run = Run(remarks, quantizer, self.takes)
         added = cast(Patterns, remarks.session.patterns_of(LowerToAscendPass.name))
-        _apply(op, [pattern(run) for pattern in (*added, *LAYERS)])
-        _apply(op, [pattern(run) for pattern in antiquant.PATTERNS])
+        apply_once(op, [pattern(run) for pattern in (*added, *LAYERS)])
+        apply_once(op, [pattern(run) for pattern in antiquant.PATTERNS])
         _erase_unused(op)
         for each in op.walk():
             if isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each) and not remarks.has(each):
@@ -143,10 +142,6 @@ class LowerIntegersPass(LowerToAscendPass):
             readers = (use.operation for use in op.result.uses)
             return not any(isinstance(reader, NNOp) and has_integer_weight(reader) for reader in readers)
         return bool(op.operands and dequantize_of(op.operands[0]) and in_integers(op))
-
-
-def _apply(module: ModuleOp, patterns: Sequence[Lowering[Any]]) -> None:
-    apply_patterns(module, patterns, erase_dead=False)
 
 
 _IN_INTEGERS: list[InIntegers[Any]] = [pattern() for pattern in LAYERS if issubclass(pattern, InIntegers)]

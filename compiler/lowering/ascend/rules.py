@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import numpy as np
@@ -21,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp, NNOp, OpaqueOp, set_type
 from ...dialects.nn.properties import number_defaults
-from ...rewriting import CheckedPattern, Refusal, Remarks
+from ...rewriting import CheckedPattern, Refusal, Remarks, Roots
 from .constants import Array
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Lowering(CheckedPattern[Op], Generic[Op]):
 
     def stands_for(self, op: NNOp) -> bool:
         """Whether an operation is of the pattern's class and source."""
-        return isinstance(op, self.roots) and (not self.sources or source_of(op) in self.sources)
+        return _is_any(type(op), self.roots) and (not self.sources or source_of(op) in self.sources)
 
     def match(self, op: Operation) -> Op | None:
         """The operation if it has the structure of the pattern, otherwise None."""
@@ -158,9 +159,8 @@ class Lowering(CheckedPattern[Op], Generic[Op]):
             return Refusal("ascend-constraint", str(e))
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        run = self.run
+        run, op = self.run, cast(NNOp, op)
         assert run is not None
-        assert isinstance(op, NNOp)
         if not run.takes(op) or (found := self.attempt(op, run.quantizer)) is None:
             return
         if isinstance(found, Refusal):
@@ -178,6 +178,11 @@ class Lowering(CheckedPattern[Op], Generic[Op]):
             run.remarks.missed(made, each.rule, each.reason)
         if not earlier:
             run.remarks.applied(made, "lower", f"computed by {made.name}")
+
+
+@cache
+def _is_any(kind: type[NNOp], roots: Roots) -> bool:
+    return issubclass(kind, roots)
 
 
 Rule = Callable[[Builder, Any], Values]
