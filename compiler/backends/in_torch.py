@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def _row(row: Row) -> Row:
 
 
 def _kernel(function: Any) -> Kernel:
-    import torch
+    torch: Any = import_module("torch")
 
     def run(*operands: Array) -> Array | Sequence[Array]:
         with torch.inference_mode():

@@ -185,9 +185,8 @@ def _complete_states(graph: GraphProto) -> None:
 def input_orders(program: Any) -> list[Sequence[int]]:
     """For each input of a program that is a tensor, its axes as they lie in memory, the outermost first."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    return [
-        v.dim_order() for name in program.graph_signature.user_inputs if hasattr(v := values.get(name), "dim_order")
-    ]
+    given: list[Any] = [values.get(name) for name in program.graph_signature.user_inputs]
+    return [value.dim_order() for value in given if hasattr(value, "dim_order")]
 
 
 def _renamed(names: Sequence[str], given: Sequence[str], what: str, where: str) -> list[str]:

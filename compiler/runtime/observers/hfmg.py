@@ -150,13 +150,14 @@ def trimmed(counts: Array) -> list[tuple[int, int]]:
     """
     bins = counts.size
     step = max(1, ceil(int(counts.sum()) / 100000))
-    before = np.concatenate([[0], np.cumsum(counts)])  # of each bin
-    behind = before[-1] - before[::-1]  # the last bins, counted from the end
+    before: Array = np.concatenate([[0], np.cumsum(counts)])  # of each bin
+    behind: Array = before[-1] - before[::-1]  # the last bins, counted from the end
     left, right = 0, bins - 1
     ranges: list[tuple[int, int]] = []
     while right - left > ceil(bins / 4):
         next_left = min(right, int(np.searchsorted(before, before[left] + step)))
-        next_right = max(next_left, bins - 1 - int(np.searchsorted(behind, behind[bins - 1 - right] + step)))
+        dropped = int(behind[bins - 1 - right])
+        next_right = max(next_left, bins - 1 - int(np.searchsorted(behind, dropped + step)))
         if right - next_right >= next_left - left:
             right = next_right
         else:

@@ -137,7 +137,7 @@ class IfmrObserver(Observer):
 
     def _best(self, candidates: Array, errors: Sequence[float]) -> tuple[float, float]:
         """The range of the integers for the first candidate of least error; empty if all values are zero."""
-        low, high = np.float32(candidates[errors.index(min(errors))])
+        low, high = candidates[errors.index(min(errors))].astype(np.float32)
         if low == high:
             return 0.0, 0.0
         scale = self._scale(low, high)
@@ -171,7 +171,7 @@ class IfmrObserver(Observer):
 
         Symmetric ranges clip both sides alike, although one has one step more.
         """
-        low, high = np.float32(candidate)
+        low, high = candidate.astype(np.float32)
         scale = self._scale(low, high)
         if self.symmetric:
             low, high = -max(-low, high), max(-low, high)
