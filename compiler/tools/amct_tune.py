@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done, and if the goal is not reached."""
     from dataclasses import replace
 
-    from ..flows.quantization import quantize_file
+    from ..flows.quantization import FileOptions, quantize_file
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.search import merged
@@ -118,7 +118,8 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
-        summary = quantize_file(args.model, best, data, args.output, session, running)
+        options = FileOptions(quantization=best, data=data, running=running)
+        summary = quantize_file(args.model, args.output, options, session)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})

@@ -81,10 +81,10 @@ def tune_file(
     whole = read_model(model, session, [*outputs.values(), log], given)
     read = {*files_read(model, whole, session), *given}
     request = options.request(session)
-    batch_num = data.batch_num or request.settings.batch_num
-    calibration, held, held_back = split(data, batch_num, whole, session)
+    samples = split(data.within(request.settings), whole, session)
     if test is not None:
-        held, held_back = test.available(whole, session), True
+        samples = samples._replace(held=test.available(whole, session), apart=True)
+    held = samples.held
     goal = goal.of(held, session)
     simplify_and_fuse(request, whole, session)
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
@@ -93,7 +93,7 @@ def tune_file(
         search = Search(
             whole,
             options,
-            DataOptions(calibration, batch_num=batch_num),
+            samples.calibrating,
             measuring,
             goal.judge(whole, measuring, session, running.runner()),
             budget,
@@ -109,7 +109,7 @@ def tune_file(
         resumed = len(search.trials)
         search.run()
     judge = search.judge
-    return Tuned(tuple(search.trials), search.best, judge.measure, judge.original, held.count, held_back, resumed)
+    return Tuned(tuple(search.trials), search.best, judge.measure, judge.original, held.count, samples.apart, resumed)
 
 
 def _session_key(session: Session) -> object:
