@@ -17,7 +17,7 @@ from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
 from ..transforms.quantization.calibrate.data_options import DataOptions
-from ..transforms.quantization.decide.layers import checked, quantizable_layers
+from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
@@ -116,11 +116,12 @@ def auto_calibrate_file(
     search = Search.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
     check_wanted(search.request(()), module, session, files, model)
     chosen, request, final = search.run(strategy)
-    profile = request.profile
-    settings = with_named_levels(checked(request.settings, module, profile), module, profile, session)
+    layers = resolve(request.settings, module, request.profile)
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
-        "final_config": json_text(settings, quantizable_layers(module, profile, settings), files.framework),
+        "final_config": json_text(
+            with_named_levels(layers, session), [each.layer for each in layers.able], files.framework
+        ),
         "ranking_information": _json(finite(search.ranking)),
         "record": _json({"original": search.original, "trials": trials}),
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
 from ..diagnostics import CompileError
-from ..transforms.quantization.decide.layers import checked, quantizable_layers
+from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer
 from .auto_calibration import Search, Strategy, fewest
 
@@ -20,23 +20,23 @@ def _most_of_few_levels(search: Search) -> None:
     Raises CompileError for a model without any, and if the uniformly quantized model is refused.
     """
     asked = search.request(())
-    profile = asked.profile
     module = search.fused(asked)
-    settings = checked(asked.settings, module, profile)
-    plain = uniform(settings)
-    wanted = levels_by_layer(settings, module, profile, search.session)
-    sizes = weights_by_layer(plain, module, profile)
+    layers = resolve(asked.settings, module, asked.profile)
+    settings = layers.settings
+    wanted = levels_by_layer(layers, search.session)
+    layers = replace(layers, settings=uniform(settings))
+    sizes = weights_by_layer(layers)
     heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))
     if not heaviest_first:
         raise CompileError(
             "holds no layer whose weights may have few levels", where=settings.where or str(search.evaluator.path)
         )
     search.ranking = {name: sizes[name] for name in heaviest_first}
-    layers = quantizable_layers(module, profile, plain)
+    able = [each.layer for each in layers.able]
 
     def accepts(heavy: tuple[str, ...]) -> bool:
         levels: Mapping[str, Nuq] = {name: wanted.get(name, Nuq()) for name in heavy}
-        return search.accepts(heavy, replace(asked, settings=with_levels(plain, layers, levels)))
+        return search.accepts(heavy, replace(asked, settings=with_levels(layers.settings, able, levels)))
 
     if not accepts(()):
         hint = "accuracy_based_auto_calibration leaves layers in float"

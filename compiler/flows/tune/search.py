@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...configuration.layer_settings import settings_for, weight_bits
+from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
 from ...diagnostics import CompileError
 from ...files import filling, reading, replacing
@@ -26,7 +26,6 @@ from ...session import Session
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.calibrate.observing import in_batches
-from ...transforms.quantization.decide.layers import quantizable_layers
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import equalize
@@ -232,10 +231,10 @@ class Search:
     def _low_layers(self) -> list[str]:
         """The layers whose weights can have `LOW` bits and are to have more, unless their bits are given for all trials."""
         request = self.options.request(self.session).within(self.whole, self.session)
-        settings, found = request.settings, list[str]()
-        for layer in quantizable_layers(self.whole, request.profile, settings):
-            held = settings_for(settings, layer)
-            if held.skipped or layer.name in settings.weight_bits or not isinstance(held.weight, Arq):
+        found = list[str]()
+        for each in request.layers.able:
+            layer, held = each.layer, request.layers.held[each.site.compute]
+            if held.skipped or layer.name in request.settings.weight_bits or not isinstance(held.weight, Arq):
                 continue
             if held.weight.bits > LOW and LOW in weight_bits(layer, held.weight_compress_only):
                 found.append(layer.name)

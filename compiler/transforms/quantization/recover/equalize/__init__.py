@@ -18,6 +18,7 @@ from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...calibrate.data_options import BackendOptions, DataOptions
+from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...recovery_options import NO_RECOVERY, RecoveryOptions
 from ...request import QuantizationOptions, Request
@@ -92,10 +93,10 @@ def equalize(
     links, refused = links_of(module)
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
-    request = request.within(module, session)
+    rounded = as_rounded(request).within(module, session)
     links += products_of(module, links, request, session, remarks)
     if links:
-        _equalize(module, links, request, samples(), session, runner, remarks)
+        _equalize(module, links, request, rounded.layers, samples(), session, runner, remarks)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -104,6 +105,7 @@ def _equalize(
     module: ModuleOp,
     links: Sequence[Link],
     request: Request,
+    rounded: Layers,
     samples: Samples,
     session: Session,
     runner: Runner,
@@ -114,7 +116,7 @@ def _equalize(
     ]
     layers = {site.compute: site for site in every}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
-    grids = grids_of(module, weighted, as_rounded(request))
+    grids = grids_of(weighted, rounded)
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
