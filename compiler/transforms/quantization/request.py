@@ -15,10 +15,8 @@ from ...pipelines.options import Parts
 from ...session import Session
 from .decide.layers import Layers, able_names, resolve
 from .decide.named_layers import record_in_module
-from .options import SettingsOptions
-from .point_options import AS_THE_PROFILE, PointOptions
+from .options import AS_THE_PROFILE, NO_RECOVERY, PointOptions, RecoveryOptions, SettingsOptions
 from .profiles import Profile, profile_of
-from .recovery_options import NO_RECOVERY, RecoveryOptions
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .....session import Session, session_of
 from ...calibrate.data_options import BackendOptions, DataOptions
 from ...decide.layers import Layers
 from ...decide.sites import Site
-from ...recovery_options import NO_RECOVERY, RecoveryOptions
+from ...options import NO_RECOVERY, RecoveryOptions
 from ...request import QuantizationOptions, Request
 from ..balance_channels.input_channels import Weighted, activation_axis
 from ..matters import matters_of

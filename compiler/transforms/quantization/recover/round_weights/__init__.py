@@ -22,8 +22,8 @@ from .....session import Session, session_of
 from ...calibrate.data_options import ClusterOptions, DataOptions
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
+from ...options import Method
 from ...profiles import profile_of
-from ...recovery_options import Method
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
