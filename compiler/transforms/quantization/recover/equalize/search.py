@@ -45,7 +45,8 @@ class Search:
     ):
         """`matters` weights the errors of the layers' output channels."""
         self._weights = weights
-        self._seen = {op: seen[channels] for op, channels in inputs.items()}
+        self.seen: Mapping[NNOp, Seen] = {op: seen[channels] for op, channels in inputs.items()}
+        """The channels of the layers' inputs."""
         self._limits = {link: Limits.of(link, seen) for link in links}
         self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
         self._begun: dict[NNOp, Link] = {link.begins: link for link in links if link.begins is not None}
@@ -75,7 +76,7 @@ class Search:
         """
         first, second = np.zeros(link.size), np.zeros(link.size)
         for reader in link.readers:
-            np.maximum.at(first, reader.of, self._seen[reader.compute].peaks)
+            np.maximum.at(first, reader.of, self.seen[reader.compute].peaks)
             np.maximum.at(second, reader.of, self._weights[reader.compute].input_peaks(self._down(reader.compute)))
         both = (first > 0) & (second > 0)
         found: list[Array] = []
@@ -91,11 +92,11 @@ class Search:
         total = 0.0
         for reader in link.readers:
             op = reader.compute
-            errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
+            errors = self._weights[op].error(self.seen[op], exponents[reader.of], self._down(op))
             total += float((errors * self._matters[op]).sum())
         weight = None if link.begins is None else self._weights.get(link.begins)
         if weight is not None and not weight.grids.per_channel:
-            errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
+            errors = weight.output_errors(self.seen[link.compute], self._up(link.compute), exponents)
             total += float((errors * self._matters[link.compute]).sum())
         return total
 
