@@ -99,7 +99,7 @@ def tune(
     from .flows.tune import tune_file
     from .flows.tune.budget import UNLIMITED, Budget
     from .flows.tune.goal import Goal
-    from .flows.tune.search import merged
+    from .flows.tune.network import merged
 
     judges = [each for each in (sqnr, labels, metric) if each is not None]
     if len(judges) != 1 or (drop is None) != (sqnr is not None):

@@ -30,7 +30,7 @@ from .tables import print_table, progress_bar, some
 if TYPE_CHECKING:
     from ..flows.tune import Tuned
     from ..flows.tune.goal import Goal
-    from ..flows.tune.search import Trial
+    from ..flows.tune.trials import Trial
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.quantization import FileOptions, quantize_file
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
-    from ..flows.tune.search import merged
+    from ..flows.tune.network import merged
     from ..pipelines.options import values_of
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
