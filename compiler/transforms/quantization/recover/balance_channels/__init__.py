@@ -36,8 +36,14 @@ from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...calibrate.data_options import BackendOptions, DataOptions
 from ...decide.sites import Site, sites
-from .factors import balance_factors
-from .input_channels import Weighted, activation_axis, activation_peaks, weight_channels, weight_peaks
+from .input_channels import (
+    Weighted,
+    activation_axis,
+    activation_peaks,
+    balance_factors,
+    weight_channels,
+    weight_peaks,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .....dialects.nn import NNOp
-from ..balance_channels.factors import balance_factors
+from ..balance_channels.input_channels import balance_factors
 from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .costs import Weight
-from .limits import Limits
 from .links import Link
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+LARGEST = 24
+"""The largest exponent: what is scaled stays far within float32."""
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 """How much of the spread of activations may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
 SWEEPS = 20
@@ -25,6 +26,35 @@ WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
 PRODUCT_WORTH = 0.25
 """The same where it takes a product at run time."""
+
+
+class Limits(NamedTuple):
+    """What a link's channels may be divided by, so that bounds between layers (Relu6, Clip) cut off what they did before, as
+    far as data shows.
+    """
+
+    least: Array
+    """The least exponent of each channel: float64 [channels]. Below it, the channel would reach a bound."""
+    fixed: Array
+    """The channels that reach a bound, and keep their scale: bool [channels]."""
+
+    @staticmethod
+    def of(link: Link, seen: Mapping[ChannelsOf, Seen]) -> Limits:
+        least, fixed = np.full(link.size, -float(LARGEST)), np.zeros(link.size, np.bool_)
+        for bounded in link.bounded:
+            found, (low, high) = seen[ChannelsOf(bounded.value, bounded.axis)], bounded.op.bounds
+            for peaks, bound in ((found.high, high), (-found.low, -low)):
+                if bound == 0 or np.isinf(bound):
+                    continue  # it moves with the channel
+                with np.errstate(divide="ignore"):
+                    room = np.floor(np.log2(bound / peaks))
+                np.maximum.at(least, bounded.of, -np.minimum(room, LARGEST))
+                np.logical_or.at(fixed, bounded.of, peaks >= bound)
+        return Limits(least, fixed)
+
+    def within(self, exponents: Array) -> Array:
+        """The nearest exponents that are allowed: int32."""
+        return np.where(self.fixed, 0, np.clip(np.rint(exponents), self.least, LARGEST)).astype(np.int32)
 
 
 def worth(link: Link) -> float:
