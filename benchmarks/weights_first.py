@@ -21,7 +21,7 @@ from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.pipelines.passes import run_on_verified
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
-from amct_opt.transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
+from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
 from amct_opt.transforms.quantization.quantize import Quantize
 from amct_opt.transforms.quantization.request import QuantizationOptions
 from amct_opt.universe import new_session

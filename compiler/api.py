@@ -30,7 +30,7 @@ from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
 from .transforms.quantization.calibrate import calibrate_points
-from .transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
+from .transforms.quantization.data_options import BackendOptions, DataOptions
 from .transforms.quantization.options import Method, RecoveryOptions, SettingsOptions
 from .transforms.quantization.place.insert_observers import insert_observers
 from .transforms.quantization.profiles import profile_of

@@ -20,7 +20,7 @@ from .reduction import SECONDS
 from .runtime.data import FloatModel, Preprocess, Samples
 from .runtime.executor import Array
 from .session import Session
-from .transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
+from .transforms.quantization.data_options import BackendOptions, DataOptions
 from .transforms.quantization.request import QuantizeOptions
 from .universe import new_session
 

@@ -28,7 +28,7 @@ from amct_opt.flows.calibration import calibration_options
 from amct_opt.flows.conversion import convert_file
 from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.calibrate.data_options import AUTOMATIC, DataOptions
+from amct_opt.transforms.quantization.data_options import AUTOMATIC, DataOptions
 from amct_opt.transforms.quantization.profiles import like_amct
 from amct_opt.transforms.quantization.quantize import quantize
 from amct_opt.universe import new_session

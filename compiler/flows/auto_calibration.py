@@ -18,7 +18,7 @@ from ..diagnostics import CompileError
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
-from ..transforms.quantization.calibrate.data_options import DataOptions
+from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
 from ..transforms.quantization.profiles import like_amct

@@ -18,7 +18,7 @@ from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session
-from ..transforms.quantization.calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.decide.planning import SKIPPED
 from ..transforms.quantization.decide.recurrent import recurrent_layers
 from ..transforms.quantization.place.insert_observers import insert_observers

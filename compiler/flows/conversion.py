@@ -15,8 +15,8 @@ from ..dialects.nn import DequantizeOp, QuantizeOp
 from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
-from ..transforms.quantization.calibrate.data_options import DataOptions
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
+from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions

@@ -37,14 +37,14 @@ from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
-from ..transforms.quantization.calibrate.data_options import (
+from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data_options import (
     AUTOMATIC,
     BackendOptions,
     DataOptions,
     runs_of,
     warn_of_unused,
 )
-from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import equalize

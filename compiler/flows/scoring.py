@@ -19,8 +19,8 @@ from ..ir.verification import verify
 from ..runtime.data import ImageRows, Samples, input_types
 from ..runtime.data.samples import samples_of
 from ..session import Session
-from ..transforms.quantization.calibrate.data_options import DataOptions
 from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data_options import DataOptions
 from .engines import Engine, named_engine, runnable
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels

@@ -20,8 +20,8 @@ from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
-from ..transforms.quantization.calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import equalize

@@ -309,7 +309,7 @@ class _Driver:
         if self.args.check is None:
             return None
         from ..checking.checker import Checker
-        from ..transforms.quantization.calibrate.data_options import DataOptions
+        from ..transforms.quantization.data_options import DataOptions
 
         data = DataOptions(self.args.check or None)
         return Checker(data.available(module, session) if self.args.check else None)

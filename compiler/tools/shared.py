@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..runtime.data import Preprocess
-    from ..transforms.quantization.calibrate.data_options import BackendOptions, ClusterOptions, DataOptions
+    from ..transforms.quantization.data_options import BackendOptions, ClusterOptions, DataOptions
     from ..transforms.quantization.request import QuantizeOptions
 
 MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
@@ -141,7 +141,7 @@ def add_run_data(parser: argparse.ArgumentParser, *names: str) -> None:
 
 def image_form(args: argparse.Namespace) -> Preprocess | None:
     """How images become inputs; None for other data. Raises CompileError for malformed options."""
-    from ..transforms.quantization.calibrate.data_options import DataOptions
+    from ..transforms.quantization.data_options import DataOptions
 
     return DataOptions(**image_options(args)).image_form()
 
@@ -200,7 +200,7 @@ yolo (letterbox, 0 to 1); the options below override it"""
 
 def data_options(args: argparse.Namespace) -> DataOptions:
     """The values of these options. Raises CompileError for malformed ones."""
-    from ..transforms.quantization.calibrate.data_options import DataOptions
+    from ..transforms.quantization.data_options import DataOptions
 
     batch_num = getattr(args, "batch_num", None)
     types, images = names(args.data_types), image_options(args)
@@ -399,14 +399,14 @@ def add_cluster(add: Callable[..., object]) -> None:
 
 def backend_options(args: argparse.Namespace) -> BackendOptions:
     """The values of these options."""
-    from ..transforms.quantization.calibrate.data_options import BackendOptions
+    from ..transforms.quantization.data_options import BackendOptions
 
     return BackendOptions(backend=args.backend, threads=args.threads, **vars(cluster_options(args)))
 
 
 def cluster_options(args: argparse.Namespace) -> ClusterOptions:
     """The values of those of `add_cluster`, and the checkpoint."""
-    from ..transforms.quantization.calibrate.data_options import ClusterOptions
+    from ..transforms.quantization.data_options import ClusterOptions
 
     return ClusterOptions(
         cluster=args.cluster,

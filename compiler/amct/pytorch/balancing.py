@@ -21,7 +21,7 @@ from ...rewriting import layer_of
 from ...runtime.data import Spool
 from ...runtime.executor import Array
 from ...session import Session
-from ...transforms.quantization.calibrate.data_options import AUTOMATIC
+from ...transforms.quantization.data_options import AUTOMATIC
 from ...transforms.quantization.decide.planning import check_factors
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.place.insert_observers import insert_observers

@@ -11,8 +11,8 @@ from typing import Any
 from ...files import alone, made
 from ...ir.metadata import tool_version
 from ...session import Session
-from ...transforms.quantization.calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ...transforms.quantization.calibrate.observing import in_batches
+from ...transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ...transforms.quantization.request import QuantizeOptions
 from ..model_file import files_read, read_model, simplify_and_fuse
 from ..quantization import outputs_of, split

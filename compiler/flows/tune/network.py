@@ -18,8 +18,8 @@ from ...runtime.data import Samples
 from ...runtime.metrics import Measure
 from ...session import Session
 from ...targets.onnx import OnnxTarget
-from ...transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.calibrate.observing import in_batches
+from ...transforms.quantization.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import equalize

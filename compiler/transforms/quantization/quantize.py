@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from ...backends import Runner, torch_installed
 from ...ir.metadata import add_metadata
 from ...session import Session, session_of
-from .calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
+from .data_options import AUTOMATIC, BackendOptions, DataOptions
 from .profiles import Profile
 from .recover.equalize import equalize
 from .request import QuantizeOptions, Request

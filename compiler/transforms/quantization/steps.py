@@ -10,9 +10,9 @@ from ...backends import Runner
 from ...runtime.data import Samples
 from ...session import Session
 from .calibrate import calibrate_points
-from .calibrate.data_options import runs_of
 from .convert.convert_observers import convert_observers
 from .convert.shift_accumulators import shift_accumulators
+from .data_options import runs_of
 from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
 from .recover.correct_bias import correct_bias

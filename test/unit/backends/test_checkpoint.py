@@ -20,7 +20,7 @@ from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
-from amct_opt.transforms.quantization.calibrate.data_options import BackendOptions
+from amct_opt.transforms.quantization.data_options import BackendOptions
 from amct_opt.transforms.quantization.recover.equalize.channels_seen import ChannelsOf, channels_seen
 from amct_opt.transforms.quantization.recover.shared_exchange import exchanged_by
 

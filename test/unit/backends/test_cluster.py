@@ -27,7 +27,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.data.given import samples_from
-from amct_opt.transforms.quantization.calibrate.data_options import BackendOptions
+from amct_opt.transforms.quantization.data_options import BackendOptions
 from amct_opt.universe import new_session
 
 distributed: Any = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")

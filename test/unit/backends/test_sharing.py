@@ -24,7 +24,7 @@ from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.given import samples_from
-from amct_opt.transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
+from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
 from amct_opt.transforms.quantization.recover.round_weights import round_weights, shared_sums
 from amct_opt.transforms.quantization.request import QuantizeOptions
 

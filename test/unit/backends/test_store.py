@@ -15,7 +15,7 @@ import amct_opt
 from amct_opt.backends import store
 from amct_opt.backends.cluster import Storing
 from amct_opt.runtime.data.addresses import put
-from amct_opt.transforms.quantization.calibrate.data_options import BackendOptions
+from amct_opt.transforms.quantization.data_options import BackendOptions
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", str(DIGITS / "calib.npz")

@@ -17,7 +17,7 @@ from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module
-from amct_opt.transforms.quantization.calibrate.data_options import DataOptions
+from amct_opt.transforms.quantization.data_options import DataOptions
 
 
 @pytest.fixture

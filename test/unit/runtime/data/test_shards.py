@@ -15,7 +15,7 @@ import pytest
 import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.runtime.data.shards import OnError, ShardRows, shard_files, shard_rows
-from amct_opt.transforms.quantization.calibrate.data_options import DataOptions
+from amct_opt.transforms.quantization.data_options import DataOptions
 
 X = np.arange(7 * 3, dtype=np.float32).reshape(7, 3)
 

@@ -11,7 +11,7 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.data import from_batches
-from amct_opt.transforms.quantization.calibrate.data_options import DataOptions
+from amct_opt.transforms.quantization.data_options import DataOptions
 from amct_opt.universe import new_session
 
 TEXT = """

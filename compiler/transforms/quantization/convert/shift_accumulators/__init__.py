@@ -31,7 +31,7 @@ from .....rewriting import Remarks, layer_of
 from .....runtime.data import Samples
 from .....runtime.executor import Executable
 from .....session import Session, session_of
-from ...calibrate.data_options import DataOptions
+from ...data_options import DataOptions
 from ...decide.sites import Site, sites
 from .shift import LARGEST, best_shift, shift_errors
 

@@ -34,7 +34,7 @@ from .....ir.dtypes import numpy_dtype
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...calibrate.data_options import BackendOptions, DataOptions
+from ...data_options import BackendOptions, DataOptions
 from ...decide.sites import Site, sites
 from .input_channels import (
     Weighted,

@@ -17,8 +17,8 @@ from .....dialects.nn import ConstantOp, constant_of
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...calibrate.data_options import ClusterOptions, DataOptions
 from ...convert.parameters import bias_fits
+from ...data_options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.layer_by_layer import layer_by_layer

@@ -17,7 +17,7 @@ from .....dialects.nn import array_of
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...calibrate.data_options import BackendOptions, DataOptions
+from ...data_options import BackendOptions, DataOptions
 from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...options import NO_RECOVERY, RecoveryOptions

@@ -20,8 +20,8 @@ from .....runtime.data import Samples
 from .....runtime.executor import Executable, usual
 from .....runtime.program import Program
 from .....session import Session, session_of
-from ...calibrate.data_options import BackendOptions, DataOptions
 from ...convert.parameters import activation_params
+from ...data_options import BackendOptions, DataOptions
 from ...decide.sites import graph_points
 from ...profiles import profile_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs

@@ -19,7 +19,7 @@ from .....pipelines.options import build
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...calibrate.data_options import ClusterOptions, DataOptions
+from ...data_options import ClusterOptions, DataOptions
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
 from ...options import Method

@@ -9,14 +9,14 @@ from typing import Any, Literal, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from ....backends import Name, Runner
-from ....backends.cluster import Engine, Storing, secured
-from ....configuration.ranges import at_least
-from ....configuration.settings import Settings
-from ....diagnostics import CompileError
-from ....ir.functions import main_function
-from ....pipelines.options import shapes
-from ....runtime.data import (
+from ...backends import Name, Runner
+from ...backends.cluster import Engine, Storing, secured
+from ...configuration.ranges import at_least
+from ...configuration.settings import Settings
+from ...diagnostics import CompileError
+from ...ir.functions import main_function
+from ...pipelines.options import shapes
+from ...runtime.data import (
     PRESETS,
     Form,
     Preprocess,
@@ -27,8 +27,8 @@ from ....runtime.data import (
     load_samples,
     synthetic_samples,
 )
-from ....runtime.data.shards import OnError
-from ....session import Session
+from ...runtime.data.shards import OnError
+from ...session import Session
 
 _IMAGE_VALUES = ("scale", "mean", "std", "layout", "color")
 """Options that are fields of `Preprocess` as they are."""
