@@ -34,8 +34,27 @@ def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_d
 
 def apply_once(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:
     """Visits every operation once, in program order: for patterns whose results no pattern takes. Dead operations stay."""
+    by_class: dict[type[Operation], list[RewritePattern]] = {}
+    rewriter = PatternRewriter(InsertPoint.at_end(module.body.block))
     with garbage_collection_off():
-        _Driver(module, patterns, False).sweep()
+        for op in list(module.body.walk()):
+            if (tried := by_class.get(type(op))) is None:
+                tried = by_class[type(op)] = [p for p in patterns if _may_start(p, op)]
+            if tried and op.parent is not None:
+                _first_that_applies(tried, op, rewriter)
+
+
+def _first_that_applies(patterns: Sequence[RewritePattern], op: Operation, rewriter: PatternRewriter) -> bool:
+    """Tries patterns in their order until one changes something. True if one did."""
+    rewriter.has_done_action = False
+    rewriter.current_operation = op
+    rewriter.insertion_point = InsertPoint.before(op)
+    rewriter.name_hint = None
+    for pattern in patterns:
+        pattern.match_and_rewrite(op, rewriter)
+        if rewriter.has_done_action:
+            return True
+    return False
 
 
 @contextmanager
@@ -90,17 +109,8 @@ class _Driver:
         if self._erase_dead and _unused(op) and (_pure(type(op)) or would_be_trivially_dead(op)):
             rewriter.erase(op)
             return True
-        if not (patterns := self._patterns_of(op)):
-            return False
-        rewriter.has_done_action = False
-        rewriter.current_operation = op
-        rewriter.insertion_point = InsertPoint.before(op)
-        rewriter.name_hint = None
-        for pattern in patterns:
-            pattern.match_and_rewrite(op, rewriter)
-            if rewriter.has_done_action:
-                return True
-        return False
+        patterns = self._patterns_of(op)
+        return bool(patterns) and _first_that_applies(patterns, op, rewriter)
 
     def _patterns_of(self, op: Operation) -> list[RewritePattern]:
         if (patterns := self._by_class.get(type(op))) is None:

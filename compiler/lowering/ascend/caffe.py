@@ -12,7 +12,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import FB
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...rewriting import Condition, condition, requires
-from .constants import array_of, constant_behind, constant_numbers
+from .constants import array_of, constant_behind, constant_numbers, numbers_behind
 from .rules import Builder, Lowering, Values
 
 _MODES: Mapping[type[nn.BinaryOp], int] = {nn.MulOp: 0, nn.AddOp: 1, nn.MaxOp: 2}
@@ -110,18 +110,20 @@ class BNInference(Lowering[nn.BatchNormOp]):
     """BNInference; mean and variance are already divided"""
 
     sources = (("caffe", "BatchNorm"),)
-    constant_scale = constant_numbers("scale")
-    constant_offset = constant_numbers("offset")
 
     channels_second = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "BNInference normalizes axis 1"
     )
+    constant_scale = constant_numbers("scale")
 
-    no_scale = requires(
-        lambda op: bool((array_of(op.scale) == 1).all() and (array_of(op.offset) == 0).all()),
-        "the scale is 1 and the offset 0",
-        "BNInference neither scales nor adds, and something was folded into the layer",
-    )
+    @condition
+    def no_scale(self, op: nn.BatchNormOp) -> str | None:
+        """the scale is 1 and the offset, if it is constant, 0"""
+        scale, offset = array_of(op.scale), numbers_behind(op.offset)
+        plain = bool((scale == 1).all()) and (offset is None or bool((offset == 0).all()))
+        return None if plain else "BNInference neither scales nor adds, and something was folded into the layer"
+
+    constant_offset = constant_numbers("offset")
 
     def rewrite(self, build: Builder, op: nn.BatchNormOp) -> Values:
         momentum = build.constant(np.ones(1, np.float32), f"{build.hint}_momentum")

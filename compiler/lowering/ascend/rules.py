@@ -166,7 +166,7 @@ class Lowering(CheckedPattern[Op], Generic[Op]):
         if isinstance(found, Refusal):
             run.remarks.missed(op, *found)
             return
-        earlier = run.remarks.of(op)
+        earlier = run.remarks.of(op) if run.remarks.has(op) else ()
         run.remarks.forget(op)
         for old, new in zip(op.results, found, strict=True):
             set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
