@@ -14,8 +14,8 @@ from ..lowering.ascend import LowerToAscendPass
 from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
+from ..transforms.quantization.decide.conditions import DecideLayer
 from ..transforms.quantization.decide.layers import NO_SETTINGS, is_quantized
-from ..transforms.quantization.decide.rules.layer_rules import tensor_only
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import Profile, profile_of
@@ -87,7 +87,7 @@ def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[
         elif plan.rule is None:
             found.append((name, ("fully", "", "")))
         elif plan.rule != _NOT_IN_PROFILE:  # that is said in the words of the source
-            kind: Quantizable = "tensor only" if plan.rule == tensor_only.name else "no"
+            kind: Quantizable = "tensor only" if plan.rule == DecideLayer.tensor_only.name else "no"
             found.append((name, (kind, plan.rule, reasons[layer_of(decided), plan.rule])))
     yield from sorted(found, key=lambda each: each[1][0] == "fully")
 

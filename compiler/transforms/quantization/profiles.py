@@ -21,17 +21,15 @@ from ...dialects.nn import (
     NNOp,
 )
 from ...session import Session
-from .decide.rules.layer_rules import (
+from .decide.conditions import (
+    DecideAverage,
+    DecideElementwise,
+    DecideLayer,
+    DecidePassive,
+    DecideWeighted,
     Rule,
-    average_count_constant,
-    average_in_integers,
-    averages_space,
-    bias_constant,
-    computes_in_integers,
-    weight_constant,
+    check_conditions,
 )
-from .decide.rules.mask_rules import ends_no_softmax, feeds_more_than_softmax
-from .decide.rules.passive_rules import pads_with_zero, picks_nearest
 from .tables import PYTORCH, UNIFORM, UNIFORM_A2, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
@@ -105,14 +103,21 @@ class Profile:
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for a row with a condition of another kind of operation."""
+        for kind, row in self.rows.items():
+            check_conditions(kind, row.rules)
+
+
+_WEIGHT, _BIAS, _INTEGERS = DecideWeighted.weight_constant, DecideWeighted.bias_constant, DecideLayer.integer_operator
 
 ASCEND = Profile(
     name="ascend",
     rows={
-        ConvOp: Row(1, 2, per_channel=True, rules=(bias_constant, computes_in_integers)),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(bias_constant, computes_in_integers)),
-        MatMulOp: Row(1, 2, rules=(bias_constant, computes_in_integers), weight_only="table"),
-        AveragePoolOp: Row(rules=(average_count_constant, computes_in_integers)),
+        ConvOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
+        MatMulOp: Row(1, 2, rules=(_BIAS, _INTEGERS), weight_only="table"),
+        AveragePoolOp: Row(rules=(DecideAverage.average_count, _INTEGERS)),
         GlobalAveragePoolOp: Row(),
         MaxPoolOp: Row(),
         GlobalMaxPoolOp: Row(),
@@ -151,7 +156,7 @@ _ACTIVE: tuple[type[NNOp], ...] = (
     nn.BiasAddOp,
     nn.ReduceMeanOp,
 )
-_SCORES = (feeds_more_than_softmax,)
+_SCORES = (DecideLayer.softmax_input,)
 _PASSIVE: tuple[type[NNOp], ...] = (nn.GlobalMaxPoolOp, nn.MaxPoolOp, nn.SplitOp)
 _MOVING: tuple[type[NNOp], ...] = (
     nn.FlattenOp,
@@ -167,17 +172,17 @@ PPQ = Profile(
     rows={
         **{kind: Row() for kind in _ACTIVE},
         **{kind: Row(rules=_SCORES) for kind in (nn.MaxOp, nn.MinOp, nn.MulOp)},
-        nn.DivOp: Row(rules=(*_SCORES, ends_no_softmax)),
+        nn.DivOp: Row(rules=(*_SCORES, DecideElementwise.softmax_part)),
         **{kind: Row(active=False) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False) for kind in _MOVING},
-        nn.PadOp: Row(rules=(pads_with_zero,), active=False),
-        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
-        MatMulOp: Row(1, 2, per_channel=True, rules=(bias_constant,), low_bits="always", weight_only="always"),
+        nn.PadOp: Row(rules=(DecidePassive.pads_with_zero,), active=False),
+        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
+        MatMulOp: Row(1, 2, per_channel=True, rules=(_BIAS,), low_bits="always", weight_only="always"),
         AddOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.SubOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.ConcatOp: Row(alignment="concat"),
-        AveragePoolOp: Row(rules=(average_in_integers,), alignment="pooling"),
+        AveragePoolOp: Row(rules=(DecideAverage.integer_average,), alignment="pooling"),
         GlobalAveragePoolOp: Row(alignment="pooling"),
         nn.ResizeOp: Row(alignment="resize"),
     },
@@ -200,19 +205,19 @@ QDQ = Profile(
     rows={
         **{kind: Row(active=False, between=True) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False, between=True) for kind in _MOVING},
-        nn.PadOp: Row(rules=(pads_with_zero,), active=False, between=True),
-        nn.ResizeOp: Row(rules=(picks_nearest,), active=False, between=True),
-        ConvOp: Row(1, 2, per_channel=True, rules=(weight_constant, bias_constant), low_bits="always"),
+        nn.PadOp: Row(rules=(DecidePassive.pads_with_zero,), active=False, between=True),
+        nn.ResizeOp: Row(rules=(DecidePassive.resize_nearest,), active=False, between=True),
+        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
         MatMulOp: Row(
-            1, 2, per_channel=True, rules=(bias_constant,), gives_reals=True, low_bits="always", weight_only="always"
+            1, 2, per_channel=True, rules=(_BIAS,), gives_reals=True, low_bits="always", weight_only="always"
         ),
         **{kind: Row(between=True) for kind in (nn.ReluOp, nn.Relu6Op, nn.ClipOp, nn.LeakyReluOp, nn.SigmoidOp)},
         nn.MulOp: Row(rules=_SCORES, between=True),
         AddOp: Row(rules=_SCORES, alignment="elementwise", between=True),
         nn.ConcatOp: Row(alignment="concat", between=True),
-        AveragePoolOp: Row(rules=(average_in_integers,), alignment="pooling", between=True),
+        AveragePoolOp: Row(rules=(DecideAverage.integer_average,), alignment="pooling", between=True),
         GlobalAveragePoolOp: Row(alignment="pooling", between=True),
-        nn.ReduceMeanOp: Row(rules=(averages_space,), alignment="pooling", between=True),
+        nn.ReduceMeanOp: Row(rules=(DecideAverage.averages_space,), alignment="pooling", between=True),
     },
     activations=frozenset({"relu", "relu6", "clip"}),
     table=(),

@@ -1,6 +1,7 @@
 """AMCT's three tables of layers as data, by the source framework and its operator type.
 
-Constraints are named rules. Source: "layers that support quantization, and constraints" of AMCT's manual, tables 1 to 3.
+Constraints are conditions of the patterns that decide layers, by name. Source: "layers that support quantization, and
+constraints" of AMCT's manual, tables 1 to 3.
 """
 
 from __future__ import annotations
@@ -23,30 +24,8 @@ from ...dialects.nn import (
     MulOp,
     NNOp,
 )
-from .decide.rules.layer_rules import (
-    Rule,
-    batch_matmul_adjoint,
-    called_once,
-    conv3d_dilation,
-    dilation_one,
-    eltwise_sums,
-    gemm_transpose,
-    inner_product_axis,
-    inner_product_transpose,
-    input_is_float32,
-    kernel_rank_two,
-    matmul_transpose,
-    matmul_transpose_a,
-    matrix_weight,
-    of_two_inputs,
-    of_weights,
-    planar_filter,
-    pools_locally,
-    tensor_only,
-    two_inputs,
-    weight_constant,
-    weight_unshared,
-)
+from .decide.conditions import DecideLayer, DecideProduct, DecideWeighted, Rule, conditions_named
+from .decide.sites import Site
 
 
 @dataclass(frozen=True)
@@ -63,56 +42,69 @@ class LayerRow:
     ascend: tuple[str, ...]
     variants: tuple[str, ...] = ()
     """Types that the table does not list, but that are other versions or spellings of this type."""
+    of_inputs: tuple[Rule, ...] | None = None
+    """The conditions of a product of two inputs, instead of `rules`; None where those apply to it as well."""
 
     @property
     def tensor_only(self) -> bool:
-        return tensor_only in self.rules
+        return DecideLayer.tensor_only in self.rules
+
+    def rules_of(self, site: Site) -> tuple[Rule, ...]:
+        """The conditions of this type's layer at `site`."""
+        return self.rules if self.of_inputs is None or not site.multiplies_inputs else self.of_inputs
+
+
+def _row(
+    framework: str,
+    op_type: str,
+    operations: tuple[type[NNOp], ...],
+    rules: str,
+    ascend: tuple[str, ...],
+    variants: tuple[str, ...] = (),
+) -> LayerRow:
+    """A row with the conditions of these names, which the patterns that decide its operations have."""
+    return LayerRow(framework, op_type, operations, conditions_named(operations, rules.split()), ascend, variants)
 
 
 _AVERAGES = (AveragePoolOp, GlobalAveragePoolOp)
-_TENSOR = (input_is_float32, tensor_only)
+_TENSOR = "float16-off tensor-only"
 
 UNIFORM: tuple[LayerRow, ...] = (
-    LayerRow("caffe", "InnerProduct", (MatMulOp,), (inner_product_transpose, inner_product_axis, weight_constant),
-             ("FullyConnection",)),
-    LayerRow("caffe", "Convolution", (ConvOp,), (kernel_rank_two, weight_constant), ("Conv2D",),
-             ("DepthwiseConvolution",)),
-    LayerRow("caffe", "Deconvolution", (ConvTransposeOp,), (dilation_one, kernel_rank_two, weight_constant),
-             ("Deconvolution",)),
-    LayerRow("caffe", "Pooling", _AVERAGES, (input_is_float32, pools_locally), ("Pooling",)),
-    LayerRow("caffe", "Pooling", (MaxPoolOp, GlobalMaxPoolOp), _TENSOR, ("Pooling",)),
-    LayerRow("caffe", "Eltwise", (AddOp, MulOp, MaxOp), (eltwise_sums, *_TENSOR), ("Eltwise",)),
-    LayerRow("tensorflow", "MatMul", (MatMulOp,), (matmul_transpose, weight_constant), ("MatMulV2",)),
-    LayerRow("tensorflow", "Conv2D", (ConvOp,), (weight_constant,), ("Conv2D",)),
-    LayerRow("tensorflow", "DepthwiseConv2dNative", (ConvOp,), (weight_constant,), ("DepthwiseConv2D",)),
-    LayerRow("tensorflow", "Conv2DBackpropInput", (ConvTransposeOp,), (dilation_one, weight_constant),
-             ("Conv2DBackpropInput",)),
-    LayerRow("tensorflow", "BatchMatMulV2", (MatMulOp,), (batch_matmul_adjoint, weight_constant, matrix_weight),
-             ("BatchMatMulV2",), ("BatchMatMul", "BatchMatMulV3")),
-    LayerRow("tensorflow", "AvgPool", (AveragePoolOp,), (input_is_float32,), ("AvgPool",)),
-    LayerRow("tensorflow", "Conv3D", (ConvOp,), (conv3d_dilation, weight_constant), ("Conv3D",)),
-    LayerRow("tensorflow", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3"), ("MaxPoolV2",)),
-    LayerRow("tensorflow", "Add", (AddOp,), _TENSOR, ("Add",), ("AddV2",)),
-    LayerRow("onnx", "Conv", (ConvOp,), (conv3d_dilation, weight_constant), ("Conv2D", "Conv3D")),
-    LayerRow("onnx", "Gemm", (MatMulOp,), (gemm_transpose, weight_constant), ("MatMulV2",)),
-    LayerRow("onnx", "ConvTranspose", (ConvTransposeOp,), (dilation_one, kernel_rank_two, weight_constant),
-             ("Conv2DTranspose",)),
-    LayerRow("onnx", "MatMul", (MatMulOp,), (weight_constant, matrix_weight), ("BatchMatMulV2",)),
-    LayerRow("onnx", "AveragePool", _AVERAGES, (input_is_float32, pools_locally), ("AvgPoolV2",),
-             ("GlobalAveragePool",)),
-    LayerRow("onnx", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3")),
-    LayerRow("onnx", "Add", (AddOp,), _TENSOR, ("Add",)),
+    _row("caffe", "InnerProduct", (MatMulOp,), "transpose-false axis-1 weight-constant", ("FullyConnection",)),
+    _row("caffe", "Convolution", (ConvOp,), "filter-rank-4 weight-constant", ("Conv2D",), ("DepthwiseConvolution",)),
+    _row("caffe", "Deconvolution", (ConvTransposeOp,), "dilation-1 filter-rank-4 weight-constant", ("Deconvolution",)),
+    _row("caffe", "Pooling", _AVERAGES, "float16-off global-pooling-false", ("Pooling",)),
+    _row("caffe", "Pooling", (MaxPoolOp, GlobalMaxPoolOp), _TENSOR, ("Pooling",)),
+    _row("caffe", "Eltwise", (AddOp, MulOp, MaxOp), "operation-sum float16-off tensor-only", ("Eltwise",)),
+    _row("tensorflow", "MatMul", (MatMulOp,), "transpose-false weight-constant", ("MatMulV2",)),
+    _row("tensorflow", "Conv2D", (ConvOp,), "weight-constant", ("Conv2D",)),
+    _row("tensorflow", "DepthwiseConv2dNative", (ConvOp,), "weight-constant", ("DepthwiseConv2D",)),
+    _row("tensorflow", "Conv2DBackpropInput", (ConvTransposeOp,), "dilation-1 weight-constant",
+         ("Conv2DBackpropInput",)),
+    _row("tensorflow", "BatchMatMulV2", (MatMulOp,), "adj-x-false weight-constant matrix-weight",
+         ("BatchMatMulV2",), ("BatchMatMul", "BatchMatMulV3")),
+    _row("tensorflow", "AvgPool", (AveragePoolOp,), "float16-off", ("AvgPool",)),
+    _row("tensorflow", "Conv3D", (ConvOp,), "dilation-d-1 weight-constant", ("Conv3D",)),
+    _row("tensorflow", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3"), ("MaxPoolV2",)),
+    _row("tensorflow", "Add", (AddOp,), _TENSOR, ("Add",), ("AddV2",)),
+    _row("onnx", "Conv", (ConvOp,), "dilation-d-1 weight-constant", ("Conv2D", "Conv3D")),
+    _row("onnx", "Gemm", (MatMulOp,), "transpose-a-false weight-constant", ("MatMulV2",)),
+    _row("onnx", "ConvTranspose", (ConvTransposeOp,), "dilation-1 filter-rank-4 weight-constant", ("Conv2DTranspose",)),
+    _row("onnx", "MatMul", (MatMulOp,), "weight-constant matrix-weight", ("BatchMatMulV2",)),
+    _row("onnx", "AveragePool", _AVERAGES, "float16-off global-pooling-false", ("AvgPoolV2",), ("GlobalAveragePool",)),
+    _row("onnx", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3")),
+    _row("onnx", "Add", (AddOp,), _TENSOR, ("Add",)),
 )  # fmt: skip
 """Table 1: input and weight to int8, evenly spaced."""
 
-_WEIGHTS_ONLY = {weight_constant, matrix_weight}
+_OF_WEIGHTS = (DecideWeighted.weight_constant, DecideProduct.matrix_weight)
 TWO_INPUTS: tuple[LayerRow, ...] = tuple(
     replace(
         row,
-        rules=(
-            *(of_weights(each) if each in _WEIGHTS_ONLY else each for each in row.rules),
-            of_two_inputs(input_is_float32),
-            two_inputs,
+        of_inputs=(
+            *(each for each in row.rules if each not in _OF_WEIGHTS),
+            DecideLayer.float16_off,
+            DecideProduct.two_inputs,
         ),
     )
     for row in UNIFORM
@@ -125,29 +117,27 @@ A3 become faster by it; elsewhere it only costs accuracy.
 UNIFORM_A2: tuple[LayerRow, ...] = (*(row for row in UNIFORM if row.ascend != ("BatchMatMulV2",)), *TWO_INPUTS)
 
 PYTORCH: tuple[LayerRow, ...] = (
-    LayerRow("pytorch", "Conv1d", (ConvOp,), (called_once, weight_unshared, weight_constant), ("Conv2D",)),
-    LayerRow("pytorch", "Conv2d", (ConvOp,), (called_once, weight_unshared, weight_constant), ("Conv2D",)),
-    LayerRow("pytorch", "Conv3d", (ConvOp,), (called_once, weight_unshared, conv3d_dilation, weight_constant),
-             ("Conv3D",)),
-    LayerRow("pytorch", "Linear", (MatMulOp,), (called_once, weight_unshared, weight_constant, matrix_weight),
-             ("MatMulV2",)),
-    LayerRow("pytorch", "ConvTranspose1d", (ConvTransposeOp,), (called_once, weight_unshared, weight_constant),
-             ("Conv2DTranspose",)),
-    LayerRow("pytorch", "ConvTranspose2d", (ConvTransposeOp,), (called_once, weight_unshared, weight_constant),
-             ("Conv2DTranspose",)),
-    LayerRow("pytorch", "AvgPool2d", (AveragePoolOp,), (called_once,), ("AvgPoolV2",)),
+    _row("pytorch", "Conv1d", (ConvOp,), "called-once weight-unshared weight-constant", ("Conv2D",)),
+    _row("pytorch", "Conv2d", (ConvOp,), "called-once weight-unshared weight-constant", ("Conv2D",)),
+    _row("pytorch", "Conv3d", (ConvOp,), "called-once weight-unshared dilation-d-1 weight-constant", ("Conv3D",)),
+    _row("pytorch", "Linear", (MatMulOp,), "called-once weight-unshared weight-constant matrix-weight", ("MatMulV2",)),
+    _row("pytorch", "ConvTranspose1d", (ConvTransposeOp,), "called-once weight-unshared weight-constant",
+         ("Conv2DTranspose",)),
+    _row("pytorch", "ConvTranspose2d", (ConvTransposeOp,), "called-once weight-unshared weight-constant",
+         ("Conv2DTranspose",)),
+    _row("pytorch", "AvgPool2d", (AveragePoolOp,), "called-once", ("AvgPoolV2",)),
 )  # fmt: skip
 """Table 1 of AMCT for PyTorch, whose layers are modules: each a call of one of these classes, not of a subclass, and the only
 call. Source: its program (`QUANTIZABLE_TYPES`, `check_quantize_type`).
 """
 
 NON_UNIFORM: tuple[LayerRow, ...] = (
-    LayerRow("caffe", "Convolution", (ConvOp,), (dilation_one, kernel_rank_two), ("Conv2D",)),
-    LayerRow("caffe", "InnerProduct", (MatMulOp,), (inner_product_transpose, inner_product_axis), ("FullyConnection",)),
-    LayerRow("tensorflow", "Conv2D", (ConvOp,), (dilation_one,), ("Conv2D",)),
-    LayerRow("tensorflow", "MatMul", (MatMulOp,), (matmul_transpose_a,), ("MatMulV2",)),
-    LayerRow("onnx", "Conv", (ConvOp,), (planar_filter,), ("Conv2D",)),
-    LayerRow("onnx", "Gemm", (MatMulOp,), (gemm_transpose,), ("MatMulV2",)),
+    _row("caffe", "Convolution", (ConvOp,), "dilation-1 filter-rank-4", ("Conv2D",)),
+    _row("caffe", "InnerProduct", (MatMulOp,), "transpose-false axis-1", ("FullyConnection",)),
+    _row("tensorflow", "Conv2D", (ConvOp,), "dilation-1", ("Conv2D",)),
+    _row("tensorflow", "MatMul", (MatMulOp,), "transpose-a-false", ("MatMulV2",)),
+    _row("onnx", "Conv", (ConvOp,), "planar-filter", ("Conv2D",)),
+    _row("onnx", "Gemm", (MatMulOp,), "transpose-a-false", ("MatMulV2",)),
 )
 """Table 2: int8 weights of few distinct values. The layers are quantized uniformly first, so table 1 applies as well."""
 
@@ -179,7 +169,7 @@ class WeightRow:
     rules: tuple[Rule, ...] = ()
 
 
-_PRODUCT = WeightRow(Marks(Mark.YES, Mark.ONLY), Marks(Mark.ERROR, Mark.ERROR), (weight_constant,))
+_PRODUCT = WeightRow(Marks(Mark.YES, Mark.ONLY), Marks(Mark.ERROR, Mark.ERROR), (DecideWeighted.weight_constant,))
 _POOL = WeightRow(Marks(Mark.NONE, Mark.NONE), Marks(Mark.ERROR, Mark.ERROR))
 
 WEIGHTS: Mapping[str, WeightRow] = {

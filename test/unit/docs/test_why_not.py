@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
+from amct_opt.transforms.quantization.decide.conditions import PATTERNS
 from amct_opt.transforms.quantization.decide.planning import SKIPPED
-from amct_opt.transforms.quantization.decide.rules import layer_rules, mask_rules
-from amct_opt.transforms.quantization.decide.rules.layer_rules import Rule
+from amct_opt.transforms.quantization.decide.recurrent import DecideRecurrent
 
 from .pages import PAGES
 
@@ -22,8 +21,7 @@ def section(title: str) -> str:
 
 
 def test_every_rule_has_a_remedy() -> None:
-    members = [*inspect.getmembers(layer_rules), *inspect.getmembers(mask_rules)]
-    rules = {rule.name for _, rule in members if isinstance(rule, Rule)}
+    rules = {each.name for pattern in (*PATTERNS, DecideRecurrent) for each in pattern.conditions}
     rows = [row.split("|")[1] for row in section("Not quantized").splitlines() if row.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == rules | SKIPPED.keys() | BEYOND
 

@@ -34,10 +34,10 @@ from ....ir.functions import main_function
 from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ..profiles import Profile, Row
+from .conditions import DecideLayer
 from .legality import first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
-from .rules.layer_rules import computes_in_integers
 from .sites import Site, sites
 
 NO_SETTINGS = Settings()
@@ -65,7 +65,7 @@ def layer_at(site: Site, row: Row) -> Layer:
 
 def takes_int16(site: Site, row: Row) -> bool:
     """Whether a layer may have an input of 16 bits: everywhere, or where Ascend IR computes it in integers then."""
-    if computes_in_integers not in row.rules:
+    if DecideLayer.integer_operator not in row.rules:
         return True
     from ....lowering.ascend.trial import INT16, integer_refusal
 

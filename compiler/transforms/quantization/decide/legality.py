@@ -10,21 +10,8 @@ from ....dialects.nn import NNOp, OriginAttr
 from ....rewriting import layer_of
 from ..profiles import Row
 from ..tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, LayerRow, Mark
-from .rules.layer_rules import (
-    Rule,
-    input_is_computed,
-    input_is_float,
-    no_weight_only_mode,
-    not_a_module,
-    not_in_non_uniform_table,
-    not_in_table,
-    other_operation,
-    weight_constant,
-)
+from .conditions import Broken, DecideLayer, DecideWeighted, Rule, first_of, type_of
 from .sites import Site, sites
-
-Broken = tuple[Rule, str]
-"""A rule that is not met, and the reason."""
 
 FRAMEWORKS = frozenset(row.framework for row in UNIFORM)
 
@@ -58,19 +45,18 @@ def types_of(frameworks: Collection[str]) -> set[str]:
 def first_broken(site: Site, rules: Sequence[Rule], table: Sequence[LayerRow] = UNIFORM) -> Broken | None:
     """The first rule that does not hold: of the source layer's table, of what fusion made of the layer, of the profile."""
     row = row_of(site.compute, table)
-    missing = not_a_module if table is PYTORCH else not_in_table
-    layer = (() if not table else (missing,)) if row is None else row.rules
-    return _first(site, (input_is_float, *layer, input_is_computed, *rules))
+    missing = DecideLayer.not_a_module if table is PYTORCH else DecideLayer.not_in_table
+    layer = (() if not table else (missing,)) if row is None else row.rules_of(site)
+    return first_of(site, (DecideLayer.input_float, *layer, DecideLayer.input_computed, *rules))
 
 
 def non_uniform_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:
     """The first rule that keeps a layer's weight from a few levels: those of uniform quantization, then AMCT's table."""
-    row = row_of(site.compute, NON_UNIFORM)
-    return first_broken(site, rules) or _first(site, (not_in_non_uniform_table,) if row is None else row.rules)
-
-
-def _first(site: Site, rules: Iterable[Rule]) -> Broken | None:
-    return next(((each, reason) for each in rules if (reason := each.check(site)) is not None), None)
+    if (broken := first_broken(site, rules)) is not None:
+        return broken
+    if (row := row_of(site.compute, NON_UNIFORM)) is None:
+        return DecideLayer.not_in_table, f"AMCT does not restrict the weights of {type_of(site)} layers to a few values"
+    return first_of(site, row.rules)
 
 
 def has_weight_only_mode(op: NNOp, row: Row) -> bool:
@@ -81,13 +67,13 @@ def has_weight_only_mode(op: NNOp, row: Row) -> bool:
 def weight_only_broken(site: Site, row: Row) -> Broken | None:
     """The first rule that keeps a layer's weight from being quantized alone."""
     rules = _weight_only_rules(site.compute, row)
-    return _first(site, (no_weight_only_mode,) if rules is None else (input_is_float, *rules))
+    return first_of(site, (DecideLayer.weight_only,) if rules is None else (DecideLayer.input_float, *rules))
 
 
 def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:
     """The rules for quantizing the weight alone; None if there is no such mode."""
     if row.weight_only != "table":
-        return (weight_constant,) if row.weight_only == "always" else None
+        return (DecideWeighted.weight_constant,) if row.weight_only == "always" else None
     source = row_of(op)
     weights = None if source is None else WEIGHTS.get(source.ascend[0])
     return None if weights is None or Mark.NONE in weights.weight_only else weights.rules
@@ -105,6 +91,6 @@ def other_layers(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> Iterator[tupl
             continue
         seen.add(layer_of(op))
         row = row_of(op)
-        broken = _first(site, (*(() if row is None else row.rules), other_operation))
+        broken = first_of(site, (*(() if row is None else row.rules_of(site)), DecideLayer.imported_as))
         assert broken is not None, "the last rule never holds"
         yield site, broken

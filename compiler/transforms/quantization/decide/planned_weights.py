@@ -15,9 +15,9 @@ from ....diagnostics import op_error
 from ....dialects.nn import MatMulOp, QParamsAttr, WeightPlan, array_of
 from ....rewriting import layer_of
 from ..profiles import Row
+from .conditions import Broken, DecideProduct, first_of
 from .layers import channel_axis
-from .legality import Broken, non_uniform_broken
-from .rules.layer_rules import matrix_weight
+from .legality import non_uniform_broken
 from .sites import Site
 
 
@@ -52,8 +52,8 @@ def planned_weight(
 def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:
     """The plan with groups of input channels; without groups, and the broken rule, if the weight is not a matrix."""
     assert isinstance(site.compute, MatMulOp), "no other weight is quantized alone"
-    if (reason := matrix_weight.check(site)) is not None:
-        return replace(plan, block=None), (matrix_weight, reason)
+    if (broken := first_of(site, (DecideProduct.matrix_weight,))) is not None:
+        return replace(plan, block=None), broken
     return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None
 
 

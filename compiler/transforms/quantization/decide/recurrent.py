@@ -7,20 +7,20 @@ AMCT's record has fields for both operands (`scale_d` and `scale_w`, `scale_h` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ....configuration.layer_settings import Layer
 from ....dialects.nn import DequantizeOp, OpaqueOp, array_of, constant_of, dequantize_of
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import is_float
 from ....ir.functions import main_function
-from ....rewriting import layer_of
-from .rules.layer_rules import Rule, rule
+from ....rewriting import CheckedPattern, Refusal, condition, layer_of
 from .sites import Site
 
 TYPES = frozenset({"GRU", "LSTM", "RNN"})
@@ -81,147 +81,130 @@ class Recurrent(NamedTuple):
         )
 
     @property
-    def broken(self) -> tuple[str, str] | None:
-        """The rule that keeps the weights float, by its name, and the reason."""
-        return _first(self, (weights_constant,))
+    def broken(self) -> Refusal | None:
+        """The condition that keeps the weights float, by its name, and the reason."""
+        reason = DecideRecurrent.weight_constant.holds(_PATTERN, self)
+        return None if reason is None else Refusal(DecideRecurrent.weight_constant.name, reason)
 
     @property
-    def float_because(self) -> tuple[str, str] | None:
-        """The rule that keeps the layer from computing in integers, by its name, and the reason."""
-        return _first(self, IN_INTEGERS)
-
-
-def _first(each: Recurrent, rules: Sequence[Rule]) -> tuple[str, str] | None:
-    return next(((one.name, why) for one in rules if (why := one.check(each.site)) is not None), None)
+    def float_because(self) -> Refusal | None:
+        """The condition that keeps the layer from computing in integers, by its name, and the reason."""
+        return _PATTERN.refusal(self)
 
 
 def recurrent_layers(module: ModuleOp) -> Iterator[Recurrent]:
     """The recurrent layers of ONNX's own domain, in program order."""
     for op in main_function(module).body.block.ops:
-        if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
-            continue
-        if op.op_type.data in TYPES:
-            yield Recurrent(op)
+        if (found := _as_recurrent(op)) is not None:
+            yield found
 
 
-def _rule(name: str) -> Callable[[Callable[[Recurrent], str | None]], Rule]:
-    """Decorator: a rule for recurrent layers, whose statement is the docstring."""
-
-    def made(check: Callable[[Recurrent], str | None]) -> Rule:
-        def of_site(site: Site) -> str | None:
-            assert isinstance(site.compute, OpaqueOp)
-            return check(Recurrent(site.compute))
-
-        of_site.__doc__ = check.__doc__
-        return rule(name)(of_site)
-
-    return made
+def _as_recurrent(op: Operation) -> Recurrent | None:
+    if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
+        return None
+    return Recurrent(op) if op.op_type.data in TYPES else None
 
 
-@_rule("weight-constant")
-def weights_constant(each: Recurrent) -> str | None:
-    """the weights W and R are finite constants"""
-    for name, value in zip("WR", each.weights, strict=True):
-        constant = constant_of(value)
-        if constant is None:
-            return f"its weight {name} is computed at run time"
-        if not is_float(element_of(value)) or not constant.finite:
-            return f"its weight {name} does not hold finite floats"
-    return None
+class DecideRecurrent(CheckedPattern[Recurrent]):
+    """An LSTM or a GRU: its input, its state, W, R and the biases; W and R alone need the condition `weight-constant` only."""
+
+    name = "quantize-recurrent"
+    roots = (OpaqueOp,)
+
+    def __init__(self, decide: Callable[[Recurrent], None]):
+        self._decide = decide
+
+    def match(self, op: Operation) -> Recurrent | None:
+        return _as_recurrent(op)
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (each := self.match(op)) is not None:
+            self._decide(each)
+
+    @condition
+    def recurrent_type(self, each: Recurrent) -> str | None:
+        """the layer is an LSTM or a GRU"""
+        kind = each.op.op_type.data
+        return None if kind in ("LSTM", "GRU") else f"no operator computes {kind} in integers"
+
+    @condition
+    def weight_constant(self, each: Recurrent) -> str | None:
+        """the weights W and R are finite constants"""
+        for name, value in zip("WR", each.weights, strict=True):
+            constant = constant_of(value)
+            if constant is None:
+                return f"its weight {name} is computed at run time"
+            if not is_float(element_of(value)) or not constant.finite:
+                return f"its weight {name} does not hold finite floats"
+        return None
+
+    @condition
+    def one_direction(self, each: Recurrent) -> str | None:
+        """the layer runs forward only"""
+        directions, direction = (
+            shape_of(each.weights[0])[0],
+            _value(_attributes(each).get("direction", StringAttr("forward"))),
+        )
+        return None if directions == 1 and direction == "forward" else f"its direction is {direction}"
+
+    @condition
+    def initial_state(self, each: Recurrent) -> str | None:
+        """the initial state, of an LSTM both, depends on an input of the model (AMCT)"""
+        for name in (STATE, "cell") if each.op.op_type.data == "LSTM" else (STATE,):
+            value = each.operand(name)
+            if value is None:
+                return f"it has no initial {name}: the model does not take one as an input"
+            if constant_of(value) is not None:
+                return f"its initial {name} is a constant, not an input of the model"
+        return None
+
+    @condition
+    def no_lengths(self, each: Recurrent) -> str | None:
+        """all sequences have one length, and there are no peepholes"""
+        given = [name for name in ("sequence_lens", "peepholes") if each.place(name) is not None]
+        return f"it has the input {given[0]}" if given else None
+
+    @condition
+    def default_activations(self, each: Recurrent) -> str | None:
+        """activations, clip, input_forget and layout are not set (AMCT)"""
+        given = _attributes(each)
+        set_to = [
+            f"{name} {_value(given[name])}" for name in _USUAL if name in given and _value(given[name]) != _USUAL[name]
+        ]
+        written = [name for name in _ABSENT if name in given]
+        return f"its {[*set_to, *written][0]} is set" if set_to or written else None
+
+    @condition
+    def linear_before_reset(self, each: Recurrent) -> str | None:
+        """a GRU multiplies its state before it applies the reset gate (linear_before_reset, as PyTorch does)"""
+        given = _attributes(each).get("linear_before_reset")
+        if each.op.op_type.data != "GRU" or (given is not None and _value(given)):
+            return None
+        return "its linear_before_reset is 0"
+
+    @condition
+    def all_outputs(self, each: Recurrent) -> str | None:
+        """the node has all of its outputs (AMCT)"""
+        wanted = 3 if each.op.op_type.data == "LSTM" else 2
+        given = len(each.op.results)
+        return None if given == wanted else f"its node has {given} of {wanted} outputs"
+
+    @condition
+    def bias_constant(self, each: Recurrent) -> str | None:
+        """the bias, where there is one, is a finite constant"""
+        if (bias := each.operand("bias")) is None:
+            return None
+        numbers = array_of(bias)
+        if numbers is None:
+            return "its bias is computed at run time"
+        return None if np.all(np.isfinite(numbers)) else "its bias holds NaN or Inf"
 
 
-@_rule("recurrent-type")
-def has_operator(each: Recurrent) -> str | None:
-    """the layer is an LSTM or a GRU"""
-    kind = each.op.op_type.data
-    return None if kind in ("LSTM", "GRU") else f"no operator computes {kind} in integers"
-
-
-@_rule("one-direction")
-def one_direction(each: Recurrent) -> str | None:
-    """the layer runs forward only"""
-    directions, direction = (
-        shape_of(each.weights[0])[0],
-        _value(_attributes(each).get("direction", StringAttr("forward"))),
-    )
-    return None if directions == 1 and direction == "forward" else f"its direction is {direction}"
-
-
-@_rule("initial-state")
-def states_computed(each: Recurrent) -> str | None:
-    """the initial state, of an LSTM both, depends on an input of the model (AMCT)"""
-    for name in (STATE, "cell") if each.op.op_type.data == "LSTM" else (STATE,):
-        value = each.operand(name)
-        if value is None:
-            return f"it has no initial {name}: the model does not take one as an input"
-        if constant_of(value) is not None:
-            return f"its initial {name} is a constant, not an input of the model"
-    return None
-
-
-@_rule("no-lengths")
-def no_lengths(each: Recurrent) -> str | None:
-    """all sequences have one length, and there are no peepholes"""
-    given = [name for name in ("sequence_lens", "peepholes") if each.place(name) is not None]
-    return f"it has the input {given[0]}" if given else None
-
+_PATTERN = DecideRecurrent(lambda _: None)
 
 _USUAL = {"direction": "forward", "input_forget": 0, "layout": 0}
 """Attributes that may be written only if they have this value."""
 _ABSENT = ("activations", "activation_alpha", "activation_beta", "clip")
-
-
-@_rule("default-activations")
-def default_attributes(each: Recurrent) -> str | None:
-    """activations, clip, input_forget and layout are not set (AMCT)"""
-    given = _attributes(each)
-    set_to = [
-        f"{name} {_value(given[name])}" for name in _USUAL if name in given and _value(given[name]) != _USUAL[name]
-    ]
-    written = [name for name in _ABSENT if name in given]
-    return f"its {[*set_to, *written][0]} is set" if set_to or written else None
-
-
-@_rule("linear-before-reset")
-def linear_before_reset(each: Recurrent) -> str | None:
-    """a GRU multiplies its state before it applies the reset gate (linear_before_reset, as PyTorch does)"""
-    given = _attributes(each).get("linear_before_reset")
-    if each.op.op_type.data != "GRU" or (given is not None and _value(given)):
-        return None
-    return "its linear_before_reset is 0"
-
-
-@_rule("all-outputs")
-def all_outputs(each: Recurrent) -> str | None:
-    """the node has all of its outputs (AMCT)"""
-    wanted = 3 if each.op.op_type.data == "LSTM" else 2
-    given = len(each.op.results)
-    return None if given == wanted else f"its node has {given} of {wanted} outputs"
-
-
-@_rule("bias-constant")
-def bias_constant(each: Recurrent) -> str | None:
-    """the bias, where there is one, is a finite constant"""
-    if (bias := each.operand("bias")) is None:
-        return None
-    numbers = array_of(bias)
-    if numbers is None:
-        return "its bias is computed at run time"
-    return None if np.all(np.isfinite(numbers)) else "its bias holds NaN or Inf"
-
-
-IN_INTEGERS: tuple[Rule, ...] = (
-    has_operator,
-    weights_constant,
-    one_direction,
-    states_computed,
-    no_lengths,
-    default_attributes,
-    linear_before_reset,
-    all_outputs,
-    bias_constant,
-)
-"""The conditions under which a layer computes in integers: AMCT's, and those of the operators of Ascend IR."""
 
 
 def _value(attribute: Attribute) -> object:

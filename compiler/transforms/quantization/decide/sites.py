@@ -24,7 +24,7 @@ class Site:
     half_precision: bool
     """Whether the model contains float16 or bfloat16 values."""
     softmax_only: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool], compare=False, repr=False)
-    """Whether only Softmax reads a value (`mask_rules`), as far as it is known; one for all sites that are listed together."""
+    """Whether only Softmax reads a value (`softmax-input`), as far as it is known; one for all sites that are listed together."""
 
     def slot(self, index: int) -> int | None:
         """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from xdsl.ir import Operation, OpResult, SSAValue, Use
 
 from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, QuantizeOp, ShiftAccumulatorOp
+from ..decide.conditions import first_of
 from ..decide.sites import Site
 from ..profiles import Row
 
@@ -45,7 +46,7 @@ class Grids:
         if not isinstance(op, NNOp) or (row := self._rows.get(type(op))) is None or row.active:
             return False
         site = Site(op, op, False, self._softmax_only)
-        return all(r.check(site) is None for r in row.rules)
+        return first_of(site, row.rules) is None
 
 
 def point_behind(value: SSAValue | None, rows: Mapping[type[NNOp], Row]) -> Grid | None:

@@ -16,8 +16,7 @@ from ....dialects.nn import AddOp, FusedOp, NNOp, ObserveOp, plan_of
 from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from ..decide.layer_inputs import ends_layer, inputs_of
-from ..decide.rules.tensor_rules import sum_broken
+from ..decide.layer_inputs import ends_layer, inputs_of, sum_broken
 from ..decide.sites import Site, sites
 from .alignment import align, groups_of, settle
 from .points import producer_of

@@ -16,9 +16,8 @@ from ....configuration.settings import Activation, Calibration, Settings, tensor
 from ....diagnostics import CompileError, describe
 from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, Plan, plan_of, set_plan
 from ....rewriting import Remarks, layer_of
-from ..decide.layer_inputs import LayerInput, inputs_of
-from ..decide.rules.layer_rules import input_is_computed
-from ..decide.rules.tensor_rules import tensor_broken
+from ..decide.conditions import DecideLayer
+from ..decide.layer_inputs import LayerInput, inputs_of, tensor_broken
 from ..decide.sites import Site, sites
 from .points import Points, Spec, producer_of, recorded
 
@@ -92,7 +91,7 @@ def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, wher
         broken = "skip-layers", "it is on the list of skip-layers"
     if broken is not None:
         rule, reason = broken
-        hidden = rule == input_is_computed.name and any(each.value is None for each in inputs_of(site))
+        hidden = rule == DecideLayer.input_computed.name and any(each.value is None for each in inputs_of(site))
         hint = f"keep it out of the region: --skip-fusion={layer}" if hidden else ""
         message = f"tensor_quantize names '{name}', which cannot be quantized ({rule}): {reason}"
         raise CompileError(message, where=where or describe(site.compute.location), hint=hint)

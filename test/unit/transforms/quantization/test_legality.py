@@ -9,12 +9,23 @@ import pytest
 from amct_opt.configuration.layer_settings import settings_for
 from amct_opt.configuration.settings import Arq, Calibration, Settings
 from amct_opt.diagnostics import CompileError
+from amct_opt.dialects.nn import ConvOp
+from amct_opt.transforms.quantization.decide.conditions import (
+    DecideLayer,
+    DecidePassive,
+    DecideWeighted,
+    conditions_named,
+)
 from amct_opt.transforms.quantization.decide.layers import layer_at
-from amct_opt.transforms.quantization.decide.legality import non_uniform_broken, row_of, weight_only_broken
-from amct_opt.transforms.quantization.decide.rules.layer_rules import no_weight_only_mode, weight_constant
+from amct_opt.transforms.quantization.decide.legality import (
+    first_broken,
+    non_uniform_broken,
+    row_of,
+    weight_only_broken,
+)
 from amct_opt.transforms.quantization.decide.sites import Site, sites
-from amct_opt.transforms.quantization.profiles import ASCEND, QDQ
-from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, Mark
+from amct_opt.transforms.quantization.profiles import ASCEND, QDQ, Profile, Row
+from amct_opt.transforms.quantization.tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, Mark
 
 CONV = "nn.conv %x, %w{} from <{}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>"
 CONV_3D = "nn.conv %v, %vw from <{}> : (tensor<1x1x4x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x4x4x4xf32>"
@@ -117,7 +128,7 @@ def test_weights_of_products_alone(site, origin):
     assert row is not None
     assert WEIGHTS[row.ascend[0]].weight_only == (Mark.YES, Mark.ONLY)
     assert alone(layer) is None
-    assert alone(site(COMPUTED, origin)) == (weight_constant, "its weight is computed at run time")
+    assert alone(site(COMPUTED, origin)) == (DecideWeighted.weight_constant, "its weight is computed at run time")
     for channel_wise, asymmetric in itertools.product((False, True), repeat=2):
         wish = Calibration(weight=Arq(channel_wise, 8, asymmetric), weight_compress_only=True)
         for settings in (Settings(by_layer={"c": wish}), Settings(common=wish)):
@@ -138,7 +149,7 @@ def test_layers_whose_weights_are_not_quantized_alone(site, form):
     """An error where the layer or its type is named; asked of all layers it stays float."""
     layer = site(*form)
     kind = layer.compute.origin.op_type.data
-    assert alone(layer) == (no_weight_only_mode, f"AMCT does not quantize the weights of {kind} layers alone")
+    assert alone(layer) == (DecideLayer.weight_only, f"AMCT does not quantize the weights of {kind} layers alone")
     wish = Calibration(weight_compress_only=True)
     for settings in (Settings(by_layer={"c": wish}), Settings(by_type={kind: wish})):
         with pytest.raises(CompileError, match="has no weight that can be quantized alone"):
@@ -190,3 +201,34 @@ def test_scales_per_channel_are_for_what_the_table_does_not_exclude():
         excluded = any(name in WEIGHTS for name in row.ascend)
         for op in row.operations:
             assert not (excluded and op in ASCEND.rows and ASCEND.rows[op].per_channel), row.op_type
+
+
+def test_a_row_names_conditions_of_its_own_pattern() -> None:
+    with pytest.raises(TypeError, match="pattern quantize-convolution has no condition transpose-false"):
+        conditions_named((ConvOp,), ["weight-constant", "transpose-false"])
+    with pytest.raises(TypeError, match=r"nn\.conv: pattern quantize-convolution has no condition pads-with-zero"):
+        Profile("device", {ConvOp: Row(1, 2, rules=(DecidePassive.pads_with_zero,))})
+
+
+MODULES = [
+    ("", CONV, "", 'onnx, "Conv", "c", {module = "Conv2d"}'),
+    ("called-once", CONV, "", 'onnx, "Conv", "c@2", {module = "Conv2d"}'),
+    ("not-a-module", CONV, "", 'onnx, "Conv", "c"'),
+    ("not-a-module", CONV, "", 'onnx, "Conv", "c", {module = "LazyConv2d"}'),
+    (
+        "weight-unshared",
+        f"{CONV}\n  %z = {CONV}",
+        "",
+        'onnx, "Conv", "c", {module = "Conv2d"}',
+        "",
+        'onnx, "Conv", "d"',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", MODULES)
+def test_conditions_of_modules(equivalence, case):
+    rule, form, *fields = case
+    layer = sites(equivalence.parse(MODULE.format(form.format(*fields))), ASCEND.rows)[0]
+    broken = first_broken(layer, (), PYTORCH)
+    assert ("" if broken is None else broken[0].name) == rule

@@ -14,7 +14,7 @@ import pytest
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.decide.rules.layer_rules import tensor_only
+from amct_opt.transforms.quantization.decide.conditions import DecideLayer
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
 from amct_opt.universe import new_session
 
@@ -60,7 +60,7 @@ def test_uniform(row: LayerRow) -> None:
     assert [rule.name for rule in row.rules if rule.name not in said] == []
     if not row.tensor_only:
         assert any(what.startswith("applied quantized") for what in said)
-    assert (tensor_only.name in said) == row.tensor_only or row.op_type == "Pooling"
+    assert (DecideLayer.tensor_only.name in said) == row.tensor_only or row.op_type == "Pooling"
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ AMCT_UPDATE=1 python -m pytest test/unit/transforms/quantization/test_support_do
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
+from typing import Any
 
-from amct_opt.transforms.quantization.decide.rules import layer_rules
-from amct_opt.transforms.quantization.decide.rules.layer_rules import Rule
+from amct_opt.rewriting import CheckedPattern
+from amct_opt.transforms.quantization.decide.conditions import PATTERNS, DecideLayer, Rule
+from amct_opt.transforms.quantization.decide.recurrent import DecideRecurrent
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, TWO_INPUTS, UNIFORM, WEIGHTS, LayerRow
 
@@ -53,7 +54,10 @@ def uniform() -> str:
 
 
 def products() -> str:
-    rows = [(*layer(row), names(row.rules), ", ".join(row.ascend)) for row in TWO_INPUTS]
+    rows = [
+        (*layer(row), names(dict.fromkeys((*row.rules, *(row.of_inputs or ())))), ", ".join(row.ascend))
+        for row in TWO_INPUTS
+    ]
     return table(("framework", "type", "`nn`", "AMCT's rules", "Ascend IR"), rows)
 
 
@@ -72,12 +76,17 @@ def weights() -> str:
     return table(("Ascend IR", *headers, "rules"), rows)
 
 
-def all_rules() -> str:
-    found = [rule for _, rule in inspect.getmembers(layer_rules) if isinstance(rule, Rule)]
-    stated = sorted({(rule.name, rule.statement) for rule in found})
-    return table(("rule", "holds when"), ((f"`{name}`", statement) for name, statement in stated))
+def patterns() -> str:
+    """Every pattern with its own conditions; those that it shares with all others stand once, at the end."""
+    kinds: tuple[type[CheckedPattern[Any]], ...] = (*PATTERNS, DecideRecurrent)
+    parts: list[str] = []
+    for kind in kinds:
+        own = [each for each in kind.conditions if kind is DecideLayer or each not in DecideLayer.conditions]
+        parts += [f"### {kind.name}", kind.__doc__ or ""]
+        parts.append(table(("rule", "holds when"), ((f"`{each.name}`", each.statement) for each in own)))
+    return "\n\n".join(parts)
 
 
 def test_document_is_current(generated):
     parts = {"uniform": uniform(), "products": products(), "non-uniform": non_uniform(), "weights": weights()}
-    generated("support.md", **parts, rules=all_rules())
+    generated("support.md", **parts, rules=patterns())

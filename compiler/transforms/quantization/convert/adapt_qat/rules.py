@@ -7,8 +7,8 @@ from __future__ import annotations
 from .....dialects.ascend.base import i8, i16
 from .....dialects.nn import DequantizeOp, MatMulOp, QuantizeOp, constant_of
 from .....dialects.nn.shapes import shape_of
+from ...decide.conditions import DecideLayer
 from ...decide.layers import channel_axis
-from ...decide.rules.layer_rules import computes_in_integers
 from ...decide.sites import Site
 from ...profiles import Row
 
@@ -56,9 +56,9 @@ def _broken_weight(site: Site, row: Row, weight: DequantizeOp) -> Broken | None:
 
 def _broken_operator(site: Site, row: Row, data: DequantizeOp, weight: DequantizeOp) -> Broken | None:
     """The reason why the lowering refuses the layer with these parameters, if the profile requires the lowering."""
-    if computes_in_integers not in row.rules:
+    if DecideLayer.integer_operator not in row.rules:
         return None
     from .....lowering.ascend.trial import integer_refusal
 
     refusal = integer_refusal(site.compute, data.qparams, weight.qparams)
-    return None if refusal is None else (computes_in_integers.name, refusal.reason)
+    return None if refusal is None else (DecideLayer.integer_operator.name, refusal.reason)

@@ -1,1 +1,1 @@
-"""The rules that are checked before something is quantized: of layers, of single inputs, of passive operations."""
+"""The place of conditions before `decide/conditions.py`, kept for one release."""

@@ -1,0 +1,463 @@
+"""The patterns that decide a layer, one for each kind of operation: a condition is a named member, its docstring the statement.
+
+The rows of AMCT's tables (`tables.py`) and of profiles name the conditions that they ask for. Conditions of a source layer read
+what its origin keeps of the source's attributes; those of a target judge the operation itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import cast
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i8
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+
+from ....dialects import nn
+from ....dialects.nn import NNOp, OriginAttr, constant_of
+from ....dialects.nn.shapes import element_of, known, shape_of
+from ....ir.dtypes import is_float
+from ....rewriting import CheckedPattern, Condition, condition
+from .sites import Site
+
+Rule = Condition[Site]
+"""A condition of a layer."""
+Broken = tuple[Rule, str]
+"""A condition that does not hold, and the reason."""
+
+
+def rule(name: str) -> Callable[[Callable[[Site], str | None]], Rule]:
+    """Decorator: a function as a condition of a profile's row, outside of a pattern; the docstring is the statement."""
+
+    def made(check: Callable[[Site], str | None]) -> Rule:
+        found: Rule = Condition(lambda _, site: check(site), (check.__doc__ or "").strip())
+        found.name = name
+        return found
+
+    return made
+
+
+class DecideLayer(CheckedPattern[Site]):
+    """Any other operation that a profile quantizes, such as an activation."""
+
+    name = "quantize"
+    roots = (NNOp,)
+
+    def __init__(self, undecided: dict[Operation, Site], decide: Callable[[Site], None]):
+        self._undecided = undecided
+        self._decide = decide
+
+    def match(self, op: Operation) -> Site | None:
+        return self._undecided.get(op)
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (site := self.match(op)) is not None:
+            del self._undecided[op]
+            self._decide(site)
+
+    @condition
+    def input_float(self, site: Site) -> str | None:
+        """the layer's input is of a float type"""
+        element = element_of(site.compute.operands[0])
+        return None if is_float(element) else f"its input is of {element}"
+
+    @condition
+    def input_computed(self, site: Site) -> str | None:
+        """the layer's input is not a constant, and is not computed inside a fused region"""
+        value = site.activation
+        if value is None:
+            return "its input is computed inside the fused region"
+        return None if constant_of(value) is None else "its input is a constant"
+
+    @condition
+    def called_once(self, site: Site) -> str | None:
+        """the module is called once (AMCT for PyTorch)"""
+        origin = site.compute.origin
+        again = isinstance(origin, OriginAttr) and _CALL.search(origin.layer.data) is not None
+        return "its module is called more than once" if again else None
+
+    @condition
+    def float16_off(self, site: Site) -> str | None:
+        """pooling, addition and products of two inputs stay float in float16 and mixed models (AMCT)"""
+        return "the model is of float16 or mixed types" if site.half_precision else None
+
+    @condition
+    def integer_operator(self, site: Site) -> str | None:
+        """an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"""
+        from ....lowering.ascend.trial import integer_refusal, product_refusal
+
+        op = site.compute
+        refusal = product_refusal(op) if isinstance(op, nn.MatMulOp) and site.multiplies_inputs else integer_refusal(op)
+        return None if refusal is None else refusal.reason
+
+    @condition
+    def tensor_only(self, site: Site) -> str | None:
+        """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
+        return "only its input can be quantized: set tensor_quantize for that"
+
+    @condition
+    def softmax_input(self, site: Site) -> str | None:
+        """not only a Softmax, which takes floats, reads the result, directly or by way of what scales, masks and moves it"""
+        if not _only_feeds_softmax(site.owner.results[0], site.softmax_only):
+            return None
+        return "it only feeds Softmax, which takes floats; masked scores (-10000, -inf) would widen its range"
+
+    @condition
+    def not_in_table(self, site: Site) -> str | None:
+        """AMCT's table has the layer's type"""
+        origin = site.compute.origin
+        return f"AMCT does not quantize {origin.op_type.data} layers" if isinstance(origin, OriginAttr) else None
+
+    @condition
+    def not_a_module(self, site: Site) -> str | None:
+        """the layer is a call of a module that AMCT for PyTorch quantizes"""
+        origin = site.compute.origin
+        module = origin.module_class if isinstance(origin, OriginAttr) else ""
+        if module:
+            return f"AMCT for PyTorch does not quantize {module}"
+        return "AMCT for PyTorch quantizes calls of torch.nn's modules that pad with zeros; this is not such a call"
+
+    @condition
+    def imported_as(self, site: Site) -> str | None:
+        """the layer is imported as an operation that the profile quantizes"""
+        return f"it is imported as {site.compute.name}"
+
+    @condition
+    def weight_only(self, site: Site) -> str | None:
+        """the layer's weight can be quantized while its input stays float (AMCT's table of weights)"""
+        return f"AMCT does not quantize the weights of {type_of(site)} layers alone"
+
+
+class DecideWeighted(DecideLayer):
+    """A layer with a weight and a bias."""
+
+    @condition
+    def weight_constant(self, site: Site) -> str | None:
+        """the weight does not depend on an input (AMCT: its source holds no placeholder), is finite and has elements"""
+        weight = constant_of(site.operand(1))
+        if weight is None:
+            return "its weight is computed at run time"
+        if 0 in shape_of(weight.result):
+            return "its weight has no elements"
+        return None if weight.finite else "its weight holds NaN or Inf"
+
+    @condition
+    def weight_unshared(self, site: Site) -> str | None:
+        """no other layer has the weight (AMCT for PyTorch)"""
+        weight = constant_of(site.operand(1))
+        if weight is None:
+            return None
+        layers = (nn.ConvolutionOp, nn.MatMulOp, nn.FusedOp)
+        readers = {use.operation for use in weight.result.uses if isinstance(use.operation, layers)}
+        return "another layer has the same weight" if len(readers) > 1 else None
+
+    @condition
+    def bias_constant(self, site: Site) -> str | None:
+        """the bias, where there is one, is a finite constant"""
+        if len(site.compute.operands) < 3:
+            return None
+        bias = constant_of(site.operand(2))
+        if bias is None:
+            return "its bias is computed at run time"
+        return None if bias.finite else "its bias holds NaN or Inf"
+
+
+class DecideConvolution(DecideWeighted):
+    """A convolution or transposed convolution: its input and its weight, with a scale for each output channel."""
+
+    name = "quantize-convolution"
+    roots = (nn.ConvOp, nn.ConvTransposeOp)
+
+    @condition
+    def filter_rank_4(self, site: Site) -> str | None:
+        """the filter is of rank 4 (AMCT)"""
+        rank = len(shape_of(site.compute.operands[1]))
+        return None if rank == 4 else f"its filter is of rank {rank}"
+
+    @condition
+    def planar_filter(self, site: Site) -> str | None:
+        """the operator is Conv2D: the filter is of rank 4, or 3, which runs as 4 (AMCT)"""
+        rank = len(shape_of(site.compute.operands[1]))
+        return None if rank in (3, 4) else f"its filter is of rank {rank}"
+
+    @condition
+    def dilation_d_1(self, site: Site) -> str | None:
+        """a convolution with a filter of rank 5 has dilation_d 1 (AMCT)"""
+        dilations = _source_ints(site.compute, "dilations")
+        if len(dilations) == 5:  # TensorFlow's have an entry for every axis
+            depth = 2 if source_attribute(site.compute, "data_format") == StringAttr("NCDHW") else 1
+            dilations = dilations[depth : depth + 3]
+        if len(dilations) == 3 and dilations[0] != 1:
+            return f"its dilation_d is {dilations[0]}"
+        return None
+
+    @condition
+    def dilation_1(self, site: Site) -> str | None:
+        """dilations are 1: those of the source layer, and what import and canonicalization made of them (AMCT)"""
+        op = cast(nn.ConvolutionOp, site.compute)
+        # ONNX and TensorFlow have the plural
+        for dilations in (_source_ints(op, "dilations"), _source_ints(op, "dilation"), op.dilation_list):
+            if set(dilations) - {1}:
+                return f"its dilations are {list(dilations)}"
+        return None
+
+
+class DecideProduct(DecideWeighted):
+    """A matrix product: its input and its weight, or two inputs."""
+
+    name = "quantize-product"
+    roots = (nn.MatMulOp,)
+
+    @condition
+    def matrix_weight(self, site: Site) -> str | None:
+        """the second operand is of rank 2 (AMCT)"""
+        rank = len(shape_of(site.compute.operands[1]))
+        return None if rank == 2 else f"its second operand is of rank {rank}"
+
+    @condition
+    def two_inputs(self, site: Site) -> str | None:
+        """a product of two inputs takes both from outside of a fused region, as int8 without zero point if they come quantized"""
+        for index in site.inputs if site.multiplies_inputs else ():
+            value = site.operand(index)
+            if value is None:
+                return f"its input {index} is computed inside the fused region"
+            if not isinstance(value, OpResult) or not isinstance(value.op, nn.DequantizeOp):
+                continue
+            params = value.op.qparams.data
+            if params.storage != i8 or params.axis is not None or params.zero_points().any():
+                return f"its input {index} came quantized otherwise than to int8 with one scale and no zero point"
+        return None
+
+    @condition
+    def transpose_a_false(self, site: Site) -> str | None:
+        """transpose_a, which Gemm calls transA, is false (AMCT)"""
+        if _source_int(site.compute, "transA"):
+            return "its transA is 1"
+        return "its transpose_a is true" if _source_int(site.compute, "transpose_a") else None
+
+    @condition
+    def transpose_false(self, site: Site) -> str | None:
+        """transpose_a, transpose_b, adjoint_a and adjoint_b are false, and an InnerProduct's transpose is (AMCT)"""
+        names = ("transpose", "transpose_a", "transpose_b", "adjoint_a", "adjoint_b")
+        flags = [name for name in names if _source_int(site.compute, name)]
+        return f"its {' and '.join(flags)} {'are' if len(flags) > 1 else 'is'} true" if flags else None
+
+    @condition
+    def adj_x_false(self, site: Site) -> str | None:
+        """adj_x is false (AMCT)"""
+        return "its adj_x is true" if _source_int(site.compute, "adj_x") else None
+
+    @condition
+    def axis_1(self, site: Site) -> str | None:
+        """an InnerProduct has axis 1 (AMCT)"""
+        axis = _source_int(site.compute, "axis", 1)
+        return None if axis == 1 else f"its axis is {axis}"
+
+
+class DecideAverage(DecideLayer):
+    """An average over windows or over space: its input."""
+
+    name = "quantize-average"
+    roots = (nn.AveragePoolOp, nn.GlobalAveragePoolOp, nn.ReduceMeanOp)
+
+    @condition
+    def average_count(self, site: Site) -> str | None:
+        """every window averages the same number of elements, so that 1/count is one factor"""
+        pool = cast(nn.AveragePoolOp, site.compute)
+        spatial = pool.spatial(shape_of(pool.input))
+        if (pads := pool.resolved_pads(spatial)) is None:
+            return "its padding is not known before run time"
+        if any(pads) and pool.count_include_pad is None:
+            return "its windows at the border average fewer elements"
+        if pool.ceil_mode is not None and not _ceil_is_floor(pool, spatial):
+            return "ceil_mode adds windows that average fewer elements"
+        return None
+
+    @condition
+    def integer_average(self, site: Site) -> str | None:
+        """onnxruntime's integer kernel computes the mean: no dilations, and no `ceil_mode` beside padding that counts"""
+        if cast(nn.AveragePoolOp, site.compute).has_integer_kernel:
+            return None
+        return "onnxruntime has no integer kernel for its dilations, or for its ceil_mode with padding that counts"
+
+    @condition
+    def averages_space(self, site: Site) -> str | None:
+        """a mean is that of GlobalAveragePool: over all axes behind the channels, which stay as 1"""
+        if cast(nn.ReduceMeanOp, site.compute).averages_space:
+            return None
+        return "onnxruntime has an integer kernel only for the mean over all axes behind the channels, with keepdims"
+
+    @condition
+    def global_pooling_false(self, site: Site) -> str | None:
+        """global_pooling is false: the layer does not pool over all of space (AMCT)"""
+        whole = isinstance(site.compute, nn.GlobalAveragePoolOp) or _source_int(site.compute, "global_pooling")
+        return "global pooling is not quantized" if whole else None
+
+
+class DecideElementwise(DecideLayer):
+    """A sum or another operation on two values, element by element: both values."""
+
+    name = "quantize-elementwise"
+    roots = (nn.BinaryOp,)
+
+    @condition
+    def operation_sum(self, site: Site) -> str | None:
+        """operation is 1, SUM (AMCT)"""
+        operation = source_attribute(site.compute, "operation")
+        if not isinstance(operation, StringAttr) or operation.data == "SUM":
+            return None
+        return f"its operation is {operation.data}"
+
+    @condition
+    def softmax_part(self, site: Site) -> str | None:
+        """the division is not that of a Softmax in small operations, `exp(x) / sum(exp(x))`, which takes floats"""
+        if not isinstance(site.compute, nn.DivOp) or not _ends_softmax(site.compute):
+            return None
+        return "it is the last step of a Softmax in small operations, which takes floats"
+
+
+class DecidePassive(DecideLayer):
+    """An operation that moves, pads or chooses elements: its input, whose parameters may hold for its results."""
+
+    name = "quantize-passive"
+    roots = (nn.MovingOp, nn.MaxPoolOp, nn.GlobalMaxPoolOp)
+
+    @condition
+    def pads_with_zero(self, site: Site) -> str | None:
+        """what is padded is on the grid of the input: zero, which every grid holds, or elements of it"""
+        pad = cast(nn.PadOp, site.compute)
+        if pad.mode.data is not nn.PadMode.CONSTANT or pad.value.value.data == 0:
+            return None
+        return f"it pads with {pad.value.value.data}, which may not be among the input's values"
+
+    @condition
+    def resize_nearest(self, site: Site) -> str | None:
+        """a Resize takes the nearest elements: what other modes interpolate is not on the grid of the input"""
+        mode = cast(nn.ResizeOp, site.compute).mode.data
+        return (
+            None if mode is nn.ResizeMode.NEAREST else f"its mode is {mode.value}, which onnxruntime computes in float"
+        )
+
+
+PATTERNS: tuple[type[DecideLayer], ...] = (
+    DecideConvolution,
+    DecideProduct,
+    DecideAverage,
+    DecideElementwise,
+    DecidePassive,
+    DecideLayer,
+)
+"""In this order: the first pattern with an operation's class among its roots decides it."""
+
+
+@cache
+def pattern_of(kind: type[Operation]) -> type[DecideLayer]:
+    """The pattern that decides operations of a class."""
+    return next(each for each in PATTERNS if issubclass(kind, each.roots))
+
+
+def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple[Rule, ...]:
+    """The conditions of these names, for operations of these classes. Raises TypeError if their pattern has no such condition."""
+    (pattern,) = {pattern_of(kind) for kind in kinds}
+    found = {each.name: each for each in pattern.conditions}
+    if unknown := [name for name in names if name not in found]:
+        raise TypeError(f"pattern {pattern.name} has no condition {unknown[0]}")
+    return tuple(found[name] for name in names)
+
+
+def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
+    """Raises TypeError for a condition of another pattern than the one that decides operations of a class."""
+    pattern, members = pattern_of(kind), {each for one in PATTERNS for each in one.conditions}
+    for each in rules:
+        if each in members and each not in pattern.conditions:
+            raise TypeError(f"{kind.name}: pattern {pattern.name} has no condition {each.name}")
+
+
+def first_of(site: Site, rules: Iterable[Rule]) -> Broken | None:
+    """The first of these conditions that does not hold for a layer, and the reason."""
+    pattern = _judge(pattern_of(type(site.compute)))
+    return next(((each, reason) for each in rules if (reason := each.holds(pattern, site)) is not None), None)
+
+
+@cache
+def _judge(pattern: type[DecideLayer]) -> DecideLayer:
+    """A pattern that is only asked for its conditions."""
+    return pattern({}, lambda _: None)
+
+
+def type_of(site: Site) -> str:
+    """The source's name for the type of a layer, the operation's own without a source."""
+    origin = site.compute.origin
+    return origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
+
+
+_CALL = re.compile(r"@\d+$")
+"""The number of one of several calls of a module."""
+
+
+def _ceil_is_floor(pool: nn.AveragePoolOp, spatial: Sequence[int]) -> bool:
+    """Whether `ceil_mode` adds no window; with strides of 1 it adds none to any size."""
+    sizes = zip(pool.window_output(spatial), pool.window_output(spatial, ceil=True), pool.stride_list, strict=True)
+    return all(stride == 1 or (known(floor) and floor == ceil) for floor, ceil, stride in sizes)
+
+
+def source_attribute(op: NNOp, name: str) -> Attribute | None:
+    """An attribute of the source layer, None when the operation has no origin or the layer no such attribute."""
+    return op.origin.attributes.data.get(name) if isinstance(op.origin, OriginAttr) else None
+
+
+def _source_int(op: NNOp, name: str, default: int = 0) -> int:
+    value = source_attribute(op, name)
+    return value.value.data if isinstance(value, IntegerAttr) else default
+
+
+def _source_ints(op: NNOp, name: str) -> tuple[int, ...]:
+    value = source_attribute(op, name)
+    return tuple(value.get_values()) if isinstance(value, DenseArrayBase) else ()
+
+
+_SCORES = (nn.MovingOp, nn.BinaryOp, nn.CastOp, nn.WhereOp, nn.ReduceMaxOp)
+"""Operations that scale, bias, mask and move scores and masks (-10000, the lowest float or -inf), or take the largest one."""
+
+
+def _only_feeds_softmax(value: SSAValue, known: dict[SSAValue, bool]) -> bool:
+    """The answer for a value; `known` keeps those for all values after it."""
+    waiting = [value]
+    while waiting:
+        current = waiting[-1]
+        further = None if current in known else _scores_from(current)
+        if further and (unknown := [v for v in further if v not in known]):
+            waiting += unknown
+            continue
+        known.setdefault(current, further is not None and all(known[v] for v in further))
+        waiting.pop()
+    return known[value]
+
+
+def _scores_from(value: SSAValue) -> list[SSAValue] | None:
+    """The results of what moves, scales and masks a value; None if nothing reads it, or something else than this and Softmax."""
+    readers = [use.operation for use in value.uses]
+    others = [op for op in readers if not _is_softmax(op)]
+    if not readers or not all(isinstance(op, (*_SCORES, nn.PointOp)) for op in others):
+        return None
+    return [result for op in others for result in op.results]
+
+
+def _is_softmax(op: Operation) -> bool:
+    return isinstance(op, nn.SoftmaxOp | nn.LogSoftmaxOp) or (isinstance(op, nn.ExpOp) and _begins_softmax(op))
+
+
+def _begins_softmax(exponential: nn.ExpOp) -> bool:
+    """Whether only a sum and a division by this sum read an exponential."""
+    readers = [use.operation for use in exponential.result.uses]
+    ends = [r for r in readers if isinstance(r, nn.DivOp) and _ends_softmax(r)]
+    return bool(ends) and all(isinstance(r, nn.ReduceSumOp) or r in ends for r in readers)
+
+
+def _ends_softmax(division: nn.DivOp) -> bool:
+    total = division.rhs.owner
+    if not isinstance(division.lhs.owner, nn.ExpOp) or not isinstance(total, nn.ReduceSumOp):
+        return False
+    return total.input is division.lhs
