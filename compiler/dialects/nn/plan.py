@@ -1,10 +1,11 @@
-"""`#nn.plan`: how to quantize a layer, decided before any data is seen."""
+"""`#nn.plan`: how to quantize a layer, operand by operand, decided before any data is seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Data, Operation
@@ -48,14 +49,32 @@ class WeightPlan:
     """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
 
 
+class Spec(NamedTuple):
+    """How a value is quantized; with parameters it needs no calibration."""
+
+    observer: str
+    bits: int
+    symmetric: bool
+    qparams: QParamsAttr | None = None
+
+
+class Point(NamedTuple):
+    """An operand of a layer, and how it is quantized."""
+
+    operand: int
+    spec: Spec
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The decision for one layer. The observers on its inputs specify how these are quantized."""
+    """The decision for one layer."""
 
     rule: str | None = None
     """The rule that leaves the layer in float; the other fields do not apply then."""
     input: bool = False
     """Whether the layer computes on quantized inputs; otherwise only its weights are quantized."""
+    points: tuple[Point, ...] = ()
+    """The operands that the layer reads through a point, of its own or shared with layers that have it equal."""
     weights: tuple[WeightPlan, ...] = ()
     """One for a convolution or matrix product, two for a recurrent layer."""
     balance: float | tuple[float, ...] | None = None
@@ -74,7 +93,8 @@ class PlanAttr(Data[Plan]):
 
     ```mlir
     #nn.plan<float "skip-layers">
-    #nn.plan<input, weight i8 axis 0 levels 16, balance 0.5, shift>
+    #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 0 levels 16, balance 0.5, shift>
+    #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "minmax", weight i8>
     #nn.plan<weight i4 axis 1 asymmetric>
     #nn.plan<weight i4 axis 0 block 128>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
@@ -92,8 +112,9 @@ class PlanAttr(Data[Plan]):
                 return Plan(parse_text(parser, "rule"))
             parts = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_part(parser))
         weights = tuple(part for part in parts if isinstance(part, WeightPlan))
-        named = dict(part for part in parts if not isinstance(part, WeightPlan))
-        return Plan(weights=weights, **named)  # pyright: ignore[reportArgumentType]
+        points = tuple(part for part in parts if isinstance(part, Point))
+        named = dict(part for part in parts if not isinstance(part, WeightPlan | Point))
+        return Plan(points=points, weights=weights, **named)  # pyright: ignore[reportArgumentType]
 
     def print_parameter(self, printer: Printer) -> None:
         plan = self.data
@@ -105,6 +126,10 @@ class PlanAttr(Data[Plan]):
             begin = ""
             if plan.input:
                 printer.print_string("input")
+                begin = ", "
+            for index, spec in plan.points:
+                printer.print_string(f"{begin}operand {index} ")
+                _print_spec(spec, printer)
                 begin = ", "
             for weight in plan.weights:
                 printer.print_string(f"{begin}weight ")
@@ -149,8 +174,13 @@ def set_plan(op: Operation, plan: Plan | None) -> None:
 
 
 def check_plan(op: Operation) -> None:
-    """Raises VerifyException if a plan does not fit the weights of its operation."""
-    if (plan := plan_of(op)) is None or not plan.weights:
+    """Raises VerifyException if a plan does not fit the operands of its operation."""
+    if (plan := plan_of(op)) is None:
+        return
+    for index, _ in plan.points:
+        if index >= len(op.operands):
+            raise VerifyException(f"nn.plan has operand {index}, but the operation has {len(op.operands)}")
+    if not plan.weights:
         return
     most = 2 if op.name == "nn.opaque" else 1
     if len(plan.weights) > min(most, len(op.operands) - 1):
@@ -173,7 +203,7 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
     """Every array that a module stores beside its text: constants and scales, including scales in plans."""
     for op in module.walk():
         plan = plan_of(op)
-        planned = () if plan is None else (weight.given for weight in plan.weights)
+        planned = () if plan is None else [w.given for w in plan.weights] + [spec.qparams for _, spec in plan.points]
         for attribute in (*op.properties.values(), *op.attributes.values(), *planned):
             if isinstance(attribute, ExternalAttr):
                 yield attribute.data.weight
@@ -181,8 +211,10 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
                 yield attribute.data.scale
 
 
-def _parse_part(parser: AttrParser) -> WeightPlan | tuple[str, object]:
-    word = parser.parse_keyword_in(("input", "weight", "balance", "shift"))
+def _parse_part(parser: AttrParser) -> WeightPlan | Point | tuple[str, object]:
+    word = parser.parse_keyword_in(("input", "operand", "weight", "balance", "shift"))
+    if word == "operand":
+        return Point(parser.parse_integer(allow_boolean=False, allow_negative=False), _parse_spec(parser))
     if word == "weight":
         return _parse_weight(parser)
     if word == "input":
@@ -194,17 +226,41 @@ def _parse_part(parser: AttrParser) -> WeightPlan | tuple[str, object]:
     return word, True if shifts is None else tuple(shifts)
 
 
+def _parse_storage(parser: AttrParser) -> int:
+    start = parser.pos
+    storage = parser.parse_type()
+    if not _INTEGER.verifies(storage):
+        parser.raise_error("integer type expected", start, parser.pos)
+    return storage.width.data
+
+
+def _parse_spec(parser: AttrParser) -> Spec:
+    given = None
+    if parser.parse_optional_keyword("by") is not None:
+        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
+    bits = _parse_storage(parser) if given is None else given.data.storage.width.data
+    symmetric = parser.parse_optional_keyword("symmetric") is not None
+    parser.parse_keyword("observer")
+    return Spec(parse_text(parser, "observer"), bits, symmetric, given)
+
+
+def _print_spec(spec: Spec, printer: Printer) -> None:
+    if spec.qparams is None:
+        printer.print_string(f"i{spec.bits}")
+    else:
+        printer.print_string("by ")
+        spec.qparams.print_parameter(printer)
+    printer.print_string(" symmetric observer " if spec.symmetric else " observer ")
+    printer.print_string_literal(spec.observer)
+
+
 def _parse_weight(parser: AttrParser) -> WeightPlan:
     given = None
     if parser.parse_optional_keyword("by") is not None:
         given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
         bits, axis, block = given.data.storage.width.data, given.data.axis, given.data.block
     else:
-        start = parser.pos
-        storage = parser.parse_type()
-        if not _INTEGER.verifies(storage):
-            parser.raise_error("integer type expected", start, parser.pos)
-        bits, axis, block = storage.width.data, None, None
+        bits, axis, block = _parse_storage(parser), None, None
         if parser.parse_optional_keyword("axis") is not None:
             axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
         if parser.parse_optional_keyword("block") is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i8
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i8
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
@@ -19,7 +19,7 @@ from ....dialects import nn
 from ....dialects.nn import NNOp, OriginAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....ir.dtypes import is_float
-from ....rewriting import CheckedPattern, Condition, condition
+from ....rewriting import CheckedPattern, Condition, condition, rewrite
 from .sites import Site
 
 Rule = Condition[Site]
@@ -45,16 +45,16 @@ class DecideLayer(CheckedPattern[Site]):
     name = "quantize"
     roots = (NNOp,)
 
-    def __init__(self, undecided: dict[Operation, Site], decide: Callable[[Site], None]):
+    def __init__(self, undecided: dict[NNOp, Site], decide: Callable[[Site], None]):
         self._undecided = undecided
         self._decide = decide
 
     def match(self, op: Operation) -> Site | None:
-        return self._undecided.get(op)
+        return self._undecided.get(cast(NNOp, op))
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (site := self.match(op)) is not None:
-            del self._undecided[op]
+            del self._undecided[site.compute]
             self._decide(site)
 
     @condition
@@ -350,6 +350,12 @@ PATTERNS: tuple[type[DecideLayer], ...] = (
     DecideLayer,
 )
 """In this order: the first pattern with an operation's class among its roots decides it."""
+
+
+def decide_each(module: ModuleOp, layers: Iterable[Site], decide: Callable[[Site], None]) -> None:
+    """Let the patterns decide these layers, each once, in program order."""
+    undecided = {site.compute: site for site in layers}
+    rewrite(module, *(each(undecided, decide) for each in PATTERNS), erase_dead=False)
 
 
 @cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, Operation, OpResult
+from xdsl.ir import BlockArgument, Operation
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
@@ -15,7 +16,6 @@ from ....dialects.nn import (
     ConvolutionOp,
     GlobalAveragePoolOp,
     MatMulOp,
-    ObserveOp,
     Plan,
     array_of,
     plan_of,
@@ -74,7 +74,7 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         weight, refused = planned_weight(each.site, each.row, each.held, request.settings, request.record, few)
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
-        set_plan(each.site.compute, Plan(input=True, weights=weights, balance=known.balance, shift=shift))
+        set_plan(each.site.compute, replace(known, input=True, weights=weights, shift=shift))
         if request.record is None:
             note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:
@@ -108,9 +108,9 @@ def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tup
     return entry.shift_bit
 
 
-def plan_balance(layer: Computed, request: Request) -> Balance | Broken | None:
-    """The share of its input's spread that moves into a layer's weight, or a record's factors; or why that cannot be. None where
-    nobody asks for it.
+def plan_balance(layer: Computed, request: Request, is_observed: bool) -> Balance | Broken | None:
+    """The share of its input's spread that moves into a layer's weight, or a record's factors; or why that cannot be, as for
+    an input that is observed already. None where nobody asks for it.
     """
     site, record = layer.site, request.record
     given = () if record is None or layer.name not in record.layers else record.layers[layer.name].tensor_balance_factor
@@ -119,7 +119,7 @@ def plan_balance(layer: Computed, request: Request) -> Balance | Broken | None:
         return None
     if wanted is None or layer.row.weight is None or site.multiplies_inputs:
         return Broken("weight", "it has no weight")
-    if isinstance(site.activation, OpResult) and isinstance(site.activation.op, ObserveOp):
+    if is_observed:
         return Broken("observed", "its input is observed already")
     operands = (site.compute.operands[i] for i in (0, layer.row.weight))
     if any(isinstance(v, BlockArgument) and not v.has_one_use() for v in operands if site.owner is not site.compute):

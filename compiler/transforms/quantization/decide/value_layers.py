@@ -8,6 +8,7 @@ from functools import cached_property
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
 from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
@@ -16,10 +17,12 @@ from ....ir.functions import body, main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..place.grids import Grids
+from ..profiles import Row
 from ..request import Resolved
+from .conditions import decide_each
 from .layers import half_quantized, has_integer_weight
 from .legality import first_broken
-from .planning import SKIPPED, Computed, leave_in_float
+from .planning import SKIPPED, Broken, Computed, leave_in_float
 from .sites import Site, sites
 from .weight_only import plan_weight_only, takes_weight_only
 
@@ -62,42 +65,61 @@ ValueLayers = Mapping[Operation, ValueLayer]
 
 def quantized_layers(module: ModuleOp, request: Resolved, remarks: Remarks) -> dict[Operation, ValueLayer]:
     """The quantized layers; with a record, only those it lists. All others with real results are marked to stay float."""
-    settings, record, profile, known = request.settings, request.record, request.profile, request.layers
-    layers: dict[Operation, ValueLayer] = {}
-    considered: set[Operation] = set()
-    grids = Grids(profile.rows)
+    profile = request.profile
+    first: dict[Operation, Site] = {}
     for site in sites(module, profile.rows):
-        if site.owner in considered:
-            continue  # a later operation of a region
-        considered.add(site.owner)
-        row = profile.rows[type(site.compute)]
-        held = known.held[site.compute]
+        first.setdefault(site.owner, site)  # not a later operation of a region
+    deciding = _Values(request, remarks)
+    decide_each(module, first.values(), deciding.decide)
+    for op in body(main_function(module)).ops:
+        if op not in first and plan_of(op) is None and _gives_reals(op):
+            leave_in_float(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}", remarks)
+    return deciding.layers
+
+
+class _Values:
+    def __init__(self, request: Resolved, remarks: Remarks):
+        self._request = request
+        self._remarks = remarks
+        self._grids = Grids(request.profile.rows)
+        self.layers: dict[Operation, ValueLayer] = {}
+
+    def decide(self, site: Site) -> None:
+        request, remarks, record = self._request, self._remarks, self._request.record
+        row = request.profile.rows[type(site.compute)]
+        held = request.layers.held[site.compute]
         if record is not None:
             set_plan(site.compute, None)
         if (plan := plan_of(site.compute)) is not None:  # already decided
-            if plan.input:
-                layers[site.owner] = ValueLayer(site, row, held)
-        elif held.skipped is not None:
-            leave_in_float(site.compute, held.skipped, SKIPPED[held.skipped], remarks)
-        elif takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, settings, record, remarks)
-        elif has_integer_weight(site):
-            if isinstance(grids.behind(site.activation), DequantizeOp):
-                layers[site.owner] = ValueLayer(site, row, held)
-        elif (broken := first_broken(site, row.rules, profile.table)) is not None:
-            leave_in_float(site.compute, broken[0].name, broken[1], remarks)
-        elif isinstance(grids.behind(site.activation), DequantizeOp):
-            layers[site.owner] = ValueLayer(site, row, held)
-            if (reason := half_quantized(site, row)) is not None:
-                remarks.missed(site.compute, "weight-quantized", reason)
-        elif record is not None and not (_is_listed(site, record) or _belongs_to_layer(site, layers)):
-            leave_in_float(site.compute, "record", "the record does not list it", remarks)
+            is_quantized = plan.input
+        elif held.skipped is None and takes_weight_only(site, held, record):
+            plan_weight_only(site, row, held, request.settings, record, remarks)
+            is_quantized = False
+        elif held.skipped is None and has_integer_weight(site):
+            is_quantized = self._came_quantized(site)
         else:
-            layers[site.owner] = ValueLayer(site, row, held)
-    for op in body(main_function(module)).ops:
-        if op not in considered and plan_of(op) is None and _gives_reals(op):
-            leave_in_float(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}", remarks)
-    return layers
+            broken = self._broken(site, row, held)
+            is_quantized = broken is None
+            if broken is not None:
+                leave_in_float(site.compute, *broken, remarks)
+            elif self._came_quantized(site) and (reason := half_quantized(site, row)) is not None:
+                remarks.missed(site.compute, "weight-quantized", reason)
+        if is_quantized:
+            self.layers[site.owner] = ValueLayer(site, row, held)
+
+    def _broken(self, site: Site, row: Row, held: LayerSettings) -> Broken | None:
+        """The first rule that leaves a layer in float."""
+        record = self._request.record
+        if held.skipped is not None:
+            return Broken(held.skipped, SKIPPED[held.skipped])
+        if (broken := first_broken(site, row.rules, self._request.profile.table)) is not None:
+            return Broken(broken[0].name, broken[1])
+        if record is None or self._came_quantized(site) or _is_listed(site, record):
+            return None
+        return None if _belongs_to_layer(site, self.layers) else Broken("record", "the record does not list it")
+
+    def _came_quantized(self, site: Site) -> bool:
+        return isinstance(self._grids.behind(site.activation), DequantizeOp)
 
 
 def _belongs_to_layer(site: Site, layers: ValueLayers) -> bool:

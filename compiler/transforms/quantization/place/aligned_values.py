@@ -8,14 +8,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import AddOp, ObserveOp, ResizeMode, ResizeOp
+from ....dialects.nn import AddOp, ObserveOp, ResizeMode, ResizeOp, Spec
 from ....rewriting import Remarks
 from ..decide.value_layers import ValueLayer, ValueLayers
 from ..profiles import Mode, Profile
 from ..request import Request
 from .alignment import align, choose_masters, settle
 from .grids import point_behind, point_on
-from .points import Spec, make_point
+from .points import make_point
 
 
 def align_values(module: ModuleOp, layers: ValueLayers, request: Request, remarks: Remarks) -> None:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from xdsl.dialects.builtin import IntegerType, LocationAttr, ModuleOp, UnitAttr
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord
-from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr
+from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, QParamsAttr, Spec, plan_of
 from ....dialects.nn.properties import integer
 from ....ir.functions import main_function
 from ..decide.sites import Site
-
-
-class Spec(NamedTuple):
-    """The specification of a point; with parameters it needs no calibration."""
-
-    observer: str
-    bits: int
-    symmetric: bool
-    qparams: QParamsAttr | None = None
 
 
 def spec_of(held: LayerSettings, given: LayerRecord | None) -> Spec:
@@ -72,6 +61,17 @@ class Points:
             Rewriter.insert_op(point, InsertPoint.before(site.owner))
             self._made[key] = point, place
         site.set_operand(index, point.result)
+
+    def place(self, site: Site, layer: str) -> None:
+        """Let a layer read operands as its plan has them. One whose channels are balanced has points of its own."""
+        plan = plan_of(site.compute)
+        for index, spec in () if plan is None else plan.points:
+            value = site.operand(index)
+            assert value is not None, "legality has asked for it"
+            if index == 0 and isinstance(value.owner, ObserveOp):
+                value = value.owner.input
+            only_for = site if plan is not None and plan.balance is not None else None
+            self.observe(site, index, value, spec, f"{layer}:{index}", only_for)
 
     def erase_unused(self) -> None:
         """Erase the points that were replaced."""

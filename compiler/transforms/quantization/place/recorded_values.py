@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from xdsl.ir import OpResult, SSAValue
 
 from ....configuration.record import Record
-from ....dialects.nn import ObserveOp
+from ....dialects.nn import ObserveOp, Spec
 from ..decide.value_layers import ValueLayers
-from .points import Spec, recorded
+from .points import recorded
 
 
 def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Spec]:

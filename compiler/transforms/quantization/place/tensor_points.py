@@ -14,12 +14,12 @@ from xdsl.ir import Operation
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Activation, Calibration, Settings, tensor_parts
 from ....diagnostics import CompileError, describe
-from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, Plan, plan_of, set_plan
+from ....dialects.nn import DequantizeOp, NNOp, ObserveOp, Plan, Spec, plan_of, set_plan
 from ....rewriting import Remarks, layer_of
 from ..decide.conditions import DecideLayer
 from ..decide.layer_inputs import LayerInput, inputs_of, tensor_broken
 from ..decide.sites import Site, sites
-from .points import Points, Spec, producer_of, recorded
+from .points import Points, producer_of, recorded
 
 _RULE = "tensor-quantize"
 _NARROW = "AscendAntiQuant takes int8"

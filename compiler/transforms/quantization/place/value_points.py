@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import FusedOp, NNOp, ObserveOp, array_of, is_layer
+from ....dialects.nn import FusedOp, NNOp, ObserveOp, Spec, array_of, is_layer
 from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.computing import COMPUTING
@@ -24,7 +24,7 @@ from ..decide.value_layers import ValueLayer, ValueLayers, is_quantizable
 from ..request import Resolved
 from .aligned_values import align_values
 from .grids import Grids, point_on, uses_of
-from .points import Spec, make_point, set_parameters, spec_of
+from .points import make_point, set_parameters, spec_of
 from .recorded_values import recorded_values
 
 

@@ -3,17 +3,17 @@
 // Plans print as they are read, whichever form an operation has.
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "a"> {nn.plan = #nn.plan<float "skip-layers">}
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "b"> {nn.plan = #nn.plan<input>}
-// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, weight i8 axis 1 levels 16, balance 0.3, shift>}
+// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 1 levels 16, balance 0.3, shift>}
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround">}
-// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>}
+// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "mse", operand 1 i16 observer "kl", weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>}
 // CHECK: from <onnx, "GRU", "f"> {nn.plan = #nn.plan<weight i8, weight i8 axis 1>}
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2xf32>
   %a = nn.matmul %x, %w from <onnx, "Gemm", "a"> {nn.plan = #nn.plan<float "skip-layers">} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %b = nn.matmul %x, %w from <onnx, "Gemm", "b"> {nn.plan = #nn.plan<input>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %c = nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, weight i8 axis 1 levels 16, balance 0.3, shift>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %c = nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 1 levels 16, balance 0.3, shift>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %d = nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround">} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %e = nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %e = nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "mse", operand 1 i16 observer "kl", weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %s, %g, %r = "test.op"() : () -> (tensor<4x1x2xf32>, tensor<1x3x2xf32>, tensor<1x3x1xf32>)
   %f = nn.opaque %s, %g, %r framework "onnx" op_type "GRU" version 14 attrs {hidden_size = 1 : i64} from <onnx, "GRU", "f"> {nn.plan = #nn.plan<weight i8, weight i8 axis 1>} : (tensor<4x1x2xf32>, tensor<1x3x2xf32>, tensor<1x3x1xf32>) -> tensor<4x1x1x1xf32>
   func.return %a : tensor<1x2xf32>

@@ -12,8 +12,8 @@
 // Two layers have one weight: each gets its own.
 // CHECK:       [[A:%.*]] = nn.constant dense<{{.*}}> : tensor<2x2x2x2xf32>
 // CHECK:       [[B:%.*]] = nn.constant dense<{{.*}}> : tensor<2x2x2x2xf32>
-// CHECK:       nn.conv %{{.*}}, {{.*}}"conv1"{{.*}}nn.plan = #nn.plan<input, weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
-// CHECK:       nn.conv %{{.*}}, {{.*}}"conv2"{{.*}}nn.plan = #nn.plan<input, weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
+// CHECK:       nn.conv %{{.*}}, {{.*}}"conv1"{{.*}}nn.plan = #nn.plan<input, operand 0 i8 observer "mse", weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
+// CHECK:       nn.conv %{{.*}}, {{.*}}"conv2"{{.*}}nn.plan = #nn.plan<input, operand 0 i8 observer "mse", weight by <i4, scale = [{{.*}}, {{.*}}], axis = 0>>}
 
 // REMARK:      [round-weights applied rounded] "conv1": SQNR of its output {{[0-9.]+}} dB by gptq, {{[0-9.]+}} dB by nearest rounding
 // REMARK:      [round-weights applied rounded] "conv2"

@@ -24,6 +24,7 @@ from amct_opt.transforms.quantization.decide.legality import (
     weight_only_broken,
 )
 from amct_opt.transforms.quantization.decide.sites import Site, sites
+from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.transforms.quantization.profiles import ASCEND, QDQ, Profile, Row
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, Mark
 
@@ -232,3 +233,14 @@ def test_conditions_of_modules(equivalence, case):
     layer = sites(equivalence.parse(MODULE.format(form.format(*fields))), ASCEND.rows)[0]
     broken = first_broken(layer, (), PYTORCH)
     assert ("" if broken is None else broken[0].name) == rule
+
+
+def test_patterns_are_listed() -> None:
+    """What a list of patterns prints: a name and a statement of each, its roots, and its conditions with their statements."""
+    patterns = InsertObserversPass.PATTERNS
+    assert len({pattern.name for pattern in patterns}) == len(patterns)
+    for pattern in patterns:
+        assert pattern.__doc__
+        assert pattern.roots
+        assert pattern.conditions
+        assert all(each.name and each.statement for each in pattern.conditions)
