@@ -20,10 +20,11 @@ from .planning import (
     leave_in_float,
     note_unbalanced,
     plan_balance,
+    plan_weight_only,
+    takes_weight_only,
     warn_unbalanced,
 )
 from .sites import Site, sites
-from .weight_only import plan_weight_only, takes_weight_only
 
 
 def decide_inputs(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Computed]:

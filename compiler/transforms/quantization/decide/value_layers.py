@@ -1,16 +1,21 @@
-"""The operations quantized by a profile with points on values."""
+"""The operations quantized by a profile with points on values; some of them only between others (`Row.between`).
+
+A runtime computes these in float as well as in integers. Quantizing such an operation saves time where integers come in and
+integers go out. Anywhere else it only adds a rounding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
-from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer, plan_of, set_plan
+from ....dialects.nn import DequantizeOp, FusedOp, PointOp, array_of, before_points, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....ir.functions import body, main_function
@@ -22,9 +27,8 @@ from ..request import Resolved
 from .conditions import decide_each
 from .layers import half_quantized, has_integer_weight
 from .legality import first_broken
-from .planning import SKIPPED, Broken, Computed, leave_in_float
+from .planning import SKIPPED, Broken, Computed, leave_in_float, plan_weight_only, takes_weight_only
 from .sites import Site, sites
-from .weight_only import plan_weight_only, takes_weight_only
 
 
 class ValueLayer(Computed):
@@ -142,3 +146,107 @@ def _gives_reals(op: Operation) -> bool:
 def is_quantizable(value: SSAValue) -> bool:
     """Whether a value is a float tensor and not a constant."""
     return is_float(element_of(value)) and array_of(value) is None
+
+
+NO_INTEGER_OPERANDS = "not all of its operands are computed in integers"
+NO_INTEGER_READER = "nothing that computes in integers reads its result"
+
+
+class Between:
+    """The neighbours of values: which readers compute in integers, and which layers therefore stay in float, with the
+    reasons.
+    """
+
+    def __init__(self, module: ModuleOp, layers: ValueLayers):
+        self._layers = layers
+        self._some = _demand(module, layers, any, lambda reader: reader.row.between)
+        self._some_at_once = _demand(module, layers, any, lambda reader: reader.is_passive)
+        self._all = _demand(module, layers, all, lambda reader: reader.is_passive or _is_linear(reader))
+        self.in_float: dict[Operation, str] = {}
+        for owner, layer in layers.items():
+            if layer.row.between and (reason := self._why_float(layer)) is not None:
+                self.in_float[owner] = reason
+
+    def wants_integers(self, value: SSAValue) -> bool:
+        """Whether all readers of a value take integers, directly or after passive operations and linear activations."""
+        return self._all[before_points(value)]
+
+    def _why_float(self, layer: ValueLayer) -> str | None:
+        values = [value for _, value in layer.reads()]
+        if layer.is_passive:
+            kept = self._is_quantized(values[0]) or self.wants_integers(values[0])
+            return None if kept else NO_INTEGER_OPERANDS
+        if _has_constant(layer) or not all(map(self._is_quantized, values)):
+            return NO_INTEGER_OPERANDS
+        if _is_linear(layer) and _is_read_once(before_points(values[0])):
+            return None  # it belongs to the operation that computes its operand
+        return None if self._some[layer.result] else NO_INTEGER_READER
+
+    def _is_quantized(self, value: SSAValue) -> bool:
+        """Whether a value is quantized in any case, so that reading it in integers adds no rounding."""
+        value = before_points(value)
+        if not isinstance(value, OpResult):
+            return self._some_at_once[value]
+        if (layer := self._layers.get(value.op)) is None or value.op in self.in_float:
+            return False
+        return not layer.row.gives_reals or self.wants_integers(value)
+
+
+def layers_in_integers(
+    module: ModuleOp, request: Resolved, remarks: Remarks
+) -> tuple[dict[Operation, ValueLayer], Between]:
+    """The operations quantized by a profile with points on values, and their neighbours. All others with real results are
+    marked to stay float.
+    """
+    layers = quantized_layers(module, request, remarks)
+    between = Between(module, layers)
+    for owner, reason in between.in_float.items():
+        reason = f"profile {request.profile.name} leaves it in float: {reason}"
+        leave_in_float(layers.pop(owner).site.compute, "between", reason, remarks)
+    return layers, between
+
+
+def _demand(
+    module: ModuleOp,
+    layers: ValueLayers,
+    combine: Callable[[Iterable[bool]], bool],
+    passes: Callable[[ValueLayer], bool],
+) -> Mapping[SSAValue, bool]:
+    """For each value whether any or all readers compute in integers or pass it on to readers that do; False without readers."""
+    block = main_function(module).body.block
+    found: dict[SSAValue, bool] = {}
+
+    def by(reader: Operation, slot: int) -> bool:
+        layer = layers.get(reader)
+        if layer is None or slot not in layer.slots:
+            return False
+        if not layer.row.between:
+            return True
+        return passes(layer) and combine(found[result] for result in reader.results)
+
+    values = [*block.args, *(result for op in block.ops if not isinstance(op, PointOp) for result in op.results)]
+    for value in reversed(values):
+        readers = list(_readers(value))
+        found[value] = bool(readers) and combine(by(reader, slot) for reader, slot in readers)
+    return found
+
+
+def _is_linear(layer: ValueLayer) -> bool:
+    return layer.site.owner is layer.site.compute and single_kind(layer.site.compute) in LINEAR
+
+
+def _has_constant(layer: ValueLayer) -> bool:
+    return any(array_of(operand) is not None for operand in layer.site.compute.operands)
+
+
+def _is_read_once(value: SSAValue) -> bool:
+    return len(list(islice(_readers(value), 2))) == 1
+
+
+def _readers(value: SSAValue) -> Iterator[tuple[Operation, int]]:
+    """The readers of a value, directly or through points, with the index of the operand."""
+    for use in value.uses:
+        if isinstance(use.operation, PointOp):
+            yield from _readers(use.operation.results[0])
+        else:
+            yield use.operation, use.index

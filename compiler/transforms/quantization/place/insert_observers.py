@@ -29,9 +29,7 @@ from ..decide.recurrent import DecideRecurrent
 from ..decide.sites import note_other_functions, sites
 from ..profiles import Profile
 from ..request import QuantizationOptions, Request, Resolved
-from .joint import join_sums
-from .points import Points
-from .tensor_points import insert_tensor_points, recorded_tensors
+from .points import Points, insert_tensor_points, join_sums, recorded_tensors
 from .value_points import insert_value_points
 
 
