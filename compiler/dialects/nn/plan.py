@@ -180,10 +180,8 @@ def check_plan(op: Operation) -> None:
     for index, _ in plan.points:
         if index >= len(op.operands):
             raise VerifyException(f"nn.plan has operand {index}, but the operation has {len(op.operands)}")
-    if not plan.weights:
-        return
     most = 2 if op.name == "nn.opaque" else 1
-    if len(plan.weights) > min(most, len(op.operands) - 1):
+    if len(plan.weights) > max(0, min(most, len(op.operands) - 1)):
         raise VerifyException(f"nn.plan has {len(plan.weights)} weights, which is more than the operation has")
     for value, weight in zip(op.operands[1:], plan.weights, strict=False):
         rank = len(shape_of(value))
@@ -226,19 +224,20 @@ def _parse_part(parser: AttrParser) -> WeightPlan | Point | tuple[str, object]:
     return word, True if shifts is None else tuple(shifts)
 
 
-def _parse_storage(parser: AttrParser) -> int:
+def _parse_storage(parser: AttrParser) -> tuple[int, QParamsAttr | None]:
+    """The bits, `i8`, or the parameters with which they are given, `by <...>`."""
+    if parser.parse_optional_keyword("by") is not None:
+        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
+        return given.data.storage.width.data, given
     start = parser.pos
     storage = parser.parse_type()
     if not _INTEGER.verifies(storage):
         parser.raise_error("integer type expected", start, parser.pos)
-    return storage.width.data
+    return storage.width.data, None
 
 
 def _parse_spec(parser: AttrParser) -> Spec:
-    given = None
-    if parser.parse_optional_keyword("by") is not None:
-        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
-    bits = _parse_storage(parser) if given is None else given.data.storage.width.data
+    bits, given = _parse_storage(parser)
     symmetric = parser.parse_optional_keyword("symmetric") is not None
     parser.parse_keyword("observer")
     return Spec(parse_text(parser, "observer"), bits, symmetric, given)
@@ -255,12 +254,9 @@ def _print_spec(spec: Spec, printer: Printer) -> None:
 
 
 def _parse_weight(parser: AttrParser) -> WeightPlan:
-    given = None
-    if parser.parse_optional_keyword("by") is not None:
-        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
-        bits, axis, block = given.data.storage.width.data, given.data.axis, given.data.block
-    else:
-        bits, axis, block = _parse_storage(parser), None, None
+    bits, given = _parse_storage(parser)
+    axis, block = (None, None) if given is None else (given.data.axis, given.data.block)
+    if given is None:
         if parser.parse_optional_keyword("axis") is not None:
             axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
         if parser.parse_optional_keyword("block") is not None:

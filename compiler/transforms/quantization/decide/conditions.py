@@ -358,10 +358,14 @@ def decide_each(module: ModuleOp, layers: Iterable[Site], decide: Callable[[Site
     rewrite(module, *(each(undecided, decide) for each in PATTERNS), erase_dead=False)
 
 
+_JUDGES = tuple(each({}, lambda _: None) for each in PATTERNS)
+"""The patterns, to be asked for their conditions only."""
+
+
 @cache
-def pattern_of(kind: type[Operation]) -> type[DecideLayer]:
+def pattern_of(kind: type[Operation]) -> DecideLayer:
     """The pattern that decides operations of a class."""
-    return next(each for each in PATTERNS if issubclass(kind, each.roots))
+    return next(each for each in _JUDGES if issubclass(kind, each.roots))
 
 
 def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple[Rule, ...]:
@@ -383,14 +387,8 @@ def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
 
 def first_of(site: Site, rules: Iterable[Rule]) -> Broken | None:
     """The first of these conditions that does not hold for a layer, and the reason."""
-    pattern = _judge(pattern_of(type(site.compute)))
+    pattern = pattern_of(type(site.compute))
     return next(((each, reason) for each in rules if (reason := each.holds(pattern, site)) is not None), None)
-
-
-@cache
-def _judge(pattern: type[DecideLayer]) -> DecideLayer:
-    """A pattern that is only asked for its conditions."""
-    return pattern({}, lambda _: None)
 
 
 def type_of(site: Site) -> str:

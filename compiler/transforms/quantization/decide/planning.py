@@ -1,4 +1,7 @@
-"""Writes the decisions of settings, record and tables about a layer as its plan. Used by `--insert-observers` only."""
+"""Writes the decisions of settings, record and tables about layers as their plans; decides layers with points on their inputs.
+
+Used by `--insert-observers` only.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation
 
 from ....configuration.layer_settings import LayerSettings
@@ -14,34 +18,32 @@ from ....configuration.settings import Nuq, Settings
 from ....dialects.nn import (
     AveragePoolOp,
     ConvolutionOp,
+    DequantizeOp,
     GlobalAveragePoolOp,
     MatMulOp,
+    ObserveOp,
     Plan,
+    Point,
     array_of,
     plan_of,
     set_plan,
 )
-from ....rewriting import Remarks, layer_of
+from ....rewriting import Refusal, Remarks, layer_of
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
-from ..profiles import Row
+from ..place.points import producer_of, spec_of
+from ..profiles import Profile, Row
 from ..recover.balance_channels import balancer_of
 from ..recover.balance_channels.input_channels import weight_peaks
-from ..request import Request
-from .layers import has_integer_weight
-from .legality import weight_only_broken
+from ..request import Request, Resolved
+from .conditions import decide_each
+from .layers import half_quantized, has_integer_weight, is_dequantized, is_quantized
+from .legality import first_broken, other_layers, weight_only_broken
 from .non_uniform_layers import layers_of_few_levels
 from .planned_weights import planned_weight
-from .sites import Site
+from .sites import Site, sites
 
 Balance = float | tuple[float, ...]
-
-
-class Broken(NamedTuple):
-    """The name of a rule that is not met, and the reason."""
-
-    rule: str
-    reason: str
 
 
 class Computed(NamedTuple):
@@ -110,7 +112,7 @@ def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tup
     return entry.shift_bit
 
 
-def plan_balance(layer: Computed, request: Request, is_observed: bool) -> Balance | Broken | None:
+def plan_balance(layer: Computed, request: Request, is_observed: bool) -> Balance | Refusal | None:
     """The share of its input's spread that moves into a layer's weight, or a record's factors; or why that cannot be, as for
     an input that is observed already. None where nobody asks for it.
     """
@@ -120,12 +122,12 @@ def plan_balance(layer: Computed, request: Request, is_observed: bool) -> Balanc
     if (wanted is None and not _is_named(layer.name, request)) or balancer_of(site) is not None:
         return None
     if wanted is None or layer.row.weight is None or site.multiplies_inputs:
-        return Broken("weight", "it has no weight")
+        return Refusal("weight", "it has no weight")
     if is_observed:
-        return Broken("observed", "its input is observed already")
+        return Refusal("observed", "its input is observed already")
     operands = (site.compute.operands[i] for i in (0, layer.row.weight))
     if any(isinstance(v, BlockArgument) and not v.has_one_use() for v in operands if site.owner is not site.compute):
-        return Broken("own-operands", "another operation of its region reads the same operand")
+        return Refusal("own-operands", "another operation of its region reads the same operand")
     return wanted
 
 
@@ -146,7 +148,7 @@ def check_factors(site: Site, record: Record) -> None:
         )
 
 
-def note_unbalanced(op: Operation, broken: Broken, request: Request, remarks: Remarks) -> None:
+def note_unbalanced(op: Operation, broken: Refusal, request: Request, remarks: Remarks) -> None:
     """Leave a remark why a quantized layer is not balanced."""
     remarks.missed(op, broken.rule, f"its channels are not balanced: {broken.reason}")
     warn_unbalanced(op, broken.reason, request, remarks)
@@ -205,3 +207,96 @@ def plan_weight_only(
         reason = f"its weight has a scale for each channel, not for each group: {refused[1]}"
         remarks.missed(site.compute, refused[0].name, reason)
     note_impossible(site.compute, held, remarks)
+
+
+def decide_inputs(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Computed]:
+    """Decide each layer, and plan points on its inputs. Returns the layers that compute on quantized inputs."""
+    deciding = _Inputs(request, remarks)
+    decide_each(module, sites(module, request.profile.rows), deciding.decide)
+    for site, (rule, reason) in other_layers(module, request.profile.rows) if request.profile.table else ():
+        if plan_of(site.compute) is None:
+            leave_in_float(site.compute, rule.name, reason, remarks)
+    return deciding.layers
+
+
+class _Inputs:
+    def __init__(self, request: Resolved, remarks: Remarks):
+        self._request = request
+        self._remarks = remarks
+        self._planned: set[tuple[Operation, int | None]] = set()
+        """Operands in the graph that will be read through a point, by the operation there and their index."""
+        self.layers: list[Computed] = []
+
+    def decide(self, site: Site) -> None:
+        request, remarks, record = self._request, self._remarks, self._request.record
+        row = request.profile.rows[type(site.compute)]
+        held = request.layers.held[site.compute]
+        layer = Computed(site, row, held)
+        if plan_of(site.compute) is not None and record is None:
+            return  # already decided
+        set_plan(site.compute, None)
+        points: tuple[Point, ...] = ()
+        producer = producer_of(site.activation)
+        if is_observed := isinstance(producer, ObserveOp) or (site.owner, site.slot(0)) in self._planned:
+            given = None if record is None else record.layers.get(layer.name)
+            if isinstance(producer, ObserveOp) and producer.qparams is None and given and given.scale_d is not None:
+                points = (Point(0, spec_of(held, given)),)
+        elif is_quantized(site):
+            if (reason := half_quantized(site, row)) is not None:
+                remarks.missed(site.compute, "weight-quantized", reason)
+            elif request.shifts and isinstance(producer, DequantizeOp):
+                self.layers.append(layer)
+            return
+        elif takes_weight_only(site, held, record):
+            plan_weight_only(site, row, held, request.settings, record, remarks)
+            return
+        elif (broken := refusal_of(layer, request.profile) or _unrecorded(layer, record)) is not None:
+            leave_in_float(site.compute, *broken, remarks)
+            warn_unbalanced(site.compute, broken.reason, request, remarks)
+            return
+        else:
+            points = tuple(
+                Point(index, spec_of(held, None if record is None else record.layers[entry_of(layer.name, index)]))
+                for index in site.inputs
+                if not is_dequantized(site.operand(index))
+            )
+            inputs = "inputs" if site.multiplies_inputs else "input"
+            listed = record is not None and layer.name in record.layers
+            source = "parameters from the record" if listed else f"{inputs} observed by {held.observer}"
+            remarks.applied(site.compute, "observed", source)
+        self._planned.update((site.owner, site.slot(index)) for index, _ in points)
+        self.layers.append(layer)
+        balance = plan_balance(layer, request, is_observed)
+        if isinstance(balance, Refusal):
+            note_unbalanced(site.compute, balance, request, remarks)
+            balance = None
+        if points or balance is not None:
+            set_plan(site.compute, Plan(points=points, balance=balance))
+
+
+def refusal_of(layer: Computed, profile: Profile) -> Refusal | None:
+    """The setting or the first condition that leaves a layer in float."""
+    if layer.held.skipped is not None:
+        return Refusal(layer.held.skipped, SKIPPED[layer.held.skipped])
+    broken = first_broken(layer.site, layer.row.rules, profile.table)
+    return None if broken is None else Refusal(broken[0].name, broken[1])
+
+
+def _unrecorded(layer: Computed, record: Record | None) -> Refusal | None:
+    lacks = None if record is None else _lacking(record, layer.name, layer.site)
+    return None if lacks is None else Refusal("record", f"the record {lacks}")
+
+
+def _lacking(record: Record, name: str, site: Site) -> str | None:
+    """The part of a layer's inputs that a record lacks; inputs that are already quantized need nothing."""
+    for index in site.inputs:
+        given = record.layers.get(entry_of(name, index))
+        if (given is None or given.scale_d is None) and not is_dequantized(site.operand(index)):
+            what = "it" if index == 0 else "its second input"
+            return f"does not list {what}" if given is None else f"has no scale_d of {what}"
+    return None
+
+
+def entry_of(name: str, index: int) -> str:
+    """The record key of an input; for the first input it is the layer's name (AMCT)."""
+    return name if index == 0 else f"{name}:{index}"

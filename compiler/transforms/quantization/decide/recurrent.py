@@ -95,14 +95,8 @@ class Recurrent(NamedTuple):
 def recurrent_layers(module: ModuleOp) -> Iterator[Recurrent]:
     """The recurrent layers of ONNX's own domain, in program order."""
     for op in main_function(module).body.block.ops:
-        if (found := _as_recurrent(op)) is not None:
+        if (found := _PATTERN.match(op)) is not None:
             yield found
-
-
-def _as_recurrent(op: Operation) -> Recurrent | None:
-    if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
-        return None
-    return Recurrent(op) if op.op_type.data in TYPES else None
 
 
 class DecideRecurrent(CheckedPattern[Recurrent]):
@@ -115,7 +109,9 @@ class DecideRecurrent(CheckedPattern[Recurrent]):
         self._decide = decide
 
     def match(self, op: Operation) -> Recurrent | None:
-        return _as_recurrent(op)
+        if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
+            return None
+        return Recurrent(op) if op.op_type.data in TYPES else None
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (each := self.match(op)) is not None:

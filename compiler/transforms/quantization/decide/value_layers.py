@@ -13,21 +13,18 @@ from itertools import islice
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
 from ....dialects.nn import DequantizeOp, FusedOp, PointOp, array_of, before_points, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....ir.functions import body, main_function
-from ....rewriting import Remarks, layer_of
+from ....rewriting import Refusal, Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..place.grids import Grids
-from ..profiles import Row
 from ..request import Resolved
 from .conditions import decide_each
 from .layers import half_quantized, has_integer_weight
-from .legality import first_broken
-from .planning import SKIPPED, Broken, Computed, leave_in_float, plan_weight_only, takes_weight_only
+from .planning import Computed, leave_in_float, plan_weight_only, refusal_of, takes_weight_only
 from .sites import Site, sites
 
 
@@ -102,25 +99,23 @@ class _Values:
         elif held.skipped is None and has_integer_weight(site):
             is_quantized = self._came_quantized(site)
         else:
-            broken = self._broken(site, row, held)
-            is_quantized = broken is None
-            if broken is not None:
-                leave_in_float(site.compute, *broken, remarks)
+            refusal = self._refusal(ValueLayer(site, row, held))
+            is_quantized = refusal is None
+            if refusal is not None:
+                leave_in_float(site.compute, *refusal, remarks)
             elif self._came_quantized(site) and (reason := half_quantized(site, row)) is not None:
                 remarks.missed(site.compute, "weight-quantized", reason)
         if is_quantized:
             self.layers[site.owner] = ValueLayer(site, row, held)
 
-    def _broken(self, site: Site, row: Row, held: LayerSettings) -> Broken | None:
-        """The first rule that leaves a layer in float."""
-        record = self._request.record
-        if held.skipped is not None:
-            return Broken(held.skipped, SKIPPED[held.skipped])
-        if (broken := first_broken(site, row.rules, self._request.profile.table)) is not None:
-            return Broken(broken[0].name, broken[1])
+    def _refusal(self, layer: ValueLayer) -> Refusal | None:
+        """What leaves a layer in float."""
+        record, site = self._request.record, layer.site
+        if (refusal := refusal_of(layer, self._request.profile)) is not None:
+            return refusal
         if record is None or self._came_quantized(site) or _is_listed(site, record):
             return None
-        return None if _belongs_to_layer(site, self.layers) else Broken("record", "the record does not list it")
+        return None if _belongs_to_layer(site, self.layers) else Refusal("record", "the record does not list it")
 
     def _came_quantized(self, site: Site) -> bool:
         return isinstance(self._grids.behind(site.activation), DequantizeOp)

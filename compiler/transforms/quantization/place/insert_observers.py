@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,19 +13,20 @@ from xdsl.passes import ModulePass
 from ....configuration.layer_settings import recorded_impossible
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....dialects.nn import OpaqueOp
+from ....dialects.nn import BatchNormOp, MulOp, OpaqueOp
 from ....ir.layer_names import LayerNames
-from ....rewriting import CheckedPattern, Remarks, layer_of
+from ....rewriting import CheckedPattern, Remarks, layer_of, nn_ops
 from ....rewriting.driver import garbage_collection_off
 from ....session import Session, session_of
+from ...fusion.fuse_activation.activations import activation_of
+from ...fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
+from ...fusion.regions import in_region
 from ..convert.precision import mark_fp16, wants_fp16
 from ..convert.recurrent_weights import plan_recurrent
 from ..decide.conditions import PATTERNS
-from ..decide.input_layers import decide_inputs, entry_of
 from ..decide.layers import Layers, able_names, check_record, takes_int16
-from ..decide.missed_fusions import note_foldable_norms, note_small_operations
 from ..decide.named_layers import note_modules
-from ..decide.planning import Computed, check_factors, plan_layers
+from ..decide.planning import Computed, check_factors, decide_inputs, entry_of, plan_layers
 from ..decide.recurrent import DecideRecurrent
 from ..decide.sites import note_other_functions, sites
 from ..profiles import Profile
@@ -135,3 +137,27 @@ def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
             raise record.error(name, "its input is INT16, which no operator of Ascend IR for it takes")
         if (reason := recorded_impossible(record.layers[name], found[name].layer)) is not None:
             raise record.error(name, reason)
+
+
+def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
+    """Leave a remark for each batch norm that could be folded into the layer before it, unless a fusion pass already left
+    one.
+    """
+    spoken_of = {remark.layer for remark in remarks.session.remarks if remark.pass_name == "fuse-bn"}
+    pattern = FuseComputeBatchNorm(remarks)
+    for norm in nn_ops(module, BatchNormOp):
+        if layer_of(norm) in spoken_of or (match := norm_behind(norm)) is None:
+            continue
+        if all(condition.holds(pattern, match) is None for condition in pattern.conditions):
+            reason = f"it could be folded into {layer_of(match.compute)} before quantization: --fuse-all"
+            remarks.note(norm, "batch-norm", reason)
+
+
+def note_small_operations(module: ModuleOp, kinds: Collection[str], remarks: Remarks) -> None:
+    """Leave a remark for each activation of these kinds that is split into several operations and so has several points."""
+    for op in nn_ops(module, MulOp):
+        activation = None if in_region(op) else activation_of(op)
+        if activation is not None and activation.kind in kinds:
+            reason = f"{activation.kind} is {len(activation.ops)} operations here, each with a point of its own"
+            remedy = f"--fuse-activation=activation-type={activation.kind} makes one of them"
+            remarks.note(op, "activation-type", f"{reason}; {remedy}")

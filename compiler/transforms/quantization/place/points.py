@@ -96,13 +96,13 @@ class Points:
 
     def place(self, site: Site, layer: str) -> None:
         """Let a layer read operands as its plan has them. One whose channels are balanced has points of its own."""
-        plan = plan_of(site.compute)
-        for index, spec in () if plan is None else plan.points:
+        plan = plan_of(site.compute) or Plan()
+        only_for = None if plan.balance is None else site
+        for index, spec in plan.points:
             value = site.operand(index)
             assert value is not None, "legality has asked for it"
             if index == 0 and isinstance(value.owner, ObserveOp):
                 value = value.owner.input
-            only_for = site if plan is not None and plan.balance is not None else None
             self.observe(site, index, value, spec, f"{layer}:{index}", only_for)
 
     def erase_unused(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 
 import pytest
 
@@ -15,6 +16,7 @@ from amct_opt.transforms.quantization.decide.conditions import (
     DecidePassive,
     DecideWeighted,
     conditions_named,
+    rule,
 )
 from amct_opt.transforms.quantization.decide.layers import layer_at
 from amct_opt.transforms.quantization.decide.legality import (
@@ -244,3 +246,9 @@ def test_patterns_are_listed() -> None:
         assert pattern.roots
         assert pattern.conditions
         assert all(each.name and each.statement for each in pattern.conditions)
+
+
+def test_the_former_place_of_conditions_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"import rule, and DecideWeighted .*, from decide\.conditions"):
+        former = import_module("amct_opt.transforms.quantization.decide.rules.layer_rules")
+    assert (former.weight_constant, former.rule) == (DecideWeighted.weight_constant, rule)

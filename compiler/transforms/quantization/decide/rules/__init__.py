@@ -1,1 +1,0 @@
-"""The place of conditions before `decide/conditions.py`, kept for one release."""
