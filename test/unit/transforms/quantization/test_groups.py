@@ -22,12 +22,12 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct
+from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover.equalize.costs import Grids, Weight
 from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
-from amct_opt.transforms.quantization.request import Request
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)
@@ -244,7 +244,7 @@ def test_equalization_rounds_weights_by_groups() -> None:
     module = parse_module(session, net(weight, False), "net.mlir")
     options = SettingsOptions(weight_only=True, weight_bits=4, group_size=16).settings()
     found = sites(module, (nn.MatMulOp,))
-    (grids,) = grids_of(module, found, Request(options, profile_of(session)))
+    (grids,) = grids_of(found, resolve(options, module, profile_of(session)))
     assert grids == Grids(None, 4, True, False, 16)
     op = found[0].compute
     assert isinstance(op, nn.MatMulOp)
