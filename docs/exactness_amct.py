@@ -145,7 +145,7 @@ def main(folder: str, *cases: str) -> None:
     old, after = rest.split(END)
     rows = {m[1]: line for line in old.splitlines() if (m := re.match(r"\| (\w[^|]*/[^| ]*) \|", line))}
     for case in named:
-        if not (root / case / "config.json").exists():
+        if not (root / case / "batch_num.txt").exists():
             continue
         with scratch() as work:
             rows[case] = row(root / case, work)

@@ -21,7 +21,7 @@ STEPS: Sequence[Changes] = (
     {"correct_bias": True},
     {"fit_ranges": True},
     {"observer": "octav"},
-    {"observer": "ifmr{exact=false}"},
+    {"observer": "ifmr"},
     {"observer": "percentile{percentile=0.99999}"},
     {"observer": "minmax"},
 )

@@ -234,7 +234,7 @@ def test_fields_of_other_flavours(read, text: str, flavour: str) -> None:
 
 CANNOT_BE_WRITTEN = {
     "AMCT has no observer 'minmax'": Settings(common=Calibration(Activation("minmax"))),
-    "AMCT's ifmr has no option 'exact'": Settings(common=Calibration(Activation("ifmr{exact}"))),
+    "AMCT's ifmr has no option 'exact'": Settings(common=Calibration(Activation("ifmr{exact=false}"))),
     "inputs of 4 bits": Settings(common=Calibration(Activation(bits=4))),
     "cannot list the only layers": Settings(enabled=frozenset({"a"})),
     "has no weight_offset": Settings(weight_offset=True),

@@ -105,7 +105,7 @@ def test_fusion_information_lists_the_deployed_nodes(calibration, tmp_path):
 
 
 def test_calibrated_as_amct_does_by_default(calibration, amct_tool, bins, tmp_path):
-    """IFMR on one batch: the same scales as --quantize finds with these options on this batch alone."""
+    """IFMR on one batch: the same scales as --quantize finds with these options, weights first, on this batch alone."""
     result = calibration()
     assert result.status == 0
     assert "batch_num 1 leaves samples for 7 more runs unused" in result.err
@@ -113,7 +113,7 @@ def test_calibrated_as_amct_does_by_default(calibration, amct_tool, bins, tmp_pa
     script = tmp_path / "calib.py"
     np.save(tmp_path / "first.npy", first)
     script.write_text(f"import numpy as np\ndef batches():\n    yield from np.load({str(tmp_path / 'first.npy')!r})\n")
-    quantize = f"--quantize=data={script}:batches observer=ifmr"
+    quantize = f"--quantize=data={script}:batches observer=ifmr weights-first=true"
     arguments = [str(MODEL), "--canonicalize", "--fuse-all", quantize, "-t", "record{flavour=onnx}"]
     assert amct_opt.run([*arguments, "-o", str(tmp_path / "expected.txt")]) == 0
     assert (tmp_path / "out" / "P_record.txt").read_text() == (tmp_path / "expected.txt").read_text()

@@ -76,7 +76,7 @@ def ifmr(array: Array) -> tuple[float, float]:
 
 def test_the_range_is_searched_on_the_union(data: Path) -> None:
     """The least error over both values, which neither of them alone has."""
-    module = quantized(NET, f"data={data} observer=ifmr{{exact=true}} joint-quant=true")
+    module = quantized(NET, f"data={data} observer=ifmr joint-quant=true")
     x, r = values(data)
     low, high = ifmr(np.concatenate([x.reshape(-1), r.reshape(-1)]))
     scale = (high - low) / 255
@@ -88,7 +88,7 @@ def test_the_range_is_searched_on_the_union(data: Path) -> None:
 
 
 def test_apart_each_has_its_own(data: Path) -> None:
-    first, second = params(quantized(NET, f"data={data} observer=ifmr{{exact=true}}"))
+    first, second = params(quantized(NET, f"data={data} observer=ifmr"))
     for found, array in zip((first, second), values(data), strict=True):
         low, high = ifmr(array)
         assert float(found.scales()) == pytest.approx((high - low) / 255, rel=1e-6)
@@ -221,7 +221,7 @@ def test_states_of_parts_merge_into_those_of_all(data: Path, tmp_path: Path) -> 
     x = np.load(data)["x"]
     np.savez(tmp_path / "a.npz", x=x[:2])
     np.savez(tmp_path / "b.npz", x=x[2:])
-    points = "observer=ifmr joint-quant=true"
+    points = "observer=ifmr{exact=false} joint-quant=true"
 
     def calibrated(options: str) -> list[nn.QParamsAttr | None]:
         session = new_session()

@@ -129,7 +129,7 @@ WAYS = {
 def test_scales_of_activations(folder: Path, options: str) -> None:
     """Those of the same calibration without the mode, rounded; zero points are the same."""
     module, session = quantized(folder, options)
-    plain, _ = quantized(folder, "data={}/x.npz observer=ifmr")
+    plain, _ = quantized(folder, f"data={{}}/x.npz observer=ifmr weights-first={str('config' in options).lower()}")
     for params, before in zip(inputs_of(module), inputs_of(plain), strict=True):
         assert float(params.scales()) == half(float(before.scales())) != float(before.scales())
         assert params.zero_point == before.zero_point

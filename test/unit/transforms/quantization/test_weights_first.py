@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
-from amct_opt.ir.text import parse_module
+from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.transforms.quantization.decide.sites import sites
@@ -95,6 +95,7 @@ def test_plans_say_which_weights_come_first() -> None:
     session = new_session()
     module = parse_module(session, CONV, "net.mlir")
     make_pass("insert-observers", "weights-first=true").apply(session, module)
+    module = parse_module(session, module_text(module), "net.mlir")
     plans = [nn.plan_of(op) for op in module.walk() if isinstance(op, nn.ConvOp)]
     assert all(plan is not None and plan.weights[0].first for plan in plans)
 
