@@ -22,6 +22,7 @@ from .registry import Registry
 if TYPE_CHECKING:
     from .checking.checker import Checker
     from .frontends import Frontend
+    from .rewriting import CheckedPattern
     from .runtime.observers import Observer
     from .targets import Target
     from .transforms.quantization.profiles import Profile
@@ -87,6 +88,10 @@ class Session(Context):
     """Checks every pass by numbers (`--check`)."""
     passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
     frontends: Registry[Frontend] = field(default_factory=universe.frontends)
+    patterns: dict[str, Registry[type[CheckedPattern[Any]]]] = field(
+        default_factory=dict[str, "Registry[type[CheckedPattern[Any]]]"]
+    )
+    """By pass, the patterns that are tried before its own."""
     targets: Registry[type[Target]] = field(default_factory=universe.targets)
     profiles: Registry[Profile] = field(default_factory=universe.profiles)
     observers: Registry[type[Observer]] = field(default_factory=universe.observers)
@@ -105,6 +110,19 @@ class Session(Context):
         Raises CompileError for a name that is taken.
         """
         self.passes.add(pass_class.name, pass_class)
+
+    def register_pattern(self, pass_name: str, pattern: type[CheckedPattern[Any]]) -> None:
+        """Try a pattern in a pass, before the pass's own: a `Lowering` in `lower-to-ascend`, a `FusionPattern` in a fusion.
+
+        Raises CompileError for a pass that is not made of patterns, and for the name of a pattern that is taken.
+        """
+        registry = self.patterns.get(pass_name) or universe.patterns(pass_name, self.passes[pass_name])
+        registry.add(pattern.name, pattern)
+        self.patterns[pass_name] = registry
+
+    def patterns_of(self, pass_name: str) -> tuple[type[CheckedPattern[Any]], ...]:
+        """The patterns that are registered for a pass, in the order in which they were."""
+        return tuple(self.patterns[pass_name].added.values()) if pass_name in self.patterns else ()
 
     def register_frontend(self, ending: str, frontend: Frontend) -> None:
         """Read files with this ending (`.toy`, lower case) with `frontend`, a function of path and session.
@@ -162,6 +180,7 @@ class Session(Context):
         session.warnings = list(self.warnings)
         session.fusions_skipped = set()
         session.passes = self.passes.copy()
+        session.patterns = {name: registry.copy() for name, registry in self.patterns.items()}
         session.frontends = self.frontends.copy()
         session.targets = self.targets.copy()
         session.profiles = self.profiles.copy()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .frontends import Frontend
+    from .rewriting import CheckedPattern
     from .runtime.observers import Observer
     from .session import Session
     from .targets import Target
@@ -254,6 +255,15 @@ PLUGINS = "amct_opt.plugins"
 def passes() -> Registry[type[ModulePass]]:
     """Our passes."""
     return Registry("pass", "passes", lambda: References({name: row.reference for name, row in PASSES.items()}))
+
+
+def patterns(pass_name: str, pass_class: type[ModulePass]) -> Registry[type[CheckedPattern[Any]]]:
+    """The patterns of a pass. Raises CompileError for a pass that is not made of patterns."""
+    ours: Iterable[type[CheckedPattern[Any]]] = getattr(pass_class, "PATTERNS", ())
+    if not ours:
+        made = ", ".join(name for name in PASSES if hasattr(pass_named(name), "PATTERNS"))
+        raise CompileError(f"pass '{pass_name}' is not made of patterns", hint=f"those that are: {made}")
+    return Registry("pattern", "patterns", lambda: {each.name: each for each in ours})
 
 
 def frontends() -> Registry[Frontend]:
