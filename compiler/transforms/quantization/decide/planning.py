@@ -25,8 +25,7 @@ from ....rewriting import Remarks, layer_of
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
 from ..profiles import Row
-from ..recover.balance_channels import balancer_of
-from ..recover.balance_channels.input_channels import weight_peaks
+from ..recover.balance_channels import balancer_of, weight_peaks
 from ..request import Request
 from .non_uniform_layers import layers_of_few_levels
 from .planned_weights import planned_weight

@@ -9,7 +9,7 @@ import pytest
 
 from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
 from amct_opt.transforms.quantization.convert.shift_accumulators import best_shift, shift_errors
-from amct_opt.transforms.quantization.recover.balance_channels.factors import balance_factors
+from amct_opt.transforms.quantization.recover.balance_channels import balance_factors
 
 RNG = np.random.default_rng(11)
 

@@ -21,7 +21,7 @@ from ...calibrate.data_options import BackendOptions, DataOptions
 from ...decide.sites import Site
 from ...recovery_options import NO_RECOVERY, RecoveryOptions
 from ...request import QuantizationOptions, Request
-from ..balance_channels.input_channels import Weighted, activation_axis
+from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
 from .absorb import absorbed
