@@ -92,6 +92,12 @@ class ShiftSums(StepPattern[Sums]):
         """its weight is quantized"""
         return None if dequantize_of(m.site.operand(1)) is not None else "its weight is not quantized"
 
+    @condition
+    def per_tensor_data(self, m: Sums) -> str | None:
+        """its input has one scale"""
+        data = dequantize_of(m.site.activation)
+        return "its input has more than one scale" if data is not None and data.qparams.data.axis is not None else None
+
     @strict()
     def shift_count(self, m: Sums) -> str | None:
         """its plan has one shift, or one for each output channel"""
