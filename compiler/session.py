@@ -36,6 +36,7 @@ WRITERS = ("onnx", "tf-fakequant")
 
 
 def print_remark(remark: Remark) -> None:
+    """Print a remark about what stays in float to standard error."""
     if remark.kind == "missed":
         print(remark, file=sys.stderr)
 

@@ -75,7 +75,7 @@ def create_quant_config(
     Raises CompileError, located, for a net that cannot be read, bad settings, and layers that the net does not have.
     """
     loaded = load(model_file, steps.session_for(weights_file))
-    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination)
+    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination, "caffe")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,13 @@ def create_quant_config(
     Raises CompileError, located, for a model that cannot be read, bad settings, and layers that the model does not have.
     """
     steps.create_config(
-        load(model_file, steps.session_for()), config_file, skip_layers, batch_num, activation_offset, config_defination
+        load(model_file, steps.session_for()),
+        config_file,
+        skip_layers,
+        batch_num,
+        activation_offset,
+        config_defination,
+        "onnx",
     )
 
 

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import Loaded, PathLike
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
-from ..configuration.settings import IFMR, Settings
+from ..configuration.settings import IFMR, Ada, Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
 from ..files import made, replacing, scratch
@@ -36,6 +36,7 @@ from ..transforms.quantization.decide.layers import checked, quantizable_layers
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.weights.stored_integers import Integers, stored_integers
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 
@@ -58,8 +59,10 @@ def create_config(
     batch_num: int,
     activation_offset: bool,
     config_defination: PathLike | None,
+    framework: str,
 ) -> None:
-    """Write the configuration of a model, AMCT's JSON. With a simplified configuration, the three settings are ignored.
+    """Write the configuration of a model, the JSON of the framework's AMCT. With a simplified configuration, the three settings
+    are ignored.
 
     Raises CompileError for bad settings and for layers that the model does not have.
     """
@@ -82,7 +85,7 @@ def create_config(
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
     settings = with_named_levels(checked(settings, module, profile), module, profile, session)
-    text = json_text(settings, quantizable_layers(module, profile, settings))
+    text = json_text(settings, quantizable_layers(module, profile, settings), framework)
     with made(path.parent), replacing(path) as stream:
         stream.write(text.encode())
 
@@ -98,11 +101,18 @@ class Calibration:
     """A calibration that waits for the runs of a program. It keeps their inputs, and writes the record after the last one."""
 
     def __init__(
-        self, loaded: Loaded, framework: str, config_file: PathLike, record_file: PathLike, model: PathLike = "graph"
+        self,
+        loaded: Loaded,
+        framework: str,
+        config_file: PathLike,
+        record_file: PathLike,
+        model: PathLike = "graph",
+        keep: Callable[[Mapping[str, Integers]], object] | None = None,
     ):
-        """Remove the record of an earlier calibration. `model` is the model's place for errors.
+        """Remove the record of an earlier calibration. `model` is the model's place for errors. `keep` gets the integers that
+        `ada_quantize` finds, by layer, which no record has.
 
-        Raises CompileError for a configuration that does not fit the model.
+        Raises CompileError for a configuration that does not fit the model, and for `ada_quantize` without `keep`.
         """
         self._module, self._session = loaded
         self._framework = framework
@@ -110,6 +120,10 @@ class Calibration:
         self._config = os.fspath(_json(config_file))
         self._record = Path(record_file)
         settings = SettingsOptions(config=self._config).settings()
+        self._rounded, self._keep = rounded_layers(settings), keep
+        if self._rounded and keep is None:
+            reason = f"layer '{self._rounded[0]}': ada_quantize is for PyTorch, as in AMCT: a record does not say how it rounds"
+            raise CompileError(reason, where=self._config, hint="amct calibration rounds as the configuration says")
         like_amct(self._module, self._session)
         simplified = self._module.clone()
         run_passes(simplified, SIMPLIFY, self._session.silent())
@@ -144,6 +158,13 @@ class Calibration:
         )
         with made(self._record.parent):
             RecordTarget(flavour=self._framework).write(self._module, self._record, self._session)
+        if self._rounded and self._keep is not None:
+            self._keep(stored_integers(self._module, self._rounded, profile_of(self._session)))
+
+
+def rounded_layers(settings: Settings) -> list[str]:
+    """The layers that a JSON configuration gives `ada_quantize`."""
+    return [name for name in settings.enabled or () if isinstance(settings.by_layer[name].weight, Ada)]
 
 
 _LEVELS_OF = {"note": 1, "warning": 2}
@@ -204,11 +225,19 @@ LEFT_OUT = {
         (("tensor_decompose", "auto_decomposition", "decompose_network"), "layers are not decomposed"),
         (("create_distill_config", "create_distill_model", "distill", "save_distill_model"), "nothing is distilled"),
         (("perform_convert_ops", "perform_approximation"), "layers are not approximated"),
-        (("quantize", "convert", "algorithm_register"), "there are no presets for large language models"),
+        (
+            (
+                *("quantize", "convert", "algorithm_register"),
+                *("INT4_AWQ_WEIGHT_QUANT_CFG", "INT4_GPTQ_WEIGHT_QUANT_CFG", "INT8_SMOOTHQUANT_CFG"),
+                *("INT8_MINMAX_WEIGHT_QUANT_CFG", "HIFP8_OFMR_CFG", "FP8_OFMR_CFG", "MXFP8_QUANT_CFG"),
+                *("MXFP4_AWQ_WEIGHT_QUANT_CFG", "HIFP8_CAST_CFG", "HIFP8_QUANTILE_CFG", "HIFP8_SMOOTHQUANT_CFG"),
+            ),
+            "there are no presets for large language models",
+        ),
     )
     for name in names
 }
-"""Functions of AMCT that its modules here do not have, with the reason."""
+"""Names of AMCT that its modules here do not have, with the reason."""
 
 
 def left_out(name: str) -> AttributeError:
@@ -233,13 +262,15 @@ def convert(
     session: Session,
     framework: str | None = None,
     settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> tuple[Path, ...]:
     """Write AMCT's files for a model and a record, those of `framework` (default: the model file's), fused by `settings`.
+    Weights have these `integers`, by layer, or the nearest ones.
 
-    Returns them. Raises CompileError for a record that does not fit.
+    Returns the files. Raises CompileError for a record that does not fit.
     """
     record = os.fspath(record_file)
-    return convert_file(Path(model), record, os.fspath(save_path), session, framework, settings).files
+    return convert_file(Path(model), record, os.fspath(save_path), session, framework, settings, integers).files
 
 
 def save(
@@ -249,12 +280,13 @@ def save(
     session: Session,
     framework: str | None = None,
     settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> tuple[Path, ...]:
     """Write AMCT's files for a model that was calibrated, as `convert`. Raises CompileError if its record was not written."""
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
         raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
-    return convert(model, record_file, save_path, session, framework, settings)
+    return convert(model, record_file, save_path, session, framework, settings, integers)
 
 
 def convert_trained(

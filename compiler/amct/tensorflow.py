@@ -45,7 +45,13 @@ def create_quant_config(
     Raises CompileError, located, for a graph that cannot be read, bad settings, and layers that the graph does not have.
     """
     steps.create_config(
-        load(graph, steps.session_for()), config_file, skip_layers, batch_num, activation_offset, config_defination
+        load(graph, steps.session_for()),
+        config_file,
+        skip_layers,
+        batch_num,
+        activation_offset,
+        config_defination,
+        "tensorflow",
     )
 
 

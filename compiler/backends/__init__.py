@@ -17,7 +17,7 @@ from .cluster import Engine, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
 
-Name = Literal["auto", "numpy", "onnxruntime", "iree"]
+Name = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 
 START = 1 << 27
 """Numbers that numpy moves while onnxruntime starts; onnxruntime must save at least that much."""
@@ -42,12 +42,15 @@ class Runner:
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}", option="threads")
-        if self.backend in ("numpy", "iree") and (self.threads or 1) > 1:
+        if self.backend in ("numpy", "iree", "torch") and (self.threads or 1) > 1:
             hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
             raise CompileError(f"backend {self.backend} runs one batch at a time", hint=hint, option="threads")
         if self.backend == "onnxruntime" and not _installed():
             message = "backend onnxruntime requires onnxruntime to be installed"
             raise CompileError(message, hint=_INSTALL, option="backend")
+        if self.backend == "torch" and not torch_installed():
+            message = "backend torch requires PyTorch to be installed"
+            raise CompileError(message, hint="pip install 'amct-opt[torch]'", option="backend")
 
     def run(self, work: Work) -> None:
         """`auto` uses onnxruntime if there is enough to compute and it supports the module; a note reports if it does not.
@@ -58,6 +61,10 @@ class Runner:
             from .iree import run_in_iree
 
             run_in_iree(work)
+        elif self.backend == "torch":
+            from .in_torch import run_in_torch
+
+            run_in_torch(work)
         elif self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
             _in_numpy(work)
         elif not _installed():
@@ -121,7 +128,11 @@ def _installed() -> bool:
     return find_spec("onnxruntime") is not None
 
 
+def torch_installed() -> bool:
+    return find_spec("torch") is not None
+
+
 HERE = Runner()
 """This process, with the backend that finishes first."""
 
-__all__ = ["HERE", "Name", "Runner", "Wanted", "Work"]
+__all__ = ["HERE", "Name", "Runner", "Wanted", "Work", "torch_installed"]

@@ -21,11 +21,12 @@ from math import prod
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f32, i8, i32
+from xdsl.dialects.builtin import TensorType, f32, i32
 from xdsl.ir import Block, Operation
 
 from ..dialects import nn
 from ..dialects.ascend import AscendOp
+from ..dialects.ascend.cube import DATA, CubeOp
 from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp
 from ..dialects.ascend.requantization import AscendRequantOp
 from ..dialects.nn.shapes import element_of, shape_of
@@ -59,14 +60,15 @@ def gamma(terms: float, roundoff: float) -> float:
 def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> list[Array | None]:
     """The bounds for the results of an operation; None where a result is exact."""
     if isinstance(op, AscendOp) and type(op) not in _RULES:
-        integers = np.issubdtype(results[0].dtype, np.integer) and operands[0].dtype == np.int8
+        data = list(op.operands).index(op.data_operand) if isinstance(op, CubeOp) else 0
+        integers = np.issubdtype(results[0].dtype, np.integer) and operands[data].dtype.name in ("int8", "int16")
         if integers and all(e is None for e in errors):
             return [None] * len(results)
         if not op.has_meaning():
             return _probed(op, operands, errors, results)
         meaning = (_as_real(op) if integers else op).meaning()
         if integers and (offset := getattr(op, "offset_x", None)) is not None:
-            operands = [operands[0].astype(np.float32) - offset.value.data, *operands[1:]]
+            operands = [a.astype(np.float32) - offset.value.data if i == data else a for i, a in enumerate(operands)]
         if (arrange := meaning.arrange) is not None:
             zeros = [_zeros(a) if e is None else e for a, e in zip(operands, errors, strict=True)]
             operands, errors = arrange(operands), [e if e.any() else None for e in arrange(zeros)]
@@ -88,7 +90,7 @@ def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results:
 def _as_real(op: AscendOp) -> AscendOp:
     """An operation on integers as one on floats: their sums have the same errors."""
     copy = op.clone()
-    types = [TensorType(f32, shape_of(v)) if element_of(v) in (i8, i32) else v.type for v in op.operands]
+    types = [TensorType(f32, shape_of(v)) if element_of(v) in (*DATA, i32) else v.type for v in op.operands]
     copy.operands = Block(arg_types=types).args
     return copy
 
@@ -301,8 +303,8 @@ def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results:
     """The other integer for reals within their error, and within that of quotient or product, of a tie."""
     x = operands[0]
     offset = 0.0
-    if isinstance(op, AscendQuantOp):  # the sum with the offset is rounded, too: by at most half a unit of 2^8
-        offset = 2.0**-16 / abs(float(op.scale.value.data) or 1.0)
+    if isinstance(op, AscendQuantOp):  # the sum with the offset is rounded, too: by at most half a unit of 2^8, or 2^16
+        offset = 2.0 ** (op.storage.width.data - 24) / abs(float(op.scale.value.data) or 1.0)
     own = _magnitudes(x) * np.float32(4 * 2.0**-24) + np.float32(offset)
     if (
         isinstance(op, AscendQuantOp) and op.fakequant_precision_mode.data == FORCE_FP16

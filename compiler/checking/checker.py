@@ -125,7 +125,7 @@ class Checker:
         finally:
             session.phase = outer
         with outer("check"):
-            self._check(each.name, module, session, applied)
+            self._check(each.name, module, session, applied, getattr(each, "numbers", None))
 
     def _see(self, module: ModuleOp) -> None:
         """Keep a module as the one that the next pass changes."""
@@ -142,12 +142,16 @@ class Checker:
         except CompileError as e:
             self._before, self._reason = None, e.message
 
-    def _check(self, name: str, module: ModuleOp, session: Session, applied: int) -> None:
+    def _check(
+        self, name: str, module: ModuleOp, session: Session, applied: int, numbers: Numbers | None = None
+    ) -> None:
+        """`numbers` is the promise of a pass whose options decide it."""
         before = self._before
         if before is not None and before.graph.module.is_structurally_equivalent(module):
             self._kept(name)
             return
-        numbers: Numbers = PASSES[name].numbers if name in PASSES else "rounded"
+        if numbers is None:
+            numbers = PASSES[name].numbers if name in PASSES else "rounded"
         if numbers == "kept":
             raise CompileError(f"--check: --{name} changed the module, which it must not")
         if numbers == "fused" and _applied(session) == applied:

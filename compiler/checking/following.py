@@ -16,12 +16,13 @@ from itertools import permutations
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i8
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
+from ..dialects.ascend.cube import DATA
 from ..dialects.nn import ConstantOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
@@ -141,7 +142,8 @@ class Analysis:
             return False
         readers = [row.op for row in self.graph.program.readers.get(slot, ())]
         return any(
-            isinstance(op, DequantizeOp) or any(element_of(operand) == i8 for operand in op.operands) for op in readers
+            isinstance(op, DequantizeOp) or any(element_of(operand) in DATA for operand in op.operands)
+            for op in readers
         )
 
     def _compute(self, row: Row) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from .json_config import read_json
@@ -14,4 +15,5 @@ def read_settings(path: Path) -> Settings:
 
     Raises CompileError, located at its line or layer, for a bad one.
     """
-    return (read_json if path.suffix.lower() == ".json" else read_simplified)(path)
+    read = read_json if path.suffix.lower() == ".json" else read_simplified
+    return replace(read(path), as_amct=True)

@@ -131,9 +131,10 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
     return tensor.make(TensorQuantize, name, index, activation)
 
 
-def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
-    """The settings of all layers that could be quantized, in AMCT's order, layers by name. Without a `batch_num` AMCT
-    takes one batch, this project all of the data.
+def json_text(settings: Settings, layers: Iterable[Layer], framework: str | None = None) -> str:
+    """The settings of all layers that could be quantized, in the order of the framework's AMCT, layers by name. AMCT for ONNX
+    writes its defaults of `joint_quant` and `tensor_quantize`, too. Without a `batch_num` AMCT takes one batch, this project all
+    of the data.
 
     Raises CompileError for what the format cannot express: observers that AMCT lacks, layers chosen by their weights.
     """
@@ -145,33 +146,36 @@ def json_text(settings: Settings, layers: Iterable[Layer]) -> str:
     if settings.batch_num is not None:
         values["batch_num"] = settings.batch_num
     values["activation_offset"] = settings.activation_offset
-    if settings.joint_quant:
-        values["joint_quant"] = True
+    every = framework == "onnx"
+    if settings.joint_quant or every:
+        values["joint_quant"] = settings.joint_quant
     if settings.weight_offset:
         values["weight_offset"] = True
     values["do_fusion"] = settings.do_fusion
     if settings.fakequant_precision_mode is not None:
         values["fakequant_precision_mode"] = settings.fakequant_precision_mode
     values["skip_fusion_layers"] = list(settings.skip_fusion_layers)
-    if settings.tensor_quantize:
+    if settings.tensor_quantize or every:
         values["tensor_quantize"] = [_tensor(t, settings) for t in settings.tensor_quantize]
     for layer in sorted(layers, key=lambda each: each.name):
         if layer.name in _SETTINGS:
             raise CompileError(f"layer '{layer.name}' has the name of a setting of a JSON configuration")
-        values[layer.name] = _layer(layer, settings_for(settings, layer))
-    return json.dumps(values, indent=4, separators=(",", ":"), ensure_ascii=False) + "\n"
+        values[layer.name] = _layer(settings_for(settings, layer), framework)
+    return json.dumps(values, indent=4, separators=(",", ":"), ensure_ascii=False)
 
 
-def _layer(layer: Layer, settings: LayerSettings) -> Json:
+def _layer(settings: LayerSettings, framework: str | None) -> Json:
     values: Json = {"quant_enable": settings.quantize}
     if settings.weight_compress_only:
         values["weight_compress_only"] = True
     if settings.migration_strength is not None:
         values["dmq_balancer_param"] = settings.migration_strength
     if not settings.weight_compress_only:
-        values["activation_quant_params"] = _activation(settings.observer, settings.bits, not settings.symmetric)
+        values["activation_quant_params"] = _activation(
+            settings.observer, settings.bits, not settings.symmetric, framework
+        )
     if (weight := _weight_of(settings)) is not None:
-        values["weight_quant_params"] = _weight(weight, settings.weight_compress_only)
+        values["weight_quant_params"] = _weight(weight, settings.weight_compress_only, framework)
     return values
 
 
@@ -184,7 +188,7 @@ def _weight_of(settings: LayerSettings) -> Weighting | None:
     return settings.weight or Arq(channel_wise=False)
 
 
-def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
+def _activation(observer: str, bits: int, asymmetric: bool, framework: str | None) -> Json:
     algorithm, parameters = parameters_of(observer, every=True)
     if algorithm == IFMR:
         return {
@@ -196,10 +200,11 @@ def _activation(observer: str, bits: int, asymmetric: bool) -> Json:
             "act_algo": algorithm,
             "asymmetric": asymmetric,
         }
-    return {"num_bits": bits, "act_algo": algorithm, **parameters, "asymmetric": asymmetric}
+    before = {"asymmetric": asymmetric} if framework == "pytorch" else {}  # where AMCT for PyTorch writes it
+    return {"num_bits": bits, "act_algo": algorithm, **before, **parameters, "asymmetric": asymmetric}
 
 
-def _weight(weight: Weighting, alone: bool) -> Json:
+def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
     """Writes zero points and groups only for a weight-only layer: other layers cannot have them."""
     values: Json = {"num_bits": weight.bits}
     if isinstance(weight, Ada):
@@ -210,16 +215,19 @@ def _weight(weight: Weighting, alone: bool) -> Json:
     if isinstance(weight, Nuq):
         values["num_steps"] = weight.num_steps
         values["num_of_iteration"] = weight.num_of_iteration
+    algorithm = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
+    if framework == "onnx":
+        values["wts_algo"] = algorithm  # here it stands before channel_wise
     values["channel_wise"] = weight.channel_wise
     if alone and isinstance(weight, Arq):
         values.update({"asymmetric": True} if weight.asymmetric else {})
         values.update({} if weight.group_size is None else {"group_size": weight.group_size})
-    values["wts_algo"] = next(name for name, kind in _WEIGHTS.items() if isinstance(weight, kind))
+    values["wts_algo"] = algorithm
     return values
 
 
 def _tensor(tensor: TensorQuantize, settings: Settings) -> Json:
     said = tensor.activation.asymmetric
     asymmetric = settings.activation_offset if said is None else said
-    activation = _activation(tensor.activation.observer, tensor.activation.bits, asymmetric)
+    activation = _activation(tensor.activation.observer, tensor.activation.bits, asymmetric, None)
     return {"layer_name": tensor.layer_name, "input_index": tensor.input_index, "activation_quant_params": activation}

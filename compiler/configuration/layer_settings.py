@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..diagnostics import CompileError
-from .record import OWN_WEIGHT_TYPES, LayerRecord
+from .record import NARROW_WEIGHTS, LayerRecord
 from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
 
@@ -93,7 +93,7 @@ def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
         migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
         weight_compress_only=alone,
         unrounded=isinstance(chosen.weight, Ada) and not layer.rounds,
-        remarks=tuple(reason for reason, _ in impossible) if layer.weighted else (),
+        remarks=tuple(reason for reason, _ in impossible if layer.weighted or reason == _NARROW),
     )
 
 
@@ -186,7 +186,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
     if asymmetric and layer.symmetric_only:
         yield "cannot have an asymmetric input", False
     if chosen.activation.bits == 16 and not layer.wide:
-        yield "cannot have an input of 16 bits", False
+        yield _NARROW, False
     if isinstance(weight, Ada) and not layer.rounds:
         yield "does not support ada_quantize", False
 
@@ -196,7 +196,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
         return f"scale_w has {len(record.scale_w)} numbers, but its weight takes one"
-    if record.wts_type in OWN_WEIGHT_TYPES and not layer.low_bits:
+    if record.wts_type in NARROW_WEIGHTS and not layer.low_bits:
         return (
             f"wts_type {record.wts_type}: only two-dimensional convolutions take a weight of {record.weight_bits} bits"
         )
@@ -206,6 +206,7 @@ def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
 
 
 _NO_GROUPS = "cannot have a scale for each group: only weights that are quantized alone have groups"
+_NARROW = "cannot have an input of 16 bits"
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 

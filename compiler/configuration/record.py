@@ -89,8 +89,8 @@ _FIRST: Mapping[str | None, tuple[str, ...]] = {
 """The fields that calibration writes before those of weights, where AMCT does not keep them in the order of their numbers."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
-OWN_WEIGHT_TYPES = {"INT6": 6, "INT7": 7}
-"""Types of weights that are stored as int8 but use fewer bits. AMCT keeps them only in its configuration."""
+NARROW_WEIGHTS = {"INT6": 6, "INT7": 7}
+"""Types of weights that are stored as int8 but use fewer bits. Of AMCT's records only those of PyTorch name them."""
 CLUSTERS = (16, 32)
 
 
@@ -160,7 +160,7 @@ class LayerRecord:
 
 def _types(name: str) -> Mapping[str, int]:
     """The integer types that a field may contain, by their bits; weights have at most 8."""
-    return {"INT4": 4, "INT8": 8, **OWN_WEIGHT_TYPES} if name == "wts_type" else _TYPES_OF_INTEGERS
+    return {"INT4": 4, "INT8": 8, **NARROW_WEIGHTS} if name == "wts_type" else _TYPES_OF_INTEGERS
 
 
 def _broken(record: LayerRecord) -> Iterator[tuple[str, str]]:
@@ -318,7 +318,8 @@ def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
     if flavour is None:
         return []
     own = [name for name in layer.given() if name not in NUMBERS[flavour]]
-    return own if layer.wts_type not in OWN_WEIGHT_TYPES or "wts_type" in own else [*own, "wts_type"]
+    named = flavour == "pytorch" or layer.wts_type not in NARROW_WEIGHTS
+    return own if named or "wts_type" in own else [*own, "wts_type"]
 
 
 def as_written(layer: LayerRecord, flavour: str | None) -> LayerRecord:

@@ -181,6 +181,12 @@ class Settings:
     by_layer: Mapping[str, Calibration] = field(default_factory=dict[str, Calibration])
     enabled: frozenset[str] | None = None
     """The only layers to quantize; None for all that can be."""
+    weights_first: bool | None = None
+    """Whether activations are calibrated while layers compute with quantized weights; None for `as_amct`. AMCT's files have no
+    such setting.
+    """
+    as_amct: bool = field(default=False, compare=False)
+    """Whether to calibrate as AMCT does, as its files imply: weights first, and DMQ's factors from the first run of the model."""
     where: str = field(default="", compare=False)
     """The file that it was read from, for messages."""
     observer: InitVar[str | None] = None

@@ -120,7 +120,7 @@ def auto_calibrate_file(
     settings = with_named_levels(checked(request.settings, module, profile), module, profile, session)
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
-        "final_config": json_text(settings, quantizable_layers(module, profile, settings)),
+        "final_config": json_text(settings, quantizable_layers(module, profile, settings), files.framework),
         "ranking_information": _json(finite(search.ranking)),
         "record": _json({"original": search.original, "trials": trials}),
     }

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from .. import frontends
-from ..configuration.settings import IFMR, Settings
+from ..configuration.settings import Settings
 from ..diagnostics import CompileError, op_error
 from ..dialects.nn import ObserveOp, plan_of
 from ..dialects.nn.shapes import known, shape_of
@@ -120,7 +120,7 @@ def quantize_runs(
 
 def calibration_options(config: str | Settings | None) -> QuantizationOptions:
     """The options of AMCT's calibration: the configuration's or, without one, AMCT's defaults."""
-    return QuantizationOptions(config=config, observer=IFMR if config is None else None)
+    return QuantizationOptions(config=Settings(as_amct=True) if config is None else config)
 
 
 def check_wanted(request: Request, module: ModuleOp, session: Session, files: Files, model: Path) -> None:

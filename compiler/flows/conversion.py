@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.calibrate.data_options import DataOptions
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
-from ..transforms.quantization.profiles import like_amct
+from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions
+from ..transforms.quantization.weights.stored_integers import Integers, put_integers
 from ..transforms.simplification import SIMPLIFY
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of
@@ -40,27 +42,34 @@ def convert_file(
     session: Session,
     framework: str | None = None,
     settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> Converted:
     """Quantize `model` with the factors of a record, or those that it was trained with, and write AMCT's files.
 
     Layers that the record does not list stay float. `save_path` is a folder, made when missing, and the prefix of the files'
     names. All or none are written, replacing those of an earlier run but no file that was read. The files are those of
-    `framework`, by default the one of the model's file; `settings` decide what is fused. Raises CompileError, located, for
-    anything that cannot be done.
+    `framework`, by default the one of the model's file; `settings` decide what is fused, and weights have these `integers`, by
+    layer, or the nearest ones. Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path, framework)
     module = read_model(model, session, files.paths(), [record])
     if record is not None:
-        return convert_module(module, record, files, session, settings)
+        return convert_module(module, record, files, session, settings, integers)
     run_passes(module, SIMPLIFY, session)
     _adapt(module, model, session)
     return _written(module, files, session)
 
 
 def convert_module(
-    module: ModuleOp, record: str, files: Files, session: Session, settings: Settings | None = None
+    module: ModuleOp,
+    record: str,
+    files: Files,
+    session: Session,
+    settings: Settings | None = None,
+    integers: Mapping[str, Integers] | None = None,
 ) -> Converted:
-    """Quantize a verified module in place with the factors of a record, fused by `settings`, and write `files`.
+    """Quantize a verified module in place with the factors of a record, fused by `settings`, and write `files`. Weights have
+    these `integers`, by layer, or the nearest ones.
 
     Raises like `convert_file`.
     """
@@ -72,6 +81,7 @@ def convert_module(
         files.check_bits(name, layer.bits, record)
     simplify_and_fuse(request, module, session)
     run_passes(module, [Quantize(request, DataOptions())], session)
+    put_integers(module, integers or {}, profile_of(session))
     return _written(module, files, session)
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.precision import shortened
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SHIFT, _WEIGHT_OFFSET, _OFFSET = 32, 40, 37
@@ -71,6 +73,24 @@ def trans_quant_param_v2(scale: Array, offset: Array | None = None, *, rounded: 
         return packed
     integers = np.clip(np.rint(offset), _OFFSET_LOW, _OFFSET_HIGH).astype(np.int64)
     return packed | ((integers & 0x1FF).astype(np.uint64) << np.uint64(_OFFSET))
+
+
+def fixpipe_requant(scale: Array, offset: int, bits: int, *, signed: bool = True) -> Array:
+    """uint64 of chips that requantize sums on their way out of the matrix engine (310B, A2, A3), to 4, 8 or 16 bits.
+
+    Bits 31..13 are the scale without its last 13 bits; from bit 37 on is the offset, which has one bit more than the integers;
+    bit 46 is set for signed integers. Of the 17 bits of an int16's offset the upper 8 are in bits 7..0.
+
+    Raises ValueError for integers without such a form, or an offset that does not fit.
+    """
+    if bits not in (4, 8, 16) or not (signed or bits == 8):
+        raise ValueError(f"there is no form for {'int' if signed else 'uint'}{bits}")
+    if not -(1 << bits) <= offset < 1 << bits:
+        raise ValueError(f"offset {offset} does not fit into {bits + 1} bits")
+    low = offset & ((1 << min(bits + 1, 9)) - 1)
+    high = (offset >> 9) & 0xFF if bits == 16 else 0
+    flag = _V2_FLAG if signed else np.uint64(0)
+    return _bits(shortened(scale)) | np.uint64(low << _OFFSET | high) | flag
 
 
 def averaged(scale: Array, count: int) -> Array:

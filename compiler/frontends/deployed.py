@@ -33,7 +33,7 @@ def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequant
 def zero_point(node: SourceNode, value: SSAValue) -> int:
     """The zero point of a layer's integer input. Raises CompileError if it does not come from an AscendQuant."""
     if (quant := quantizer_of(value)) is None:
-        raise node.error("takes int8 that comes from no AscendQuant: its zero point is not known")
+        raise node.error("takes integers that come from no AscendQuant: its zero point is not known")
     return int(quant.offset.value.data)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DictionaryAttr, FileLineColLoc, ModuleOp, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BytesAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    FileLineColLoc,
+    ModuleOp,
+    StringAttr,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block
 
@@ -15,6 +24,11 @@ NAME = "nn.name"
 """Argument and result attribute: the model's name of the input or output."""
 DIMS = "nn.dims"
 """Argument and result attribute: a name for each dimension, empty if it has none (`["batch", "", "", ""]`)."""
+
+ORDER = "nn.order"
+"""Argument attribute: the axes of an input as they lie in memory, the outermost first (`array<i64: 0, 2, 3, 1>`), if not in their
+own order. What the model computes does not depend on it, but for the last bits in PyTorch.
+"""
 
 
 def main_function(module: ModuleOp) -> FuncOp:
@@ -53,6 +67,24 @@ def return_op(function: FuncOp) -> ReturnOp:
 def input_names(function: FuncOp) -> list[str]:
     """One name per argument; `arg0`, `arg1`, ... by default."""
     return _names(function.arg_attrs, len(function.body.block.args), "arg")
+
+
+def set_input_orders(function: FuncOp, orders: Sequence[Sequence[int]]) -> None:
+    """State the orders of the axes of the inputs; nothing is stated of an input in its own order, or of unequal numbers."""
+    given = [] if function.arg_attrs is None else list(function.arg_attrs.data)
+    if len(orders) != len(given):
+        return
+    for i, order in enumerate(orders):
+        if list(order) != sorted(order):
+            given[i] = DictionaryAttr({**given[i].data, ORDER: DenseArrayBase.from_list(i64, order)})
+    function.arg_attrs = ArrayAttr(given)
+
+
+def input_orders(function: FuncOp) -> dict[str, Sequence[int]]:
+    """The orders of the axes of inputs, by name, where they are not their own."""
+    attributes = () if function.arg_attrs is None else function.arg_attrs.data
+    stated = ((name, each.data.get(ORDER)) for name, each in zip(input_names(function), attributes, strict=False))
+    return {name: order.get_values() for name, order in stated if isinstance(order, DenseArrayBase)}
 
 
 def output_names(function: FuncOp) -> list[str]:

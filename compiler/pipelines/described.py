@@ -1,4 +1,4 @@
-"""Options described from their dataclass: names, values, defaults, and the text below each field, for --help and the docs."""
+"""Options and patterns described from their classes, for --help, --list-patterns and the docs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dataclasses import MISSING, Field, is_dataclass
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+from .. import universe
+from ..rewriting import CheckedPattern
+from ..session import Session
 from .options import Leaf, leaves
 
 _WORDS = {bool: "true, false", int: "integer", float: "number", str: "text"}
@@ -61,6 +64,29 @@ def statement(cls: type[Any]) -> str:
     """A docstring; dataclasses without one have their signature there, and no statement."""
     text = inspect.getdoc(cls) or ""
     return "" if text.startswith(f"{cls.__name__}(") else text
+
+
+def patterns(pass_name: str, session: Session) -> list[str]:
+    """A pass's patterns in the order in which they are tried, with their roots, statements and conditions: lines of text.
+
+    Raises CompileError for a pass that does not exist, or that is not made of patterns.
+    """
+    ours = universe.patterns(pass_name, session.passes[pass_name])
+    lines: list[str] = []
+    for each in (*session.patterns_of(pass_name), *(ours[name] for name in ours)):
+        lines += [f"{each.name} ({', '.join(_origins(each))})", f"  {_line(statement(each))}"]
+        lines += [f"    {one.name}: {_line(one.statement)}" for one in each.conditions]
+    return lines
+
+
+def _origins(pattern: type[CheckedPattern[Any]]) -> list[str]:
+    """What a pattern starts from: classes of operations, or layers of a framework."""
+    roots = [getattr(root, "name", root.__name__) for root in pattern.roots]
+    return [*roots, *(f"of {framework} {layer}" for framework, layer in getattr(pattern, "sources", ()))]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _declared(cls: type[Any]) -> list[Field[Any]]:

@@ -165,6 +165,17 @@ def strict(hint: str = "") -> Callable[[Callable[[Any, M], str | None]], Conditi
     return lambda check: Condition(check, hint=hint)
 
 
+def requires(holds: Callable[[Any], object], statement: str, reason: str | Callable[[Any], str]) -> Condition[Any]:
+    """A condition in one expression: what is true of a match if it holds, its statement, and the reason if it does not."""
+
+    def check(_: Any, match: Any) -> str | None:
+        if holds(match):
+            return None
+        return reason if isinstance(reason, str) else reason(match)
+
+    return Condition(check, statement)
+
+
 def other_uses(value: SSAValue, producer: str) -> str | None:
     """The reason why a producer's result is not used exactly once; None if it is. A graph output is a use.
 
@@ -287,8 +298,10 @@ class CheckedPattern(RewritePattern, Generic[M]):
 
     def refusal(self, m: M) -> Refusal | None:
         """The first condition that does not hold, with the reason, beside strict ones; None if all hold."""
-        reasons = ((each.name, each.holds(self, m)) for each in self.conditions if each.hint is None)
-        return next((Refusal(name, reason) for name, reason in reasons if reason is not None), None)
+        for each in self.conditions:
+            if each.hint is None and (reason := each.holds(self, m)) is not None:
+                return Refusal(each.name, reason)
+        return None
 
 
 class StepPattern(CheckedPattern[M]):

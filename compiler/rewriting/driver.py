@@ -32,6 +32,12 @@ def apply_patterns(module: ModuleOp, patterns: Sequence[RewritePattern], erase_d
     return changed
 
 
+def apply_once(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:
+    """Visits every operation once, in program order: for patterns whose results no pattern takes. Dead operations stay."""
+    with garbage_collection_off():
+        _Driver(module, patterns, False).sweep()
+
+
 @contextmanager
 def garbage_collection_off() -> Generator[None]:
     """Turns off Python's garbage collector; also a decorator.

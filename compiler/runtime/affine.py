@@ -45,7 +45,7 @@ def symmetric_scales(values: Array, bits: int, axis: int | None = None, block: i
 
     The positive side decides if it is larger or both are equal.
     """
-    low, high = _ends(values, axis, block)
+    low, high = ends_of(values, axis, block)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
     down = -np.asarray(low, np.float64) / 2 ** (bits - 1)
     return scales_of(np.asarray(np.where(np.greater_equal(high, -low), up, down), np.float64))
@@ -55,14 +55,14 @@ def asymmetric_params(
     values: Array, bits: int, axis: int | None = None, block: int | None = None
 ) -> tuple[Array, Array]:
     """Scales and zero points by `affine`: float32 and int32, shape [] for all values, [channels] or [blocks]."""
-    low, high = (np.asarray(end, np.float64) for end in _ends(values, axis, block))
+    low, high = (np.asarray(end, np.float64) for end in ends_of(values, axis, block))
     least = -(2 ** (bits - 1))
     scales = scales_of((high - low) / (2**bits - 1))
     points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, -least - 1)
     return scales, np.asarray(points, np.int32)
 
 
-def _ends(values: Array, axis: int | None, block: int | None) -> tuple[Array, Array]:
+def ends_of(values: Array, axis: int | None, block: int | None) -> tuple[Array, Array]:
     """The least and the greatest of the values and 0, for all values, per channel or per block along `axis`."""
     if axis is not None and block is not None:
         parts = in_blocks(values, axis, block)

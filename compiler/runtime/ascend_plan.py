@@ -13,7 +13,7 @@ from dataclasses import replace
 from xdsl.ir import Operation
 
 from ..dialects import ascend
-from ..dialects.ascend.base import i8
+from ..dialects.ascend.cube import DATA
 from ..dialects.nn.shapes import element_of
 from .bounds import Bounds, bounded, bounds_of
 from .kernels.ascend_cube import MATRIX_KERNELS, has_constant_weights
@@ -56,10 +56,10 @@ def _is_read(program: Program, slot: int) -> bool:
 
 
 def _multiplies(op: Operation) -> bool:
-    """Whether an operation multiplies int8 data by packed weights: it accepts the data in any number type."""
+    """Whether an operation multiplies integer data by packed weights: it accepts the data in any number type."""
     if not isinstance(op, ascend.CubeOp) or type(op) not in MATRIX_KERNELS:
         return False
-    return element_of(op.operands[0]) == i8 and has_constant_weights(op)
+    return element_of(op.operands[0]) in DATA and has_constant_weights(op)
 
 
 def _scales(op: Operation) -> bool:

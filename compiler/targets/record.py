@@ -11,8 +11,8 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ..configuration.record import (
     CLUSTERS,
+    NARROW_WEIGHTS,
     NUMBERS,
-    OWN_WEIGHT_TYPES,
     UNWRITTEN,
     LayerRecord,
     Record,
@@ -246,7 +246,7 @@ def _scales_of(weight: DequantizeOp | None) -> tuple[tuple[float, ...], tuple[in
 def _weight_type(weight: DequantizeOp) -> str:
     """The name of a weight's integer type."""
     stated = "" if weight.bits is None else f"INT{weight.bits.value.data}"
-    return stated if stated in OWN_WEIGHT_TYPES else _integers(weight.qparams.data)
+    return stated if stated in NARROW_WEIGHTS else _integers(weight.qparams.data)
 
 
 def _data_type(site: Site) -> str:

@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> None:
     from ..configuration.json_config import json_text
     from ..configuration.simplified_text import simplified_text
     from ..files import replacing
+    from ..flows.saving import framework_of
     from ..frontends import files_of
     from ..pipelines.passes import run_passes
     from ..transforms.quantization.decide.layers import checked, quantizable_layers
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     settings = checked(settings, module, profile)
     layers = quantizable_layers(module, profile, settings)
     if args.output.suffix.lower() == ".json":
-        text = json_text(with_named_levels(settings, module, profile, session), layers)
+        text = json_text(with_named_levels(settings, module, profile, session), layers, framework_of(args.model))
     else:
         text = simplified_text(settings)
     with replacing(args.output) as stream:

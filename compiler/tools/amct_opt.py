@@ -115,6 +115,18 @@ class _Help(argparse.Action):
         sys.exit(0)
 
 
+class _Patterns(argparse.Action):
+    """Prints the patterns of the pass that is named."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> NoReturn:
+        from ..pipelines.described import patterns
+
+        print("\n".join(patterns(values.removeprefix("--"), new_session())))
+        sys.exit(0)
+
+
 def _help_of(name: str, known: Session) -> str:
     """What a pass does, and its options. Raises CompileError for a pass that does not exist."""
     from ..pipelines.described import options, owners, statement
@@ -145,6 +157,8 @@ def parser(known: Session) -> Parser:
     add = tool.add_argument
     text = "print this, or what one pass does and its options, and exit"
     add("-h", "--help", metavar="PASS", nargs="?", action=_Help, help=text)
+    text = "print the patterns that a pass is made of, with their conditions, in the order in which they are tried, and exit"
+    add("--list-patterns", metavar="PASS", action=_Patterns, help=text)
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
     add(

@@ -7,10 +7,13 @@ layers), `tensor_decompose` and `evaluators` have the parts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from onnx import GraphProto, ModelProto, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ...api import PathLike
@@ -20,6 +23,7 @@ from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...files import replacing, scratch
 from ...frontends.onnx import source
+from ...transforms.quantization.weights.stored_integers import Integers
 from ...universe import new_session
 from .. import steps
 from ..steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
@@ -60,6 +64,8 @@ _FRAMEWORK = "pytorch"
 """The framework whose files are written."""
 _DO_FUSION, _SKIPPED = "amct_opt.do_fusion", "amct_opt.skip_fusion_layers"
 """Properties of a modified model: what its configuration says of fusion, which AMCT's records do not."""
+_INTEGERS = "amct_opt.integers/"
+"""What the names of arrays begin with that hold the integers of a layer's weight."""
 
 
 def create_quant_config(
@@ -78,7 +84,7 @@ def create_quant_config(
     that cannot be exported, bad settings, and layers that the module does not have.
     """
     loaded = trace(model, input_data).load()
-    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination)
+    steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination, _FRAMEWORK)
 
 
 def quantize_preprocess(config_file: PathLike, record_file: PathLike, model: Any, input_data: Any) -> Any:
@@ -127,7 +133,8 @@ def quantize_model(
     names = names_of(loaded)
     if factors:
         loaded = balanced(loaded, config, read_record(record))
-    calibration = steps.Calibration(loaded, _FRAMEWORK, config, record, fixed.name)
+    keep = partial(_keep, modified)
+    calibration = steps.Calibration(loaded, _FRAMEWORK, config, record, fixed.name, keep)
     if factors:
         with replacing(record) as stream:
             stream.write(factors)
@@ -146,8 +153,27 @@ def save_model(modfied_onnx_file: PathLike, record_file: PathLike, save_path: Pa
 
     Returns the files. Raises CompileError, located, if calibration is not complete, and for a record that does not fit.
     """
-    settings = _settings(Path(modfied_onnx_file))
-    return steps.save(modfied_onnx_file, record_file, save_path, new_session(), _FRAMEWORK, settings)
+    modified = Path(modfied_onnx_file)
+    settings, integers = _settings(modified), _kept(modified)
+    return steps.save(modified, record_file, save_path, new_session(), _FRAMEWORK, settings, integers)
+
+
+def _keep(modified: Path, integers: Mapping[str, Integers]) -> None:
+    """Store the integers of weights in a modified model, as arrays that no node reads."""
+    arrays = [numpy_helper.from_array(array, _INTEGERS + layer) for layer, array in integers.items()]
+    with modified.open("ab") as stream:  # fields of messages may be written one after the other
+        stream.write(ModelProto(graph=GraphProto(initializer=arrays)).SerializeToString())
+
+
+def _kept(modified: Path) -> dict[str, Integers]:
+    """The integers of weights that a modified model stores: int8."""
+    found = source.load(modified)
+    kept = [each for each in found.model.graph.initializer if each.name.startswith(_INTEGERS)]
+    raw = [found.weights.get(each.name, each.raw_data) for each in kept]
+    return {
+        each.name.removeprefix(_INTEGERS): np.frombuffer(data, np.int8).reshape(tuple(each.dims))
+        for each, data in zip(kept, raw, strict=True)
+    }
 
 
 def _settings(modified: Path) -> Settings:
@@ -181,6 +207,10 @@ def accuracy_based_auto_calibration(
     settings = read_settings(Path(config_file))
     fixed = trace(model, input_data, input_names, output_names, dynamic_axes)
     traced = trace_open(model, input_data, fixed, dynamic_axes)
+    if traced is not fixed and (rounded := steps.rounded_layers(settings)):
+        reason = f"layer '{rounded[0]}': a search with ada_quantize writes files with any batch size"
+        hint = "leave the first axis of each input open by dynamic_axes"
+        raise CompileError(reason, where=str(config_file), hint=hint)
     with scratch() as folder:
         opened, modified = folder / "open.onnx", folder / "modified.onnx"
         frame = _Frame(model, traced, names_of(traced.load()))

@@ -25,7 +25,8 @@ from ...transforms.quantization.calibrate.data_options import AUTOMATIC
 from ...transforms.quantization.decide.planning import check_factors
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.place.insert_observers import insert_observers
-from ...transforms.quantization.profiles import like_amct
+from ...transforms.quantization.profiles import like_amct, profile_of
+from ...transforms.quantization.quantize import runner_of
 from ...transforms.quantization.recover.balance_channels import balance_channels, factors_of
 
 
@@ -50,7 +51,8 @@ class Preprocessing:
             spool.add(inputs)
             samples = spool.samples()
         module = self._module.clone()
-        balance_channels(module, lambda: samples, self._session.silent(), AUTOMATIC.runner())
+        runner = runner_of(AUTOMATIC, profile_of(self._session))
+        balance_channels(module, lambda: samples, self._session.silent(), runner)
         factors = {layer_of(site.compute): factors_of(site) for site in _sites(module)}
         layers = {name: LayerRecord(tensor_balance_factor=each) for name, each in factors.items() if each}
         with made(self._record.parent), replacing(self._record) as stream:

@@ -184,22 +184,32 @@ class _ConvQAT(QATBase):
 
 
 class Conv1dQAT(_ConvQAT, _nn.Conv1d):
+    """A Conv1d layer, whose weight has a scale per output channel or one."""
+
     layer = _nn.Conv1d
 
 
 class Conv2dQAT(_ConvQAT, _nn.Conv2d):
+    """A Conv2d layer, whose weight has a scale per output channel or one."""
+
     layer = _nn.Conv2d
 
 
 class Conv3dQAT(_ConvQAT, _nn.Conv3d):
+    """A Conv3d layer, whose weight has a scale per output channel or one."""
+
     layer = _nn.Conv3d
 
 
 class ConvTranspose1dQAT(_ConvQAT, _nn.ConvTranspose1d):
+    """A ConvTranspose1d layer, whose weight has a scale per output channel or one."""
+
     layer = _nn.ConvTranspose1d
 
 
 class ConvTranspose2dQAT(_ConvQAT, _nn.ConvTranspose2d):
+    """A ConvTranspose2d layer, whose weight has a scale per output channel or one."""
+
     layer = _nn.ConvTranspose2d
 
 

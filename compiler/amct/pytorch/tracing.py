@@ -20,8 +20,8 @@ from ...formats.onnx.file import Initializer, write_model
 from ...frontends import onnx
 from ...frontends.torch.batches import array
 from ...frontends.torch.library import torch_library
-from ...frontends.torch.program import to_onnx, traced
-from ...ir.functions import input_names, main_function
+from ...frontends.torch.program import input_orders, to_onnx, traced
+from ...ir.functions import input_names, main_function, set_input_orders
 from ...ir.verification import verify
 from ...runtime.executor import Array, Executable
 from ...universe import new_session
@@ -45,11 +45,14 @@ class Traced(NamedTuple):
     """The tree of torch that says how results are returned."""
     returned: tuple[bool, ...]
     """For each leaf of the tree, whether it is a tensor; the others are None."""
+    orders: Sequence[Sequence[int]]
+    """The axes of the inputs as they lie in memory."""
 
     def load(self) -> Loaded:
         """The model as a module in `nn`, with a session of its own."""
         session = new_session()
         module = onnx.from_model(self.model, session, Path(self.name))
+        set_input_orders(main_function(module), self.orders)
         verify(module)
         return Loaded(module, session)
 
@@ -105,7 +108,7 @@ def trace(
         session.warn(f"{name}: {fixed}")
     specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     returned = tuple(not hasattr(each, "value") for each in specs)
-    return Traced(proto, name, signature, tuple(given), program.call_spec.out_spec, returned)
+    return Traced(proto, name, signature, tuple(given), program.call_spec.out_spec, returned, input_orders(program))
 
 
 def trace_open(model: Any, input_data: Any, fixed: Traced, dynamic_axes: Axes | None) -> Traced:

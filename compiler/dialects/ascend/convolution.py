@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -26,7 +26,7 @@ from .base import (
     stand_ins,
     window_sizes,
 )
-from .cube import CubeOp, OffsetOp
+from .cube import INT16_DEVIATION, WIDE_ROWS, CubeOp, OffsetOp, Row
 
 if TYPE_CHECKING:
     from .base import Array
@@ -201,7 +201,7 @@ class Conv2DOp(GroupedOp):
     """Two-dimensional convolution.
 
     x `[N, C, H, W]` (`data_format "NHWC"`: channels last), filter `[cout, cin/groups, kh, kw]` (NHWC: `[kh, kw, cin/groups,
-    cout]`), bias `[cout]`. int8 x and filter take an int32 bias and give int32.
+    cout]`), bias `[cout]`. An int8 filter and x of int8 or int16 take an int32 bias and give int32.
 
     ```mlir
     %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [1, 1, 1, 1] data_format "NCHW" offset_x -3 : (...) -> ...
@@ -209,6 +209,9 @@ class Conv2DOp(GroupedOp):
     """
 
     name = "ascend.Conv2D"
+
+    ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
+    DEVIATION: ClassVar[str] = INT16_DEVIATION
 
 
 @irdl_op_definition
@@ -245,7 +248,8 @@ class DepthwiseConv2DOp(XFirstOp):
 
     name = "ascend.DepthwiseConv2D"
 
-    DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
+    ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
+    DEVIATION: ClassVar[str] = f"{INT16_DEVIATION}; {FLOAT32_DEVIATION}"
 
     @property
     def filter_sizes(self) -> Filter:

@@ -7,28 +7,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, cast
 
-from xdsl.dialects.builtin import bf16, f16, f32, i32
+from xdsl.dialects.builtin import IntegerType, bf16, f16, f32, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.dtypes import Tensor
+from ...ir.dtypes import Tensor, integer_range
 from ..nn.base import INT, Int, integer
 from ..nn.shapes import compatible, element_of, tensor
-from .base import AscendOp, ElementTypes, check_range, i8
+from .base import AscendOp, ElementTypes, check_range, i8, i16
 
 
 class Row(NamedTuple):
-    """The types of bias and result for one element type of x and weight; the first result type is inferred."""
+    """The types of bias, result and weight for one element type of x; the first result type is inferred."""
 
     bias: ElementTypes
     y: ElementTypes
+    weight: Attribute | None = None
+    """None for that of x."""
 
 
 FLOAT16_ROW = Row(bias=(f16, f32), y=(f16, f32))
 BFLOAT16_ROW = Row(bias=(bf16, f32), y=(bf16, f32))
 FLOAT32_ROW = Row(bias=(f32,), y=(f32,))
 INT8_ROW = Row(bias=(i32,), y=(i32,))
+INT16_ROW = Row(bias=(i32,), y=(i32,), weight=i8)
+
+DATA: ElementTypes = (i8, i16)
+"""The types of x that give an exact int32 result."""
+
+INT16_DEVIATION = "has an int16 row (int8 weight), as AMCT's files have it, which the header's table lacks"
 
 AFTER_INT32: set[str] = {
     "ascend.AscendDequant",
@@ -38,19 +46,22 @@ AFTER_INT32: set[str] = {
 """The operations that may take the int32 result of a cube operation."""
 
 
-class CubeOp(AscendOp):
-    """An operation of the matrix engine: int8 operands give an exact int32 result, equal float types a float one."""
+ROWS: Mapping[Attribute, Row] = {i8: INT8_ROW, f16: FLOAT16_ROW, bf16: BFLOAT16_ROW, f32: FLOAT32_ROW}
+"""The rows of the headers, by the type of x."""
+WIDE_ROWS: Mapping[Attribute, Row] = {i8: INT8_ROW, i16: INT16_ROW, **ROWS}
+"""The rows of layers whose activations AMCT quantizes to int16."""
 
-    ROWS: ClassVar[Mapping[Attribute, Row]] = {
-        i8: INT8_ROW,
-        f16: FLOAT16_ROW,
-        bf16: BFLOAT16_ROW,
-        f32: FLOAT32_ROW,
-    }
+
+class CubeOp(AscendOp):
+    """An operation of the matrix engine: x of int8 or int16 and an int8 weight give an exact int32 result, equal float types a
+    float one.
+    """
+
+    ROWS: ClassVar[Mapping[Attribute, Row]] = ROWS
 
     @property
     def zero_point(self) -> int:
-        """The offset to subtract from an int8 x."""
+        """The offset to subtract from an integer x."""
         return 0
 
     def row(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None, weight_name: str = "filter") -> Row:
@@ -58,8 +69,9 @@ class CubeOp(AscendOp):
         element = element_of(x)
         self.check_element("x", element, self.ROWS)
         row = self.ROWS[element]
-        if element_of(weight) != element:
-            raise VerifyException(f"x is of {element}, {weight_name} of {element_of(weight)}: they must be equal")
+        if (wanted := row.weight or element) != element_of(weight):
+            rule = "they must be equal" if row.weight is None else f"it must be {wanted}"
+            raise VerifyException(f"x is of {element}, {weight_name} of {element_of(weight)}: {rule}")
         if bias is not None:
             self.check_element(f"bias beside {element} operands", element_of(bias), row.bias)
         check_offset_x(element, self.zero_point, "operands")
@@ -82,7 +94,7 @@ class CubeOp(AscendOp):
 
 
 class OffsetOp(CubeOp):
-    """An operation with `offset_x`, the zero point of an int8 x: it is subtracted from x; padding contributes 0."""
+    """An operation with `offset_x`, the zero point of an integer x: it is subtracted from x; padding contributes 0."""
 
     offset_x: Int = prop_def(INT, default_value=integer(0))
 
@@ -92,10 +104,11 @@ class OffsetOp(CubeOp):
 
 
 def check_offset_x(element: Attribute, offset_x: int, what: str = "x") -> None:
-    """Raises VerifyException for an offset that is not an int8 number, or is not 0 although x is not int8."""
-    check_range("offset_x", [offset_x], -128, 127)
-    if element != i8 and offset_x:
-        raise VerifyException(f"offset_x is for int8 {what}")
+    """Raises VerifyException for an offset that is not a number of the type of x, or is not 0 although x is no integer."""
+    if element in DATA:
+        check_range("offset_x", [offset_x], *integer_range(cast(IntegerType, element)))
+    elif offset_x:
+        raise VerifyException(f"offset_x is for integer {what}")
 
 
 def check_int32_uses(op: Operation) -> None:

@@ -73,6 +73,20 @@ class Relu6Op(UnaryOp):
 
 
 @irdl_op_definition
+class Relu6DOp(UnaryOp):
+    """`min(max(x, 0), 6 * scale)`: Relu6 of numbers that were multiplied by `scale` before. 6 * scale is rounded to float32."""
+
+    name = "ascend.Relu6D"
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
+
+    scale: Real = prop_def(REAL, default_value=real(1.0))
+
+    def meaning(self) -> Meaning:
+        return self.as_nn(nn.ClipOp, min=0.0, max=6 * self.scale.value.data)
+
+
+@irdl_op_definition
 class LeakyReluOp(UnaryOp):
     """`x` where positive, `negative_slope * x` elsewhere."""
 
@@ -440,6 +454,7 @@ __all__ = [
     "PowOp",
     "RealDivOp",
     "ReciprocalOp",
+    "Relu6DOp",
     "Relu6Op",
     "ReluOp",
     "RsqrtOp",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -14,11 +15,14 @@ from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import Shape, broadcast, element_of, merge_dim, same_element, shape_of, size, tensor, tensor_of
 from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, stand_ins
-from .cube import OffsetOp
+from .cube import INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
 
 class MatrixOp(OffsetOp):
     """x1 `[..., M, K]` times x2 `[..., K, N]` after their transpose flags, bias `[N]`."""
+
+    ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
+    DEVIATION: ClassVar[str] = INT16_DEVIATION
 
     x1: Operand = operand_def(ANY_TENSOR)
     x2: Operand = operand_def(ANY_TENSOR)
@@ -57,7 +61,7 @@ def _swapped(shape: Shape, flag: bool) -> Shape:
 
 @irdl_op_definition
 class MatMulV2Op(MatrixOp):
-    """Matrix product of rank 2: x1 `[M, K]`, x2 `[K, N]`, bias `[N]`, y `[M, N]`. int8 gives int32.
+    """Matrix product of rank 2: x1 `[M, K]`, x2 `[K, N]`, bias `[N]`, y `[M, N]`. Integers give int32.
 
     ```mlir
     %y = ascend.MatMulV2 %x, %w, %b transpose_x2 true offset_x -128 : (...) -> tensor<1x10xi32>

@@ -15,10 +15,12 @@ from ...ir.precision import FORCE_FP16, PRECISION_MODES
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints
 from ..nn.constant import constant_of
 from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
-from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, int_list
+from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, i16, int_list
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
-"""The result types of AscendQuant, by dst_type."""
+"""The result types of quantizations, by dst_type."""
+_STORAGE: Mapping[int, IntegerType] = {**STORAGE, 6: i16}
+"""Those of AscendQuant."""
 
 ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 """Round is to nearest, ties to even. (Hybrid is for hifloat8, which has no element type here.)"""
@@ -51,7 +53,8 @@ class ScaledOp(AscendOp):
 
 @irdl_op_definition
 class AscendQuantOp(ScaledOp):
-    """`clip(round(x * scale + offset))` to int8 (`dst_type 2`) or int4 (29), per tensor. x of any shape of rank 1 to 8.
+    """`clip(round(x * scale + offset))` to int8 (`dst_type 2`), int16 (6) or int4 (29), per tensor. x of any shape of
+    rank 1 to 8.
 
     `scale` is the reciprocal of the real step: `float32(1 / scale_d)`. Product, sum and rounding each round to float32; with
     `sqrt_mode` the product is `x * scale * scale`. With `fakequant_precision_mode "FORCE_FP16_QUANT"` (AMCT) x, scale, product
@@ -65,15 +68,21 @@ class AscendQuantOp(ScaledOp):
     name = "ascend.AscendQuant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
+    DEVIATION: ClassVar[str] = "gives int16 as well, as AMCT's files have it"
 
     round_mode: Text = prop_def(TEXT, default_value=StringAttr("Round"))
     dst_type: Int = prop_def(INT, default_value=integer(2))
     fakequant_precision_mode: Text = prop_def(TEXT, default_value=DEFAULT_MODE)
 
+    @staticmethod
+    def type_number(storage: IntegerType) -> int:
+        """The dst_type that gives integers of a type."""
+        return next(number for number, each in _STORAGE.items() if each == storage)
+
     @property
     def storage(self) -> IntegerType:
-        if (storage := STORAGE.get(self.dst_type.value.data)) is None:
-            raise VerifyException(f"dst_type {self.dst_type.value.data} is neither 2 (int8) nor 29 (int4)")
+        if (storage := _STORAGE.get(self.dst_type.value.data)) is None:
+            raise VerifyException(f"dst_type {self.dst_type.value.data} is not 2 (int8), 6 (int16) or 29 (int4)")
         return storage
 
     def derive(self) -> Sequence[Tensor]:

@@ -17,7 +17,7 @@ from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
 from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, i8, int_list
 from .convolution import ConvolutionOp, Filter, XFirstOp
-from .cube import FLOAT32_ROW, INT8_ROW, OffsetOp, Row
+from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
 DECONVOLUTION_LIMIT = 4096
 
@@ -99,7 +99,8 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
 
     name = "ascend.Conv2DTranspose"
 
-    DEVIATION: ClassVar[str] = FLOAT32_DEVIATION
+    ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
+    DEVIATION: ClassVar[str] = f"{INT16_DEVIATION}; {FLOAT32_DEVIATION}"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": INDEX}
 
     input_size: Operand = operand_def(ANY_TENSOR)

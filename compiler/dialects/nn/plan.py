@@ -44,6 +44,8 @@ class WeightPlan:
     """How `--round-weights` rounds it, with options: `adaround{num-iteration=10000}`; None for the nearest number."""
     epsilon: bool = False
     """Whether computed scales below float32's epsilon are 1, so that such a channel is zero (AMCT)."""
+    first: bool = False
+    """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<weight i4 axis 1 asymmetric>
     #nn.plan<weight i4 axis 0 block 128>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
-    #nn.plan<input, weight i8 axis 0 epsilon>
+    #nn.plan<input, weight i8 axis 0 epsilon first>
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
     ```
     """
@@ -214,7 +216,8 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
         levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
     rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
     epsilon = parser.parse_optional_keyword("epsilon") is not None
-    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon)
+    first = parser.parse_optional_keyword("first") is not None
+    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, first)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -233,6 +236,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         printer.print_string_literal(weight.rounding)
     if weight.epsilon:
         printer.print_string(" epsilon")
+    if weight.first:
+        printer.print_string(" first")
 
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:

@@ -47,7 +47,7 @@ STEPS: Sequence[Changes] = (
     {"correct_bias": True},
     {"fit_ranges": True},
     {"observer": "octav"},
-    {"observer": "ifmr"},
+    {"observer": "ifmr{exact=false}"},
     {"observer": "percentile{percentile=0.99999}"},
     {"observer": "minmax"},
 )

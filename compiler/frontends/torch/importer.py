@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
+from ...ir.functions import main_function, set_input_orders
 from ...session import Session
 from ...transforms.fusion.fuse_modules import fuse_modules
 from .. import onnx
@@ -15,7 +16,7 @@ from ..options import take_only
 from .archive import load_program
 from .library import torch_library
 from .names import fused_chains
-from .program import to_onnx, traced
+from .program import input_orders, to_onnx, traced
 
 
 def read(path: Path, session: Session) -> ModuleOp:
@@ -56,4 +57,5 @@ def _module(torch: Any, program: Any, path: Path, session: Session) -> ModuleOp:
     module = onnx.from_model(model, session, path)
     if chains := fused_chains(model.graph):
         fuse_modules(module, chains, session)
+    set_input_orders(main_function(module), input_orders(program))
     return module

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
 from ...diagnostics import CompileError, first_line
 from .fake_quantization import with_plain_points
@@ -162,7 +162,31 @@ def to_onnx(
         message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
         raise CompileError(message, where=_place(e, program, where)) from e
     name_layers(model.graph)
+    _complete_states(model.graph)
     return model, changed
+
+
+_RECURRENT = {"LSTM": 3, "GRU": 2, "RNN": 2}
+"""How many outputs a recurrent node has."""
+
+
+def _complete_states(graph: GraphProto) -> None:
+    """Name the outputs of recurrent nodes that nothing reads, in place: modules of PyTorch return them, the exporter drops them,
+    and a layer without them is not quantized.
+    """
+    for node in graph.node:
+        if (count := _RECURRENT.get(node.op_type)) is None:
+            continue
+        names = [*node.output, *[""] * (count - len(node.output))]
+        del node.output[:]
+        node.output.extend(name or f"{node.name}:{i}" for i, name in enumerate(names))
+
+
+def input_orders(program: Any) -> list[Sequence[int]]:
+    """For each input of a program that is a tensor, its axes as they lie in memory, the outermost first."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    given: list[Any] = [values.get(name) for name in program.graph_signature.user_inputs]
+    return [value.dim_order() for value in given if hasattr(value, "dim_order")]
 
 
 def _renamed(names: Sequence[str], given: Sequence[str], what: str, where: str) -> list[str]:

@@ -2,67 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import FB
-from ...dialects.nn.shapes import Shape, element_of, known, shape_of
-from ..refusal import require
-from .rules import Builder, array_of, lowers
-
-ELTWISE, SCALE, BIAS = (("caffe", "Eltwise"),), (("caffe", "Scale"),), (("caffe", "Bias"),)
-BATCH_NORM = (("caffe", "BatchNorm"),)
+from ...dialects.nn.shapes import element_of, known, shape_of
+from ...rewriting import Condition, condition, requires
+from .constants import array_of, constant_behind, constant_numbers
+from .rules import Builder, Lowering, Values
 
 _MODES: Mapping[type[nn.BinaryOp], int] = {nn.MulOp: 0, nn.AddOp: 1, nn.MaxOp: 2}
 
 
-@lowers(*_MODES, sources=ELTWISE)
-def eltwise(build: Builder, op: nn.BinaryOp) -> Sequence[SSAValue]:
-    """Eltwise; a layer of more than two tensors becomes one operation for each tensor after the first."""
-    alike = shape_of(op.lhs) == shape_of(op.rhs)
-    require(alike, "equal-shapes", "Eltwise takes tensors of one shape")
-    return [build.add(ascend.EltwiseOp, [op.lhs, op.rhs], N=2, mode=_MODES[type(op)]).y]
+class Eltwise(Lowering[nn.BinaryOp]):
+    """Eltwise; a layer of more than two tensors becomes one operation for each tensor after the first"""
+
+    roots = tuple(_MODES)
+    sources = (("caffe", "Eltwise"),)
+
+    equal_shapes = requires(
+        lambda op: shape_of(op.lhs) == shape_of(op.rhs),
+        "the tensors have one shape",
+        "Eltwise takes tensors of one shape",
+    )
+
+    def rewrite(self, build: Builder, op: nn.BinaryOp) -> Values:
+        return [build.add(ascend.EltwiseOp, [op.lhs, op.rhs], N=2, mode=_MODES[type(op)]).y]
 
 
-@lowers(nn.MulOp, sources=SCALE)
-def scale(build: Builder, op: nn.MulOp) -> Sequence[SSAValue]:
-    parameter, axis, count = _parameter(build, op, "scale")
-    return [build.add(ascend.ScaleOp, op.lhs, parameter, axis=axis, num_axes=count).y]
+class ByParameter(Lowering[nn.BinaryOp]):
+    """A layer by a constant that covers some axes in a row."""
+
+    float_type = requires(
+        lambda op: element_of(op.lhs) in FB,
+        "the tensors are float16, float32 or bfloat16",
+        lambda op: f"Caffe's layers are of floats, not {element_of(op.lhs)}",
+    )
+
+    @condition
+    def covered_axes(self, op: nn.BinaryOp) -> str | None:
+        """the parameter covers all axes between the first and the last one that it covers"""
+        padded, x = _padded(op), shape_of(op.lhs)
+        first, last = _covered(padded)
+        pairs = zip(padded[first:last], x[first:last], strict=False)
+        covers = not last or (len(padded) == len(x) and all(p == d or not known(d) for p, d in pairs))
+        what = _WHAT[type(op)]
+        return None if covers else f"its {what} repeats along an axis between others that it covers"
+
+    def parameter(self, build: Builder, op: nn.BinaryOp) -> tuple[SSAValue, dict[str, Any]]:
+        """The constant without the axes of size 1 that make it broadcast; the first axis that it covers, and how many."""
+        padded = _padded(op)
+        first, last = _covered(padded)
+        array = np.ascontiguousarray(array_of(op.rhs)).reshape(padded[first:last])
+        axes: dict[str, Any] = {"axis": first, "num_axes": last - first}
+        return build.constant(array, f"{build.hint}_{_WHAT[type(op)]}"), axes
 
 
-@lowers(nn.AddOp, sources=(*SCALE, *BIAS))
-def bias(build: Builder, op: nn.AddOp) -> Sequence[SSAValue]:
-    parameter, axis, count = _parameter(build, op, "bias")
-    return [build.add(ascend.BiasOp, op.lhs, parameter, axis=axis, num_axes=count).y]
+_WHAT: Mapping[type[nn.BinaryOp], str] = {nn.MulOp: "scale", nn.AddOp: "bias"}
 
 
-def _parameter(build: Builder, op: nn.BinaryOp, what: str) -> tuple[SSAValue, int, int]:
-    """A constant without the axes of size 1 that make it broadcast; the first axis that it covers, and how many."""
-    array, x = array_of(op.rhs, what), shape_of(op.lhs)
-    require(element_of(op.lhs) in FB, "float-type", f"Caffe's layers are of floats, not {element_of(op.lhs)}")
-    if array.size == 1:
-        return build.constant(array.reshape(()), f"{build.hint}_{what}"), 0, 0
-    padded = (1,) * (len(x) - array.ndim) + array.shape
-    first = next(i for i, d in enumerate(padded) if d != 1)
-    last = len(padded) - next(i for i, d in enumerate(reversed(padded)) if d != 1)
-    covers = len(padded) == len(x) and _equal(padded[first:last], x[first:last])
-    require(covers, "covered-axes", f"its {what} repeats along an axis between others that it covers")
-    parameter = build.constant(np.ascontiguousarray(array.reshape(padded[first:last])), f"{build.hint}_{what}")
-    return parameter, first, last - first
+def _padded(op: nn.BinaryOp) -> tuple[int, ...]:
+    """The shape of the constant, with axes of size 1 in front; without any if it is one number."""
+    shape = shape_of(op.rhs)
+    return (1,) * (len(shape_of(op.lhs)) - len(shape)) + shape
 
 
-def _equal(parameter: Shape, covered: Shape) -> bool:
-    return all(p == d or not known(d) for p, d in zip(parameter, covered, strict=True))
+def _covered(padded: tuple[int, ...]) -> tuple[int, int]:
+    """The first axis of more than one element, and the one behind the last; 0 and 0 for one number."""
+    wide = [axis for axis, size in enumerate(padded) if size != 1]
+    return (wide[0], wide[-1] + 1) if wide else (0, 0)
 
 
-@lowers(nn.BatchNormOp, sources=BATCH_NORM)
-def batch_norm(build: Builder, op: nn.BatchNormOp) -> Sequence[SSAValue]:
-    """BNInference; mean and variance are already divided."""
-    require(not op.channels_last, "channels-second", "BNInference normalizes axis 1")
-    plain = bool((array_of(op.scale, "scale") == 1).all() and (array_of(op.offset, "offset") == 0).all())
-    require(plain, "no-scale", "BNInference neither scales nor adds, and something was folded into the layer")
-    momentum = build.constant(np.ones(1, np.float32), f"{build.hint}_momentum")
-    return [build.add(ascend.BNInferenceOp, op.input, op.mean, op.variance, momentum, epsilon=op.epsilon).y]
+def _constant(what: str) -> Condition[nn.BinaryOp]:
+    reason = f"its {what} is computed at run time"
+    return Condition(lambda _, op: reason if constant_behind(op.rhs) is None else None, f"the {what} is constant")
+
+
+class Scale(ByParameter):
+    """Scale"""
+
+    roots = (nn.MulOp,)
+    sources = (("caffe", "Scale"),)
+    constant_scale = _constant("scale")
+
+    def rewrite(self, build: Builder, op: nn.BinaryOp) -> Values:
+        parameter, axes = self.parameter(build, op)
+        return [build.add(ascend.ScaleOp, op.lhs, parameter, **axes).y]
+
+
+class Bias(ByParameter):
+    """Bias"""
+
+    roots = (nn.AddOp,)
+    sources = (("caffe", "Scale"), ("caffe", "Bias"))
+    constant_bias = _constant("bias")
+
+    def rewrite(self, build: Builder, op: nn.BinaryOp) -> Values:
+        parameter, axes = self.parameter(build, op)
+        return [build.add(ascend.BiasOp, op.lhs, parameter, **axes).y]
+
+
+class BNInference(Lowering[nn.BatchNormOp]):
+    """BNInference; mean and variance are already divided"""
+
+    sources = (("caffe", "BatchNorm"),)
+    constant_scale = constant_numbers("scale")
+    constant_offset = constant_numbers("offset")
+
+    channels_second = requires(
+        lambda op: not op.channels_last, "the channels are axis 1", "BNInference normalizes axis 1"
+    )
+
+    no_scale = requires(
+        lambda op: bool((array_of(op.scale) == 1).all() and (array_of(op.offset) == 0).all()),
+        "the scale is 1 and the offset 0",
+        "BNInference neither scales nor adds, and something was folded into the layer",
+    )
+
+    def rewrite(self, build: Builder, op: nn.BatchNormOp) -> Values:
+        momentum = build.constant(np.ones(1, np.float32), f"{build.hint}_momentum")
+        return [build.add(ascend.BNInferenceOp, op.input, op.mean, op.variance, momentum, epsilon=op.epsilon).y]
+
+
+PATTERNS = (Eltwise, Scale, Bias, BNInference)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import SSAValue
@@ -11,34 +9,30 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import element_of, known, shape_of, static
 from ...ir.dtypes import numpy_dtype
-from ..refusal import require
+from ...rewriting import condition
 from .indexing import sizes_of
-from .rules import Builder, Source, lowers
+from .rules import Builder, Lowering, Values, lowers
 
 
-def _onnx(op_type: str) -> tuple[Source]:
-    return (("onnx", op_type),)
-
-
-@lowers(nn.OpaqueOp, sources=_onnx("IsNaN"))
-def is_nan(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+@lowers(nn.OpaqueOp, source=("onnx", "IsNaN"))
+def is_nan(build: Builder, op: nn.OpaqueOp) -> Values:
     """NotEqual of x and x: only NaN differs from itself."""
     (x,) = op.inputs
     return [build.add(ascend.NotEqualOp, x, x).y]
 
 
-@lowers(nn.OpaqueOp, sources=_onnx("Range"))
-def range_(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+@lowers(nn.OpaqueOp, source=("onnx", "Range"))
+def range_(build: Builder, op: nn.OpaqueOp) -> Values:
     return [build.add(ascend.RangeOp, *op.inputs).y]
 
 
-@lowers(nn.OpaqueOp, sources=_onnx("Tile"))
-def tile(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+@lowers(nn.OpaqueOp, source=("onnx", "Tile"))
+def tile(build: Builder, op: nn.OpaqueOp) -> Values:
     return [build.add(ascend.TileOp, *op.inputs).y]
 
 
-@lowers(nn.OpaqueOp, sources=_onnx("ConstantOfShape"))
-def constant_of_shape(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+@lowers(nn.OpaqueOp, source=("onnx", "ConstantOfShape"))
+def constant_of_shape(build: Builder, op: nn.OpaqueOp) -> Values:
     """Fill; zeros of float32 by default."""
     (dims,) = op.inputs
     given = None if op.attrs is None else op.attrs.data.get("value")
@@ -55,8 +49,8 @@ def _number(tensor: object) -> int | float | bool:
     return value  # pyright: ignore[reportReturnType]
 
 
-@lowers(nn.OpaqueOp, sources=_onnx("Trilu"))
-def trilu(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+@lowers(nn.OpaqueOp, source=("onnx", "Trilu"))
+def trilu(build: Builder, op: nn.OpaqueOp) -> Values:
     """Elements on one side of a diagonal, zeros on the other: by the difference of column and row."""
     x, k = (*op.arguments(), None)[:2]
     assert x is not None
@@ -101,16 +95,36 @@ def _counted(build: Builder, x: SSAValue, axis: int, name: str) -> SSAValue:
     ).y
 
 
-@lowers(nn.OpaqueOp, sources=_onnx("Einsum"))
-def outer_product(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
-    """`i,j->ij` and similar equations without a sum: axes of size 1 and a product."""
+class OuterProduct(Lowering[nn.OpaqueOp]):
+    """`i,j->ij` and similar equations without a sum: axes of size 1 and a product"""
+
+    sources = (("onnx", "Einsum"),)
+
+    @condition
+    def outer_product(self, op: nn.OpaqueOp) -> str | None:
+        """the result has the axes of one input before those of the other, and each of them once"""
+        terms, result = _equation(op)
+        outer = len(terms) == 2 and len(set(result)) == len(result) and "".join(terms) == result and result.isalpha()
+        return None if outer else f"'{_text(op)}' is not an outer product"
+
+    def rewrite(self, build: Builder, op: nn.OpaqueOp) -> Values:
+        terms, result = _equation(op)
+        first, second = op.inputs
+        behind = [*range(len(terms[0]), len(result))]
+        widened = build.add(ascend.UnsqueezeOp, first, axes=behind, name=f"{build.hint}_column").y
+        return [build.add(ascend.MulOp, widened, second).y]
+
+
+def _equation(op: nn.OpaqueOp) -> tuple[list[str], str]:
+    """The axes of the inputs and of the result."""
+    inputs, _, result = _text(op).replace(" ", "").partition("->")
+    return inputs.split(","), result
+
+
+def _text(op: nn.OpaqueOp) -> str:
     equation = None if op.attrs is None else op.attrs.data.get("equation")
     assert isinstance(equation, StringAttr)
-    inputs, _, result = equation.data.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    outer = len(terms) == 2 and len(set(result)) == len(result) and "".join(terms) == result and result.isalpha()
-    require(outer, "outer-product", f"'{equation.data}' is not an outer product")
-    first, second = op.inputs
-    behind = [*range(len(terms[0]), len(result))]
-    widened = build.add(ascend.UnsqueezeOp, first, axes=behind, name=f"{build.hint}_column").y
-    return [build.add(ascend.MulOp, widened, second).y]
+    return equation.data
+
+
+PATTERNS = (OuterProduct,)

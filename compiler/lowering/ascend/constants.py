@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import numpy_dtype
+from ...rewriting import Condition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -28,3 +30,20 @@ def numbers_behind(value: SSAValue | None) -> Array | None:
     scales, points = dequantize.qparams.data.broadcastable(constant.array.shape)
     reals = (constant.array.astype(np.float32) - points.astype(np.float32)) * scales
     return reals.astype(numpy_dtype(element_of(dequantize.result)))
+
+
+def array_of(value: SSAValue) -> Array:
+    """The numbers of an operand that a condition asked to be constant."""
+    array = numbers_behind(value)
+    assert array is not None
+    return array
+
+
+def constant_numbers(operand: str) -> Condition[Any]:
+    """The operand is constant, possibly quantized."""
+    value = attrgetter(operand)
+
+    def check(_: Any, op: nn.NNOp) -> str | None:
+        return f"its {operand} is computed at run time" if constant_behind(value(op)) is None else None
+
+    return Condition(check, f"the {operand} is constant")

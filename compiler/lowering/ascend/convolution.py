@@ -1,74 +1,67 @@
-"""Convolutions: 2-D and 3-D directly, 1-D with an additional axis of size 1."""
+"""Convolutions of int8, and the patterns of convolutions in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.ir import SSAValue
 
-from ...dialects import ascend, nn
+from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from ..refusal import require
+from ...rewriting import condition
 from .constants import Array
-from .convolution_operators import FORMATS, OPERATORS, Operands, Operator, arranged_filter
-from .quantized import (
-    QUANTIZED_RULES,
-    Activation,
-    Bias,
-    QuantizedRule,
-    Weight,
-    bias_of,
-    dequantization_scale,
-    dequantized,
-    stored,
-    stored_as_int8,
-    weight_of,
+from .convolution_operators import (
+    Conv2D,
+    Conv2DBackpropInput,
+    Conv2DTranspose,
+    Convolution,
+    Deconvolution,
+    DepthwiseConv2D,
+    Operands,
+    biased,
 )
-from .rules import RULES, Builder, Rule
+from .quantized import (
+    InIntegers,
+    MatrixEngine,
+    SymmetricWeight,
+    dequantized,
+    int8_behind,
+    integers_behind,
+    products,
+    scale_of,
+    stored,
+)
+from .rules import Builder, Values
 
-Finish = Callable[[SSAValue], SSAValue]
-"""The steps between the convolution and the removal of an added axis."""
 
+class IntegerConvolution(
+    Convolution[Any], MatrixEngine[nn.ConvolutionOp], SymmetricWeight[nn.ConvolutionOp], InIntegers[nn.ConvolutionOp]
+):
+    """The integer convolution, AscendDequant, and, in float, a bias that cannot be its operand"""
 
-def _rule(operator: Operator) -> Rule:
-    def in_floats(build: Builder, op: nn.ConvolutionOp) -> Sequence[SSAValue]:
-        within, after = (op.bias, None) if operator.has_bias else (None, op.bias)
-        y = _convolve(build, op, operator, Operands(op.input, op.weight, within))
-        return [_biased(build, op, y, after)]
+    def channels(self, op: nn.ConvolutionOp) -> int | None:
+        if not isinstance(op, nn.ConvTransposeOp):
+            return 0
+        # with groups, a scale along axis 1 of a transposed weight belongs to several output channels
+        return 1 if op.group_count == 1 else None
 
-    return in_floats
+    def scales(self, op: nn.ConvolutionOp) -> Array:
+        return products(self.params(op).scales(), scale_of(op.weight))
 
+    def bias(self, op: nn.ConvolutionOp) -> nn.DequantizeOp | None:
+        return nn.dequantize_of(op.bias) if self.has_bias else None
 
-def _quantized_rule(operator: Operator) -> QuantizedRule:
-    def in_integers(build: Builder, op: nn.ConvolutionOp, activation: Activation) -> Sequence[SSAValue]:
-        """The integer convolution, AscendDequant, and, in float, a bias that cannot be its operand."""
-        weight = weight_of(op.weight)
-        _check_channels(op, weight)
-        scales = dequantization_scale(activation, weight)
-        bias = bias_of(op.bias, scales) if operator.has_bias else Bias(None, op.bias)
+    def rewrite(self, build: Builder, op: nn.ConvolutionOp) -> Values:
+        (activation,) = self.activations(build, op)
+        scales = self.scales(op)
+        integers, floats = integers_behind(op.bias) if self.has_bias else (None, op.bias)
 
         def dequantize(accumulator: SSAValue) -> SSAValue:
             shape = _channel_shape(op, len(shape_of(accumulator)), scales)
-            return dequantized(build, accumulator, stored(build, scales).reshape(shape))
+            return dequantized(build, accumulator, stored(op, scales).reshape(shape))
 
-        operands = Operands(activation.value, stored_as_int8(build, weight.value), bias.integers, activation.zero_point)
-        return [_biased(build, op, _convolve(build, op, operator, operands, dequantize), bias.floats)]
-
-    return in_integers
-
-
-RULES.update({key: _rule(operator) for key, operator in OPERATORS.items()})
-QUANTIZED_RULES.update({key: _quantized_rule(operator) for key, operator in OPERATORS.items()})
-
-
-def _check_channels(op: nn.ConvolutionOp, weight: Weight) -> None:
-    """Raises NotLowered if scales are not per output channel."""
-    transposed = isinstance(op, nn.ConvTransposeOp)
-    # with groups, a scale along axis 1 of a transposed weight belongs to several output channels
-    shared = not transposed or op.group_count == 1 or weight.axis is None
-    require(shared, "channel-scales", "its grouped weight has one scale for several output channels")
-    per_channel = weight.axis in (None, int(transposed))
-    require(per_channel, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output channel")
+        operands = Operands(activation.value, int8_behind(build, op.weight), integers, activation.zero_point)
+        return [biased(build, op, self.convolve(build, op, operands, dequantize), floats)]
 
 
 def _channel_shape(op: nn.ConvolutionOp, rank: int, scales: Array) -> tuple[int, ...]:
@@ -76,23 +69,47 @@ def _channel_shape(op: nn.ConvolutionOp, rank: int, scales: Array) -> tuple[int,
     return (1,) * (rank - 1) + (-1,) if op.channels_last and scales.size > 1 else (-1,)
 
 
-def _biased(build: Builder, op: nn.ConvolutionOp, y: SSAValue, bias: SSAValue | None) -> SSAValue:
-    if bias is None:
-        return y
-    return build.add(ascend.BiasAddOp, y, bias, data_format=FORMATS[2][op.channels_last]).y
+class IntegerConv2D(Conv2D, IntegerConvolution):
+    """Conv2D or Conv3D of int8, then AscendDequant"""
+
+    @condition
+    def symmetric_activation(self, op: nn.ConvOp) -> str | None:
+        """the zero point of the input of Conv3D is 0"""
+        symmetric = op.spatial_rank != 3 or not self.params(op).zero_points()
+        return None if symmetric else "Conv3D has no offset_x, so the zero point would have to be 0"
 
 
-def _convolve(
-    build: Builder, op: nn.ConvolutionOp, operator: Operator, operands: Operands, finish: Finish | None = None
-) -> SSAValue:
-    """The convolution of operands with the source operation's geometry."""
-    rank = op.spatial_rank
-    require(rank in FORMATS, "spatial-rank", f"there is no convolution with {rank} spatial axes")
-    added = {True: 1, False: 2}[op.channels_last] if rank == 1 else None
-    x = operands.x
-    if added is not None:
-        x = build.add(ascend.UnsqueezeOp, x, axes=[added], name=f"{build.hint}_x").y
-    weight = arranged_filter(build, op, operands.weight, operator.by_channel)
-    y = operator.make(build, op, operands._replace(x=x, weight=weight))
-    y = y if finish is None else finish(y)
-    return y if added is None else build.add(ascend.SqueezeOp, y, axis=[added]).y
+class IntegerDepthwiseConv2D(DepthwiseConv2D, IntegerConvolution):
+    """DepthwiseConv2D of int8, then AscendDequant"""
+
+
+class IntegerConv2DTranspose(Conv2DTranspose, IntegerConvolution):
+    """Conv2DTranspose of int8, then AscendDequant"""
+
+
+class IntegerConv2DBackpropInput(Conv2DBackpropInput, IntegerConvolution):
+    """Conv2DBackpropInput of int8, then AscendDequant, and a bias in float"""
+
+    @condition
+    def symmetric_activation(self, op: nn.ConvTransposeOp) -> str | None:
+        """the zero point of the input is 0"""
+        symmetric = not self.params(op).zero_points()
+        return None if symmetric else "Conv2DBackpropInput has no offset_x, its zero point would have to be 0"
+
+
+class IntegerDeconvolution(Deconvolution, IntegerConvolution):
+    """Deconvolution of int8, then AscendDequant"""
+
+
+PATTERNS = (
+    IntegerDepthwiseConv2D,
+    IntegerConv2D,
+    IntegerConv2DBackpropInput,
+    IntegerDeconvolution,
+    IntegerConv2DTranspose,
+    DepthwiseConv2D,
+    Conv2D,
+    Conv2DBackpropInput,
+    Deconvolution,
+    Conv2DTranspose,
+)

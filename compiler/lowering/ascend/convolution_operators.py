@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -11,9 +11,13 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import Shape, known, shape_of, static
-from ..refusal import NotLowered, require
+from ...rewriting import condition, requires
 from .constants import Array, constant_behind, numbers_behind
-from .rules import Builder, Key
+from .rules import Builder, Lowering, Values
+
+Conv = TypeVar("Conv", bound=nn.ConvolutionOp)
+Finish = Callable[[SSAValue], SSAValue]
+"""The steps between a convolution and the removal of an added axis."""
 
 FORMATS = {1: ("NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Data formats by number of spatial axes: channels second, channels last. One axis becomes two."""
@@ -28,19 +32,63 @@ class Operands(NamedTuple):
     zero_point: int = 0
 
 
-class Operator(NamedTuple):
-    """An operation of Ascend IR: how it is built, whether it adds a bias, and whether its filter has an axis per channel."""
+class Convolution(Lowering[Conv], Generic[Conv]):
+    """A convolution in floats. Subclasses name the operation of Ascend IR, and what it lacks."""
 
-    make: Callable[[Builder, Any, Operands], SSAValue]
-    has_bias: bool = True
-    by_channel: bool = False
+    has_bias: ClassVar[bool] = True
+    """Whether the operation adds a bias."""
+    by_channel: ClassVar[bool] = False
+    """Whether its filter has an axis per channel."""
+
+    def make(self, build: Builder, op: Conv, operands: Operands) -> SSAValue:
+        """The operation itself."""
+        raise NotImplementedError
+
+    spatial_rank = requires(
+        lambda op: op.spatial_rank in FORMATS,
+        "there is an operation with as many spatial axes",
+        lambda op: f"there is no convolution with {op.spatial_rank} spatial axes",
+    )
+
+    known_sizes = requires(
+        lambda op: all(map(known, shape_of(op.weight))),
+        "the sizes of the weight are known",
+        "the sizes of its weight are not known",
+    )
+
+    known_pads = requires(
+        lambda op: op.resolved_pads(op.spatial(shape_of(op.input))) is not None,
+        "the padding does not depend on sizes that are not known",
+        "its auto_pad depends on sizes that are not known",
+    )
+
+    def rewrite(self, build: Builder, op: Conv) -> Values:
+        within, after = (op.bias, None) if self.has_bias else (None, op.bias)
+        return [biased(build, op, self.convolve(build, op, Operands(op.input, op.weight, within)), after)]
+
+    def convolve(self, build: Builder, op: Conv, operands: Operands, finish: Finish | None = None) -> SSAValue:
+        """The convolution of operands with the source operation's geometry; an axis of size 1 is added to a single one."""
+        added = {True: 1, False: 2}[op.channels_last] if op.spatial_rank == 1 else None
+        x = operands.x
+        if added is not None:
+            x = build.add(ascend.UnsqueezeOp, x, axes=[added], name=f"{build.hint}_x").y
+        weight = arranged_filter(build, op, operands.weight, self.by_channel)
+        y = self.make(build, op, operands._replace(x=x, weight=weight))
+        y = y if finish is None else finish(y)
+        return y if added is None else build.add(ascend.SqueezeOp, y, axis=[added]).y
+
+
+def biased(build: Builder, op: nn.ConvolutionOp, y: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """The sum of a result and a bias that the operation does not add."""
+    if bias is None:
+        return y
+    return build.add(ascend.BiasAddOp, y, bias, data_format=FORMATS[2][op.channels_last]).y
 
 
 def geometry(op: nn.ConvolutionOp) -> dict[str, Any]:
-    """strides, pads and dilations in Ascend's form. Raises NotLowered if padding depends on unknown sizes."""
-    rank = op.spatial_rank
-    if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
-        raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
+    """strides, pads and dilations in Ascend's form."""
+    rank, pads = op.spatial_rank, op.resolved_pads(op.spatial(shape_of(op.input)))
+    assert pads is not None, "known_pads asks for them"
     front = (1,) if rank == 1 else ()
     data_format = FORMATS[rank][op.channels_last]
     pairs = [*((0, 0) for _ in front), *zip(pads[:rank], pads[rank:], strict=True)]
@@ -52,83 +100,110 @@ def geometry(op: nn.ConvolutionOp) -> dict[str, Any]:
     }
 
 
-def _grouped(build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
-    x, weight, bias, zero_point = operands
-    kind = ascend.Conv3DOp if op.spatial_rank == 3 else ascend.Conv2DOp
-    symmetric = kind is not ascend.Conv3DOp or zero_point == 0
-    require(symmetric, "symmetric-activation", "Conv3D has no offset_x, so the zero point would have to be 0")
-    properties = {**geometry(op), "groups": op.group_count, "offset_x": zero_point}
-    return build.add(kind, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+class Conv2D(Convolution[nn.ConvOp]):
+    """Conv2D with groups, or Conv3D: every convolution except TensorFlow's depthwise layer"""
+
+    def make(self, build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
+        x, weight, bias, zero_point = operands
+        kind = ascend.Conv3DOp if op.spatial_rank == 3 else ascend.Conv2DOp
+        properties = {**geometry(op), "groups": op.group_count, "offset_x": zero_point}
+        return build.add(kind, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
-def _depthwise(build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
-    x, weight, bias, zero_point = operands
-    require(op.spatial_rank == 2, "spatial-rank", "DepthwiseConv2D has two spatial axes")
-    properties = {**geometry(op), "offset_x": zero_point}
-    return build.add(ascend.DepthwiseConv2DOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+class DepthwiseConv2D(Convolution[nn.ConvOp]):
+    """DepthwiseConv2D"""
 
+    sources = (("tensorflow", "DepthwiseConv2dNative"),)
+    by_channel = True
 
-def _transposed_geometry(op: nn.ConvTransposeOp) -> dict[str, Any]:
-    require(op.spatial_rank != 3, "spatial-rank", "there is no Conv3DTranspose")
-    found = geometry(op)
-    require(all(p >= 0 for p in found["pads"]), "pads", "its output_shape asks for more than the windows cover")
-    return {**found, "groups": op.group_count}
-
-
-def _transposed(build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
-    x, weight, bias, zero_point = operands
-    properties = _transposed_geometry(op)
-    front = (0,) if op.spatial_rank == 1 else ()
-    padding = full_rank(FORMATS[2][op.channels_last], (*front, *op.output_padding_list), neutral=0)
-    # 0: the size follows from the geometry, even if the batch is unknown
-    input_size = build.ints([0, 0, 0, 0], "input_size")
-    properties |= {"output_padding": padding, "offset_x": zero_point}
-    return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=f"{build.hint}_acc", **properties).y
-
-
-def _backprop(build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
-    """The result's shape is an operand, 0 for sizes that follow from the geometry."""
-    x, weight, _, zero_point = operands
-    symmetric = zero_point == 0
-    require(symmetric, "symmetric-activation", "Conv2DBackpropInput has no offset_x, its zero point would have to be 0")
-    require(op.spatial_rank == 2, "spatial-rank", "Conv2DBackpropInput has two spatial axes")
-    sizes = op.spatial(shape_of(op.result))
-    follows = not any(op.output_padding_list)
-    require(
-        follows or static(sizes),
-        "known-sizes",
-        "the sizes of its result are not known, and do not follow from those of x",
+    spatial_rank = requires(
+        lambda op: op.spatial_rank == 2, "the layer has two spatial axes", "DepthwiseConv2D has two spatial axes"
     )
-    wanted = op.arrange(0, 0, (0, 0) if follows else sizes)
-    input_size = build.constant(np.array(wanted, np.int32), f"{build.hint}_input_size")
-    properties = _transposed_geometry(op)
-    return build.add(ascend.Conv2DBackpropInputOp, input_size, weight, x, name=f"{build.hint}_acc", **properties).y
+
+    def make(self, build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
+        x, weight, bias, zero_point = operands
+        properties = {**geometry(op), "offset_x": zero_point}
+        return build.add(ascend.DepthwiseConv2DOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
-def _deconvolution(build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
-    x, weight, bias, zero_point = operands
-    planar = op.spatial_rank == 2 and not op.channels_last
-    require(planar, "spatial-rank", "Deconvolution has two spatial axes, behind the channels")
-    require(not any(op.output_padding_list), "output-padding", "Deconvolution adds nothing to the size of its result")
-    properties = {**_transposed_geometry(op), "strides": op.stride_list, "offset_x": zero_point}
-    return build.add(ascend.DeconvolutionOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+class Conv2DTranspose(Convolution[nn.ConvTransposeOp]):
+    """Conv2DTranspose"""
+
+    spatial_rank = requires(
+        lambda op: op.spatial_rank < 3, "the layer has one or two spatial axes", "there is no Conv3DTranspose"
+    )
+
+    pads = requires(
+        lambda op: all(p >= 0 for p in op.resolved_pads(op.spatial(shape_of(op.input))) or ()),
+        "no padding is negative",
+        "its output_shape asks for more than the windows cover",
+    )
+
+    def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
+        x, weight, bias, zero_point = operands
+        properties = {**geometry(op), "groups": op.group_count}
+        front = (0,) if op.spatial_rank == 1 else ()
+        padding = full_rank(FORMATS[2][op.channels_last], (*front, *op.output_padding_list), neutral=0)
+        # 0: the size follows from the geometry, even if the batch is unknown
+        input_size = build.ints([0, 0, 0, 0], "input_size")
+        properties |= {"output_padding": padding, "offset_x": zero_point}
+        name = f"{build.hint}_acc"
+        return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=name, **properties).y
 
 
-OPERATORS: Mapping[Key, Operator] = {
-    (nn.ConvOp, None): Operator(_grouped),
-    (nn.ConvOp, ("tensorflow", "DepthwiseConv2dNative")): Operator(_depthwise, by_channel=True),
-    (nn.ConvTransposeOp, None): Operator(_transposed),
-    (nn.ConvTransposeOp, ("tensorflow", "Conv2DBackpropInput")): Operator(_backprop, has_bias=False),
-    (nn.ConvTransposeOp, ("caffe", "Deconvolution")): Operator(_deconvolution),
-}
-"""Every grouped convolution except TensorFlow's depthwise layer is Conv2D with groups."""
+class Conv2DBackpropInput(Conv2DTranspose):
+    """Conv2DBackpropInput, whose operand is the shape of its result, 0 for sizes that follow from the geometry"""
+
+    sources = (("tensorflow", "Conv2DBackpropInput"),)
+    has_bias = False
+
+    spatial_rank = requires(
+        lambda op: op.spatial_rank == 2, "the layer has two spatial axes", "Conv2DBackpropInput has two spatial axes"
+    )
+
+    @condition
+    def known_sizes(self, op: nn.ConvTransposeOp) -> str | None:
+        """the sizes of the weight are known, and those of the result, or they follow from those of x"""
+        follows = not any(op.output_padding_list) or static(op.spatial(shape_of(op.result)))
+        unknown = "the sizes of its result are not known, and do not follow from those of x"
+        return Convolution.known_sizes.holds(self, op) or (None if follows else unknown)
+
+    def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
+        sizes = op.spatial(shape_of(op.result)) if any(op.output_padding_list) else (0, 0)
+        input_size = build.constant(np.array(op.arrange(0, 0, sizes), np.int32), f"{build.hint}_input_size")
+        name, properties = f"{build.hint}_acc", {**geometry(op), "groups": op.group_count}
+        return build.add(
+            ascend.Conv2DBackpropInputOp, input_size, operands.weight, operands.x, name=name, **properties
+        ).y
+
+
+class Deconvolution(Conv2DTranspose):
+    """Deconvolution"""
+
+    sources = (("caffe", "Deconvolution"),)
+
+    spatial_rank = requires(
+        lambda op: op.spatial_rank == 2 and (not op.channels_last),
+        "the layer has two spatial axes, behind the channels",
+        "Deconvolution has two spatial axes, behind the channels",
+    )
+
+    output_padding = requires(
+        lambda op: not any(op.output_padding_list),
+        "nothing is added to the size of the result",
+        "Deconvolution adds nothing to the size of its result",
+    )
+
+    def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
+        x, weight, bias, zero_point = operands
+        properties = {**geometry(op), "groups": op.group_count, "strides": op.stride_list, "offset_x": zero_point}
+        return build.add(ascend.DeconvolutionOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
 
 
 def arranged_filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:
     """The weight in the axis order of the operation: itself if that is `nn`'s, otherwise a new constant, or operations if it is
     computed at run time.
     """
-    require(all(map(known, shape_of(weight))), "known-sizes", "the sizes of its weight are not known")
     if not (op.channels_last or op.spatial_rank == 1 or by_channel):
         return weight
     constant, array = constant_behind(weight), numbers_behind(weight)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from ..refusal import require
-from .rules import Builder, lowers
+from ...rewriting import requires
+from .rules import Builder, Lowering, Values, lowers
 
 INT64 = 9
 """Ascend's number of int64."""
@@ -32,21 +30,28 @@ def as_int64(build: Builder, value: SSAValue) -> SSAValue:
     return build.add(ascend.CastOp, value, dst_type=INT64, name=f"{build.hint}_int64").y
 
 
-@lowers(nn.ExpandOp)
-def expand(build: Builder, op: nn.ExpandOp) -> Sequence[SSAValue]:
-    """Tile, after new axes of size 1."""
-    x, shape, target = op.input, shape_of(op.input), op.target()
-    if target is None:
-        assert op.shape is not None
-        return [_expand_at_run_time(build, x, as_int64(build, op.shape))]
-    new = len(target) - len(shape)
-    padded, wanted = (1,) * new + shape, (1,) * -new + target
-    multiples = [_multiple(d, size) for d, size in zip(padded, wanted, strict=True)]
-    if None in multiples:
-        return [_expand_at_run_time(build, x, build.ints(target, "to"))]
-    if new > 0:
-        x = build.add(ascend.UnsqueezeOp, x, axes=range(new), name=f"{build.hint}_x").y
-    return [build.add(ascend.TileOp, x, build.ints([m for m in multiples if m is not None], "multiples")).y]
+class Tile(Lowering[nn.ExpandOp]):
+    """Tile, after new axes of size 1"""
+
+    known_sizes = requires(
+        lambda op: op.target() is not None or op.shape is None or known(shape_of(op.shape)[0]),
+        "the shape, if it is computed at run time, has a known number of sizes",
+        "its shape is computed at run time, and how many sizes it has is not known",
+    )
+
+    def rewrite(self, build: Builder, op: nn.ExpandOp) -> Values:
+        x, shape, target = op.input, shape_of(op.input), op.target()
+        if target is None:
+            assert op.shape is not None
+            return [_expand_at_run_time(build, x, as_int64(build, op.shape))]
+        new = len(target) - len(shape)
+        padded, wanted = (1,) * new + shape, (1,) * -new + target
+        multiples = [_multiple(d, size) for d, size in zip(padded, wanted, strict=True)]
+        if None in multiples:
+            return [_expand_at_run_time(build, x, build.ints(target, "to"))]
+        if new > 0:
+            x = build.add(ascend.UnsqueezeOp, x, axes=range(new), name=f"{build.hint}_x").y
+        return [build.add(ascend.TileOp, x, build.ints([m for m in multiples if m is not None], "multiples")).y]
 
 
 def _multiple(size: int, wanted: int) -> int | None:
@@ -59,7 +64,6 @@ def _multiple(size: int, wanted: int) -> int | None:
 def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
     """The repetitions: axes of size 1 by the shape, all others once."""
     rank, (count,) = len(shape_of(x)), shape_of(wanted)
-    require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
     if count < rank:
         parts = [build.ints([1] * (rank - count), "ones"), wanted]
         wanted = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_shape").y
@@ -72,7 +76,7 @@ def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAVal
 
 
 @lowers(nn.ShapeOp)
-def shape(build: Builder, op: nn.ShapeOp) -> Sequence[SSAValue]:
+def shape(build: Builder, op: nn.ShapeOp) -> Values:
     """Shape; a slice if only some sizes are needed."""
     start, end = op.start.value.data, None if op.end is None else op.end.value.data
     if start == 0 and end is None:
@@ -87,10 +91,22 @@ def shape(build: Builder, op: nn.ShapeOp) -> Sequence[SSAValue]:
 _PLACES: dict[type[nn.ArgOp], type[ascend.ArgOp]] = {nn.ArgMaxOp: ascend.ArgMaxV2Op, nn.ArgMinOp: ascend.ArgMinOp}
 
 
-@lowers(*_PLACES)
-def arg(build: Builder, op: nn.ArgOp) -> Sequence[SSAValue]:
-    require(op.last is None, "first-of-equal", "Ascend IR finds the first one of equal elements")
-    axis = axis_of(op.axis.value.data, len(shape_of(op.input)))
-    dimension = build.index(axis, "dimension")
-    y = build.add(_PLACES[type(op)], op.input, dimension, dtype=INT64, name=f"{build.hint}_index").y
-    return [y if op.keepdims is None else build.add(ascend.UnsqueezeOp, y, axes=[axis]).y]
+class Arg(Lowering[nn.ArgOp]):
+    """ArgMaxV2 or ArgMin"""
+
+    roots = tuple(_PLACES)
+
+    first_of_equal = requires(
+        lambda op: op.last is None,
+        "the first one of equal elements is wanted",
+        "Ascend IR finds the first one of equal elements",
+    )
+
+    def rewrite(self, build: Builder, op: nn.ArgOp) -> Values:
+        axis = axis_of(op.axis.value.data, len(shape_of(op.input)))
+        dimension = build.index(axis, "dimension")
+        y = build.add(_PLACES[type(op)], op.input, dimension, dtype=INT64, name=f"{build.hint}_index").y
+        return [y if op.keepdims is None else build.add(ascend.UnsqueezeOp, y, axes=[axis]).y]
+
+
+PATTERNS = (Tile, Arg)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
-from ..refusal import require
+from ...rewriting import condition
+from .constants import Array
 from .quantized import (
-    QUANTIZED_RULES,
     Activation,
-    QuantizedRule,
-    Weight,
-    bias_of,
-    dequantization_scale,
+    InIntegers,
+    Inputs,
+    MatrixEngine,
+    SymmetricWeight,
     dequantized,
+    int8_behind,
+    integers_behind,
+    products,
+    scale_of,
+    second_activation,
     stored,
-    stored_as_int8,
-    weight_of,
 )
-from .rules import RULES, Builder, Rule, Source, keys_of, lowers
+from .rules import Builder, Lowering, Values, lowers_each
 
 
 class Operands(NamedTuple):
@@ -35,72 +36,82 @@ class Operands(NamedTuple):
     bias: SSAValue | None
     zero_point: int = 0
 
-    @property
-    def ranks(self) -> tuple[int, int]:
-        return len(shape_of(self.lhs)), len(shape_of(self.rhs))
 
+class Product(Lowering[nn.MatMulOp]):
+    """MatMulV2 of matrices, BatchMatMulV2 of more axes; a vector becomes a matrix for it"""
 
-Multiply = Callable[[Builder, nn.MatMulOp, Operands], SSAValue]
+    RANK_OF_VECTOR: ClassVar[int] = 2
 
+    @condition
+    def matrix_rank(self, op: nn.MatMulOp) -> str | None:
+        """the operands are matrices, or vectors where these become matrices"""
+        return None if min(self.ranks(op)) >= 2 else "an operand is a vector"
 
-def _matrices_or_batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-    return (_batches if max(operands.ranks) > 2 else _matrices)(build, op, operands)
+    def ranks(self, op: nn.MatMulOp) -> tuple[int, int]:
+        """The ranks of the operands that are multiplied."""
+        lhs, rhs = (len(shape_of(value)) for value in (op.lhs, op.rhs))
+        return self.RANK_OF_VECTOR if lhs == 1 else lhs, self.RANK_OF_VECTOR if rhs == 1 else rhs
 
+    def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+        """The operation itself, with the source operation's transposes."""
+        if max(len(shape_of(operands.lhs)), len(shape_of(operands.rhs))) > 2:
+            return _batches(build, op, operands)
+        lhs, rhs, bias, offset = operands
+        flags = {"transpose_x1": op.transpose_a is not None, "transpose_x2": op.transpose_b is not None}
+        return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
 
-def _matrices(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-    require(min(operands.ranks) >= 2, "matrix-rank", "an operand is a vector")
-    lhs, rhs, bias, offset = operands
-    flags = {"transpose_x1": op.transpose_a is not None, "transpose_x2": op.transpose_b is not None}
-    return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        lhs, rhs = _as_matrix(build, op.lhs, 0, "row"), _as_matrix(build, op.rhs, 1, "column")
+        return [_as_vector(build, op, self.make(build, op, Operands(lhs, rhs, op.bias)))]
 
 
 def _batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-    require(min(operands.ranks) >= 2, "matrix-rank", "an operand is a vector")
     lhs, rhs, bias, offset = operands
     flags = {"adj_x1": op.transpose_a is not None, "adj_x2": op.transpose_b is not None}
     return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
 
 
-def _inner_product(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-    """The weight is `[num_output, K]`, or with `transpose` `[K, num_output]`."""
-    rank, weight_rank = operands.ranks
+class BatchedProduct(Product):
+    """BatchMatMulV2, also of matrices"""
+
+    sources = (
+        ("onnx", "MatMul"),
+        ("tensorflow", "BatchMatMul"),
+        ("tensorflow", "BatchMatMulV2"),
+        ("tensorflow", "BatchMatMulV3"),
+    )
+
+    def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+        return _batches(build, op, operands)
+
+
+class InnerProduct(Product):
+    """FullyConnection; the weight is `[num_output, K]`, or with `transpose` `[K, num_output]`"""
+
+    sources = (("caffe", "InnerProduct"),)
+
+    @condition
+    def inner_product(self, op: nn.MatMulOp) -> str | None:
+        """a tensor of rank 2 or 3 is multiplied by a matrix"""
+        return _no_inner_product(op, *self.ranks(op))
+
+    def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+        return build.add(
+            ascend.FullyConnectionOp,
+            operands.lhs,
+            operands.rhs,
+            operands.bias,
+            num_output=shape_of(operands.rhs)[0 if op.transpose_b is not None else 1],
+            transpose=op.transpose_b is None,
+            axis=len(shape_of(operands.lhs)) - 1,
+            offset_x=operands.zero_point,
+            name=f"{build.hint}_acc",
+        ).y
+
+
+def _no_inner_product(op: nn.MatMulOp, rank: int, weight_rank: int) -> str | None:
     fits = weight_rank == 2 and rank in (2, 3) and op.transpose_a is None
-    require(fits, "inner-product", "FullyConnection multiplies rank 2 or 3 by a matrix")
-    return build.add(
-        ascend.FullyConnectionOp,
-        operands.lhs,
-        operands.rhs,
-        operands.bias,
-        num_output=shape_of(operands.rhs)[0 if op.transpose_b is not None else 1],
-        transpose=op.transpose_b is None,
-        axis=rank - 1,
-        offset_x=operands.zero_point,
-        name=f"{build.hint}_acc",
-    ).y
-
-
-_BATCHED: tuple[Source, ...] = (
-    ("onnx", "MatMul"),
-    ("tensorflow", "BatchMatMul"),
-    ("tensorflow", "BatchMatMulV2"),
-    ("tensorflow", "BatchMatMulV3"),
-)
-OPERATORS: Mapping[Source | None, Multiply] = {
-    None: _matrices_or_batches,
-    **dict.fromkeys(_BATCHED, _batches),
-    ("caffe", "InnerProduct"): _inner_product,
-}
-"""The products by layer."""
-
-
-def multiply(build: Builder, op: nn.MatMulOp, lhs: SSAValue, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
-    """The product of float operands with the source operation's transposes, by the operator of its layer."""
-    return operator_of(op)(build, op, Operands(lhs, rhs, bias))
-
-
-def operator_of(op: nn.MatMulOp) -> Multiply:
-    """The product for the operation's layer."""
-    return next(OPERATORS[source] for _, source in keys_of(op) if source in OPERATORS)
+    return None if fits else "FullyConnection multiplies rank 2 or 3 by a matrix"
 
 
 def _as_matrix(build: Builder, value: SSAValue, axis: int, name: str) -> SSAValue:
@@ -118,59 +129,90 @@ def _as_vector(build: Builder, op: nn.MatMulOp, y: SSAValue) -> SSAValue:
     return build.add(ascend.SqueezeOp, y, axis=added).y if added else y
 
 
-def _rule(make: Multiply) -> Rule:
-    def in_floats(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-        lhs, rhs = _as_matrix(build, op.lhs, 0, "row"), _as_matrix(build, op.rhs, 1, "column")
-        return [_as_vector(build, op, make(build, op, Operands(lhs, rhs, op.bias)))]
+class DequantizedProduct(Product, MatrixEngine[nn.MatMulOp], InIntegers[nn.MatMulOp]):
+    """A product of integers, then AscendDequant."""
 
-    return in_floats
+    def scales(self, op: nn.MatMulOp) -> Array:
+        return products(self.params(op).scales(), scale_of(op.rhs))
 
-
-def _quantized_rule(make: Multiply) -> QuantizedRule:
-    def in_integers(build: Builder, op: nn.MatMulOp, activation: Activation) -> Sequence[SSAValue]:
-        weight = weight_of(op.rhs)
-        rank = len(shape_of(op.rhs))
-        columns = rank - 2 if op.transpose_b is not None else rank - 1
-        per_column = weight.axis in (None, columns)
-        require(per_column, "channel-scales", f"its weight has scales along axis {weight.axis}, not per output column")
-        integers = replace(weight, value=stored_as_int8(build, weight.value))
-        return _quantized_product(build, op, activation, integers, make)
-
-    return in_integers
+    def product(self, build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: SSAValue) -> Values:
+        """AscendDequant of the product of integers."""
+        scales, (integers, floats) = self.scales(op), integers_behind(op.bias)
+        row, column = _as_matrix(build, lhs.value, 0, "row"), _as_matrix(build, rhs, 1, "column")
+        accumulator = self.make(build, op, Operands(row, column, integers, lhs.zero_point))
+        # a vector of scales means axis 1, which is the columns of a product of rank 2 only
+        result_rank = len(shape_of(accumulator))
+        full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
+        y = dequantized(build, accumulator, np.reshape(stored(op, scales), full))
+        y = y if floats is None else build.add(ascend.AddOp, y, floats).y
+        return [_as_vector(build, op, y)]
 
 
-def _quantized_product(
-    build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: Weight, make: Multiply
-) -> Sequence[SSAValue]:
-    """AscendDequant of the product of integers."""
-    scales = dequantization_scale(lhs, rhs)
-    bias = bias_of(op.bias, scales)
-    row, column = _as_matrix(build, lhs.value, 0, "row"), _as_matrix(build, rhs.value, 1, "column")
-    accumulator = make(build, op, Operands(row, column, bias.integers, lhs.zero_point))
-    # a vector of scales means axis 1, which is the columns of a product of rank 2 only
-    result_rank = len(shape_of(accumulator))
-    full = (1,) * (result_rank - 1) + (-1,) if scales.size > 1 and result_rank > 2 else (-1,)
-    y = dequantized(build, accumulator, np.reshape(stored(build, scales), full))
-    y = y if bias.floats is None else build.add(ascend.AddOp, y, bias.floats).y
-    return [_as_vector(build, op, y)]
+class IntegerProduct(DequantizedProduct, SymmetricWeight[nn.MatMulOp]):
+    """The product of int8 by an int8 weight, then AscendDequant"""
+
+    PER = "output column"
+
+    def channels(self, op: nn.MatMulOp) -> int | None:
+        return columns(op)
+
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        (activation,) = self.activations(build, op)
+        return self.product(build, op, activation, int8_behind(build, op.rhs))
 
 
-def product_of_inputs(build: Builder, op: nn.MatMulOp, lhs: Activation, rhs: Activation) -> Sequence[SSAValue]:
-    """A product of two activations in integers, both without zero points (AMCT); a bias is added in float.
-
-    Raises NotLowered if the matrix engine does not support it.
-    """
-    symmetric = not (lhs.zero_point or rhs.zero_point)
-    require(symmetric, "symmetric-activation", "it multiplies two inputs, and their zero points are not both 0")
-    weight = Weight(rhs.value, np.asarray(rhs.scale), None)
-    return _quantized_product(build, op, lhs, weight, operator_of(op))
+def columns(op: nn.MatMulOp) -> int:
+    """The axis of the right operand that counts columns of the product."""
+    rank = len(shape_of(op.rhs))
+    return rank - 2 if op.transpose_b is not None else rank - 1
 
 
-RULES.update({(nn.MatMulOp, source): _rule(make) for source, make in OPERATORS.items()})
-QUANTIZED_RULES.update({(nn.MatMulOp, source): _quantized_rule(make) for source, make in OPERATORS.items()})
+class IntegerBatchedProduct(BatchedProduct, IntegerProduct):
+    """BatchMatMulV2 of int8 by an int8 weight, then AscendDequant"""
 
 
-@lowers(nn.BiasAddOp)
-def bias_add(build: Builder, op: nn.BiasAddOp) -> Sequence[SSAValue]:
-    data_format = "NHWC" if op.channels_last else "NCHW"
-    return [build.add(ascend.BiasAddOp, op.input, op.bias, data_format=data_format).y]
+class IntegerInnerProduct(InnerProduct, IntegerProduct):
+    """FullyConnection of int8, then AscendDequant"""
+
+
+class OfLayer(Product):
+    """A product by the operation of its layer."""
+
+    @condition
+    def inner_product(self, op: nn.MatMulOp) -> str | None:
+        """a layer InnerProduct multiplies a tensor of rank 2 or 3 by a matrix"""
+        return _no_inner_product(op, *self.ranks(op)) if _INNER.stands_for(op) else None
+
+    def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+        return next(each for each in (_INNER, _BATCHED, _ANY) if each.stands_for(op)).make(build, op, operands)
+
+
+_INNER, _BATCHED, _ANY = InnerProduct(), BatchedProduct(), Product()
+
+
+class ProductOfInputs(OfLayer, DequantizedProduct):
+    """The product of two int8 inputs, then AscendDequant; a bias is added in float (AMCT)"""
+
+    def inputs(self, op: nn.MatMulOp) -> Inputs:
+        return [("activation", nn.dequantize_of(value)) for value in (op.lhs, op.rhs)]
+
+    def match(self, op: Operation) -> nn.MatMulOp | None:
+        if not isinstance(op, nn.MatMulOp) or nn.dequantize_of(op.lhs) is None:
+            return None
+        return None if second_activation(op) is None else op
+
+    @condition
+    def symmetric_activation(self, op: nn.MatMulOp) -> str | None:
+        """the zero points of both inputs are 0"""
+        points = any(each is not None and each.qparams.data.zero_points() for _, each in self.inputs(op))
+        return "it multiplies two inputs, and their zero points are not both 0" if points else None
+
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        lhs, rhs = self.activations(build, op)
+        return self.product(build, op, lhs, rhs.value)
+
+
+lowers_each({nn.BiasAddOp: (ascend.BiasAddOp, lambda op: {"data_format": "NHWC" if op.channels_last else "NCHW"})})
+
+IN_INTEGERS = (ProductOfInputs, IntegerBatchedProduct, IntegerInnerProduct, IntegerProduct)
+IN_FLOATS = (BatchedProduct, InnerProduct, Product)

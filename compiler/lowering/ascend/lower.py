@@ -1,41 +1,28 @@
-"""The pass: operations with a rule become `ascend`; others stay, with a remark."""
+"""The pass: operations that a pattern takes become `ascend`; others stay, with a remark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, ReshapeOp, SqueezeOp, TransposeOp
-from ...dialects.nn import (
-    ConstantOp,
-    DequantizeOp,
-    MatMulOp,
-    NNOp,
-    QuantizeOp,
-    ShiftAccumulatorOp,
-    constant_of,
-    dequantize_of,
-    set_type,
-)
-from ...rewriting import Remarks, erase_dead_constants
-from ...rewriting.driver import garbage_collection_off
+from ...dialects.nn import OPERATIONS, DequantizeOp, NNOp, QuantizeOp, ShiftAccumulatorOp, dequantize_of
+from ...rewriting import Remarks, erase_dead_constants, requires
+from ...rewriting.driver import apply_once, garbage_collection_off
 from ...transforms.quantization.convert.pairs import quantize_at
 from ...transforms.quantization.decide.sites import Site
-from ..refusal import NotLowered
 from . import (
+    antiquant,
     caffe,
     carried,
     convolution,
     elementwise,
     indexing,
-    linear,
     normalization,
     pooling,
     recurrent,
@@ -43,19 +30,52 @@ from . import (
     shape,
     shift,
     space,
+    weight_only,
 )
-from .antiquant import gives_integers, is_read_in_float, reals
 from .fused import inline_fused
-from .linear import product_of_inputs
-from .quantized import Quantizer, quantized_rules
-from .rules import RULES, Builder, keys_of
-from .weight_only import has_integer_weight, weight_only_matmul
+from .quantized import InIntegers, Quantizer
+from .rules import ROWS, Builder, Lowering, Rule, Run, Values, source_of
+from .weight_only import has_integer_weight
+
+Patterns = tuple[type[Lowering[Any]], ...]
+
+
+class Row(Lowering[NNOp]):
+    """What has a counterpart, or can be written by other operations, under no condition"""
+
+    roots = tuple(dict.fromkeys(kind for kind, _ in ROWS))
+
+    def match(self, op: Operation) -> NNOp | None:
+        return op if isinstance(op, NNOp) and _row(op) is not None else None
+
+    def rewrite(self, build: Builder, op: NNOp) -> Values:
+        rule = _row(op)
+        assert rule is not None
+        return rule(build, op)
+
+
+def _row(op: NNOp) -> Rule | None:
+    return ROWS.get((type(op), source_of(op))) or ROWS.get((type(op), None))
+
+
+class Remaining(Lowering[NNOp]):
+    """What no other pattern matches"""
+
+    roots = tuple(each for each in OPERATIONS if issubclass(each, NNOp) and each not in (QuantizeOp, DequantizeOp))
+
+    no_ascend_op = requires(
+        lambda op: False, "it has a counterpart", lambda op: f"no ascend operation stands for {op.name}"
+    )
+
+    def match(self, op: Operation) -> NNOp | None:
+        return op if isinstance(op, NNOp) and self.run is not None and not self.run.remarks.has(op) else None
+
 
 FAMILIES = (
     caffe,
     carried,
     convolution,
-    linear,
+    weight_only,
     pooling,
     recurrent,
     elementwise,
@@ -66,7 +86,9 @@ FAMILIES = (
     shift,
     space,
 )
-"""The modules whose rules are registered."""
+"""The modules whose patterns come in this order."""
+LAYERS: Patterns = (*(pattern for family in FAMILIES for pattern in family.PATTERNS), Row, Remaining)
+"""The patterns of layers, the best first."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +102,19 @@ class LowerToAscendPass(ModulePass):
 
     name = "lower-to-ascend"
 
+    PATTERNS: ClassVar[Patterns] = (*LAYERS, *antiquant.PATTERNS)
+    """In the order in which they are tried; those of `antiquant` after all others have been."""
+
     @garbage_collection_off()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
         inline_fused(op)
         _quantize_behind_passive(op)
-        operations = [each for each in op.walk() if isinstance(each, NNOp) and each.name.startswith("nn.")]
-        quantizer = Quantizer.of(each for each in operations if isinstance(each, QuantizeOp))
-        for each in operations:
-            if not isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each):
-                _lower(each, quantizer, remarks)
-        for each in [o for o in operations if (is_read_in_float(o) or gives_integers(o)) and self.takes(o)]:
-            _lower(each, quantizer, remarks)
+        quantizer = Quantizer.of(each for each in op.walk() if isinstance(each, QuantizeOp))
+        run = Run(remarks, quantizer, self.takes)
+        added = cast(Patterns, remarks.session.patterns_of(LowerToAscendPass.name))
+        apply_once(op, [pattern(run) for pattern in (*added, *LAYERS)])
+        apply_once(op, [pattern(run) for pattern in antiquant.PATTERNS])
         _erase_unused(op)
         for each in op.walk():
             if isinstance(each, QuantizeOp | DequantizeOp) and self.takes(each) and not remarks.has(each):
@@ -118,75 +141,22 @@ class LowerIntegersPass(LowerToAscendPass):
         if isinstance(op, DequantizeOp):
             readers = (use.operation for use in op.result.uses)
             return not any(isinstance(reader, NNOp) and has_integer_weight(reader) for reader in readers)
-        return bool(op.operands and dequantize_of(op.operands[0]) and quantized_rules(op))
+        return bool(op.operands and dequantize_of(op.operands[0]) and in_integers(op))
+
+
+_IN_INTEGERS: list[InIntegers[Any]] = [pattern() for pattern in LAYERS if issubclass(pattern, InIntegers)]
+
+
+def in_integers(op: NNOp) -> list[InIntegers[Any]]:
+    """The patterns that compute an operation of this class and source in integers."""
+    return [pattern for pattern in _IN_INTEGERS if pattern.stands_for(op)]
 
 
 def _quantize_behind_passive(module: ModuleOp) -> None:
     """Moves passive operations between a quantization and a layer (profile `qdq`) before both: same numbers."""
     for op in list(module.walk()):
-        if isinstance(op, NNOp) and len(op.operands) > 1 and dequantize_of(op.operands[1]) and quantized_rules(op):
+        if isinstance(op, NNOp) and len(op.operands) > 1 and dequantize_of(op.operands[1]) and in_integers(op):
             quantize_at(Site(op, op, False))
-
-
-def _lower(op: NNOp, quantizer: Quantizer, remarks: Remarks) -> None:
-    """Lowers an operation in integers if possible, otherwise in float; a remark for each refusal."""
-    refusals: list[NotLowered] = []
-    for rule in _rules(op, quantizer):
-        build = Builder(op)
-        try:
-            values = rule(build)
-        except (NotLowered, VerifyException) as e:
-            build.take_back()
-            refusals.append(e if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e)))
-            continue
-        op = _replace(op, values)
-        break
-    else:
-        refusals = refusals or [NotLowered("no-ascend-op", f"no ascend operation stands for {op.name}")]
-    for refusal in refusals:
-        remarks.missed(op, refusal.rule, refusal.reason)
-    if not refusals:
-        remarks.applied(op, "lower", f"computed by {op.name}")
-
-
-def _rules(op: NNOp, quantizer: Quantizer) -> Iterator[Callable[[Builder], Sequence[SSAValue]]]:
-    """The lowering rules to try, the best first."""
-    if isinstance(op, DequantizeOp):
-        yield lambda build: reals(build, op, quantizer)
-        return
-    if isinstance(op, QuantizeOp):
-        yield lambda build: [quantizer.integers(op).value]
-        return
-    first = dequantize_of(op.operands[0]) if op.operands else None
-    second = _second_activation(op)
-    if first is not None and second is not None:
-        both = first, second
-        yield lambda build: product_of_inputs(build, cast(MatMulOp, op), *map(quantizer.activation, both))
-    elif first is not None:
-        for rule in quantized_rules(op):
-            yield lambda build, rule=rule: rule(build, op, quantizer.activation(first))
-    if has_integer_weight(op):
-        yield lambda build: weight_only_matmul(build, cast(MatMulOp, op))
-    for rule in (RULES[key] for key in keys_of(op) if key in RULES):
-        yield lambda build, rule=rule: rule(build, op)
-
-
-def _second_activation(op: NNOp) -> DequantizeOp | None:
-    """The dequantize of a product's second operand, if that operand is computed."""
-    dequantize = dequantize_of(op.rhs) if isinstance(op, MatMulOp) else None
-    return None if dequantize is None or constant_of(dequantize.input) is not None else dequantize
-
-
-def _replace(op: NNOp, values: Sequence[SSAValue]) -> NNOp:
-    """Replaces an operation's results by values; returns the operation that computes the first one."""
-    for old, new in zip(op.results, values, strict=True):
-        set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
-        if not isinstance(new.owner, ConstantOp):  # whose name is that of its array
-            new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    op.detach()
-    op.erase()
-    return cast(NNOp, values[0].owner)
 
 
 _STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, TransposeOp, ReshapeOp, QuantizeOp, DequantizeOp)

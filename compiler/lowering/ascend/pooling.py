@@ -5,8 +5,8 @@ Windows over one axis get a second axis of size 1, like convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -14,95 +14,44 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import same_pad_pairs
 from ...dialects.ascend.convolution import full_rank
+from ...dialects.ascend.pooling import axis_count
 from ...dialects.nn import AutoPad
 from ...dialects.nn.shapes import shape_of, static
+from ...rewriting import condition, requires
 from ...runtime.affine import are_normal
-from ..refusal import NotLowered, require
-from .quantized import Activation, dequantized, lowers_quantized
-from .rules import Builder, lowers
+from .quantized import InIntegers, dequantized
+from .rules import Builder, Lowering, Values
 
 CAFFE = (("caffe", "Pooling"),)
-AVERAGE, LARGEST = (("tensorflow", "AvgPool"),), (("tensorflow", "MaxPool"), ("tensorflow", "MaxPoolV2"))
+Pool = TypeVar("Pool", bound=nn.PoolOp)
 
 
-def _check_window(op: nn.PoolOp) -> None:
-    rank = op.spatial_rank
-    require(rank <= 2, "spatial-rank", f"it pools over {rank} spatial axes, Ascend IR over at most 2")
-    require(all(d == 1 for d in op.dilation_list), "no-dilation", "Ascend IR has no pooling with dilations")
+class Window(Lowering[Pool], Generic[Pool]):
+    """A pool over windows in floats. Subclasses name the operation of Ascend IR, and its properties."""
 
+    def kind(self, op: Pool) -> type[ascend.WindowOp]:
+        """The operation of Ascend IR."""
+        raise NotImplementedError
 
-def _front(op: nn.PoolOp, neutral: int) -> tuple[int, ...]:
-    """The entries for an axis of size 1 in front of the only spatial axis."""
-    return (neutral,) if op.spatial_rank == 1 else ()
+    def properties(self, op: Pool) -> dict[str, Any]:
+        """Its properties."""
+        raise NotImplementedError
 
+    spatial_rank = requires(
+        lambda op: op.spatial_rank <= 2,
+        "there are one or two spatial axes",
+        lambda op: f"it pools over {op.spatial_rank} spatial axes, Ascend IR over at most 2",
+    )
 
-def _known_pads(op: nn.PoolOp) -> list[int]:
-    """Top, bottom, left, right."""
-    if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
-        raise NotLowered("known-pads", "its auto_pad depends on sizes that are not known")
-    rank = op.spatial_rank
-    pairs = zip(pads[:rank], pads[rank:], strict=True)
-    return [*_front(op, 0), *_front(op, 0), *(p for pair in pairs for p in pair)]
+    no_dilation = requires(
+        lambda op: all(d == 1 for d in op.dilation_list),
+        "windows have no gaps",
+        "Ascend IR has no pooling with dilations",
+    )
 
-
-def _format(op: nn.PoolOp) -> str:
-    return "NHWC" if op.channels_last else "NCHW"
-
-
-def _sizes(op: nn.PoolOp) -> dict[str, Any]:
-    data_format = _format(op)
-    return {
-        "ksize": full_rank(data_format, (*_front(op, 1), *op.kernel_shape)),
-        "strides": full_rank(data_format, (*_front(op, 1), *op.stride_list)),
-        "data_format": data_format,
-    }
-
-
-def _window(op: nn.PoolOp) -> dict[str, Any]:
-    """A window's properties in the form of ONNX's pools. Raises NotLowered if Ascend IR cannot express them."""
-    _check_window(op)
-    properties = {**_sizes(op), "ceil_mode": op.ceil_mode is not None}
-    upper = op.auto_pad is not None and op.auto_pad.data is AutoPad.SAME_UPPER
-    if upper and not static(op.spatial(shape_of(op.input))):
-        return {**properties, "padding_mode": "SAME"}
-    return {**properties, "pads": _known_pads(op)}
-
-
-def _same_or_valid(op: nn.PoolOp, kind: str) -> dict[str, Any]:
-    """A window's properties in the form of TensorFlow's pools. Raises NotLowered for padding of another kind."""
-    _check_window(op)
-    require(op.ceil_mode is None, "same-or-valid", f"{kind} does not round sizes up")
-    if not any(op.pad_list) and op.auto_pad is None:
-        return {**_sizes(op), "padding": "VALID"}
-    require(_is_same(op), "same-or-valid", f"{kind} pads as SAME or VALID do, not by {list(op.pad_list)}")
-    counts = isinstance(op, nn.AveragePoolOp) and op.count_include_pad is not None
-    require(not counts, "same-or-valid", f"{kind} does not count the padding")
-    return {**_sizes(op), "padding": "SAME"}
-
-
-def _is_same(op: nn.PoolOp) -> bool:
-    if op.auto_pad is not None:
-        return op.auto_pad.data is AutoPad.SAME_UPPER
-    sizes, n = op.spatial(shape_of(op.input)), op.spatial_rank
-    pairs = tuple(zip(op.pad_list[:n], op.pad_list[n:], strict=True))
-    return static(sizes) and pairs == same_pad_pairs(sizes, op.kernel_shape, op.stride_list)
-
-
-def _caffe(op: nn.PoolOp) -> dict[str, Any]:
-    """A window's properties in the form of Caffe's Pooling: ceil_mode 0 rounds up. Raises NotLowered."""
-    _check_window(op)
-    require(op.spatial_rank == 2, "spatial-rank", "Pooling has two spatial axes")
-    require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
-    pad = _known_pads(op)
-    counted = not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or not any(pad)
-    require(counted, "counted-padding", "Pooling counts the padding of a mean as zeros")
-    return {
-        "mode": int(isinstance(op, nn.AveragePoolOp)),
-        "window": op.kernel_shape,
-        "stride": op.stride_list,
-        "pad": pad,
-        "ceil_mode": int(op.ceil_mode is None),
-    }
+    def rewrite(self, build: Builder, op: Pool) -> Values:
+        pool = build.add(self.kind(op), _widened(build, op, op.input), **self.properties(op))
+        return [_narrowed(build, op, pool.y)]
 
 
 def _widened(build: Builder, op: nn.PoolOp, x: SSAValue) -> SSAValue:
@@ -121,93 +70,231 @@ def _added_axis(op: nn.PoolOp) -> int:
     return 1 if op.channels_last else 2
 
 
-def _pooled(build: Builder, op: nn.PoolOp, kind: type[ascend.WindowOp], **properties: Any) -> Sequence[SSAValue]:
-    pool = build.add(kind, _widened(build, op, op.input), **properties)
-    return [_narrowed(build, op, pool.y)]
+def _front(op: nn.PoolOp, neutral: int) -> tuple[int, ...]:
+    """The entries for an axis of size 1 in front of the only spatial axis."""
+    return (neutral,) if op.spatial_rank == 1 else ()
 
 
-@lowers(nn.MaxPoolOp)
-def max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
-    return _pooled(build, op, ascend.MaxPoolV3Op, **_window(op))
+def _pads(op: nn.PoolOp) -> list[int] | None:
+    """Top, bottom, left, right; None if they depend on sizes that are not known."""
+    if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
+        return None
+    rank = op.spatial_rank
+    pairs = zip(pads[:rank], pads[rank:], strict=True)
+    return [*_front(op, 0), *_front(op, 0), *(p for pair in pairs for p in pair)]
 
 
-@lowers(nn.MaxPoolOp, sources=LARGEST)
-def tensorflow_max_pool(build: Builder, op: nn.MaxPoolOp) -> Sequence[SSAValue]:
-    return _pooled(build, op, ascend.MaxPoolOp, **_same_or_valid(op, "MaxPool"))
+def _sizes(op: nn.PoolOp) -> dict[str, Any]:
+    data_format = "NHWC" if op.channels_last else "NCHW"
+    return {
+        "ksize": full_rank(data_format, (*_front(op, 1), *op.kernel_shape)),
+        "strides": full_rank(data_format, (*_front(op, 1), *op.stride_list)),
+        "data_format": data_format,
+    }
 
 
-@lowers(nn.AveragePoolOp)
-def average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return _pooled(build, op, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
+def _is_same_of_unknown(op: nn.PoolOp) -> bool:
+    """Whether the operation pads by itself, as SAME does."""
+    upper = op.auto_pad is not None and op.auto_pad.data is AutoPad.SAME_UPPER
+    return upper and not static(op.spatial(shape_of(op.input)))
 
 
-@lowers(nn.AveragePoolOp, sources=AVERAGE)
-def tensorflow_average_pool(build: Builder, op: nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return _pooled(build, op, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
+class WindowPool(Window[nn.PoolOp]):
+    """MaxPoolV3 or AvgPoolV2"""
+
+    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
+
+    known_pads = requires(
+        lambda op: _is_same_of_unknown(op) or _pads(op) is not None,
+        "the padding does not depend on sizes that are not known, except that of SAME",
+        "its auto_pad depends on sizes that are not known",
+    )
+
+    def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
+        return ascend.AvgPoolV2Op if isinstance(op, nn.AveragePoolOp) else ascend.MaxPoolV3Op
+
+    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
+        properties = {**_sizes(op), "ceil_mode": op.ceil_mode is not None}
+        if isinstance(op, nn.AveragePoolOp):
+            properties["exclusive"] = op.count_include_pad is None
+        return {**properties, **({"padding_mode": "SAME"} if _is_same_of_unknown(op) else {"pads": _pads(op)})}
 
 
-@lowers(nn.MaxPoolOp, nn.AveragePoolOp, sources=CAFFE)
-def caffe_pool(build: Builder, op: nn.MaxPoolOp | nn.AveragePoolOp) -> Sequence[SSAValue]:
-    return _pooled(build, op, ascend.PoolingOp, **_caffe(op))
+class SameOrValidPool(Window[nn.PoolOp]):
+    """MaxPool or AvgPool"""
+
+    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
+    sources = (("tensorflow", "AvgPool"), ("tensorflow", "MaxPool"), ("tensorflow", "MaxPoolV2"))
+
+    @condition
+    def same_or_valid(self, op: nn.PoolOp) -> str | None:
+        """the padding is that of SAME or VALID, not counted, and sizes are rounded down"""
+        kind = self.kind(op).name.removeprefix("ascend.")
+        if op.ceil_mode is not None:
+            return f"{kind} does not round sizes up"
+        if _is_valid(op):
+            return None
+        if not _is_same(op):
+            return f"{kind} pads as SAME or VALID do, not by {list(op.pad_list)}"
+        counts = isinstance(op, nn.AveragePoolOp) and op.count_include_pad is not None
+        return f"{kind} does not count the padding" if counts else None
+
+    def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
+        return ascend.AvgPoolOp if isinstance(op, nn.AveragePoolOp) else ascend.MaxPoolOp
+
+    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
+        return {**_sizes(op), "padding": "VALID" if _is_valid(op) else "SAME"}
 
 
-def _excludes(op: nn.AveragePoolOp) -> bool:
-    return op.count_include_pad is None
+def _is_valid(op: nn.PoolOp) -> bool:
+    return not any(op.pad_list) and op.auto_pad is None
 
 
-@lowers_quantized(nn.AveragePoolOp)
-def quantized_average_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, op, activation, ascend.AvgPoolV2Op, exclusive=_excludes(op), **_window(op))
+def _is_same(op: nn.PoolOp) -> bool:
+    if op.auto_pad is not None:
+        return op.auto_pad.data is AutoPad.SAME_UPPER
+    sizes, n = op.spatial(shape_of(op.input)), op.spatial_rank
+    pairs = tuple(zip(op.pad_list[:n], op.pad_list[n:], strict=True))
+    return static(sizes) and pairs == same_pad_pairs(sizes, op.kernel_shape, op.stride_list)
 
 
-@lowers_quantized(nn.AveragePoolOp, sources=AVERAGE)
-def tensorflow_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, op, activation, ascend.AvgPoolOp, **_same_or_valid(op, "AvgPool"))
+class CaffePool(Window[nn.PoolOp]):
+    """Pooling, whose ceil_mode 0 rounds up"""
+
+    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
+    sources = CAFFE
+
+    @condition
+    def spatial_rank(self, op: nn.PoolOp) -> str | None:
+        """there are two spatial axes"""
+        return Window.spatial_rank.holds(self, op) or (None if op.spatial_rank == 2 else "Pooling has two spatial axes")
+
+    channels_second = requires(
+        lambda op: not op.channels_last, "the channels are axis 1", "Pooling has its channels on axis 1"
+    )
+
+    known_pads = requires(
+        lambda op: _pads(op) is not None,
+        "the padding does not depend on sizes that are not known",
+        "its auto_pad depends on sizes that are not known",
+    )
+
+    counted_padding = requires(
+        lambda op: (
+            not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or (not any(_pads(op) or ()))
+        ),
+        "a mean counts its padding as zeros",
+        "Pooling counts the padding of a mean as zeros",
+    )
+
+    def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
+        return ascend.PoolingOp
+
+    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
+        return {
+            "mode": int(isinstance(op, nn.AveragePoolOp)),
+            "window": op.kernel_shape,
+            "stride": op.stride_list,
+            "pad": _pads(op),
+            "ceil_mode": int(op.ceil_mode is None),
+        }
 
 
-@lowers_quantized(nn.AveragePoolOp, sources=CAFFE)
-def caffe_quantized_pool(build: Builder, op: nn.AveragePoolOp, activation: Activation) -> Sequence[SSAValue]:
-    return _averaged(build, op, activation, ascend.PoolingOp, **_caffe(op))
+def window_count(op: nn.AveragePoolOp) -> int | None:
+    """The number of elements by which every window's sum is divided; None if windows differ."""
+    space, n = op.spatial(shape_of(op.input)), op.spatial_rank
+    if (pads := op.resolved_pads(space)) is None:
+        return None
+    padding, ceil = op.count_include_pad is not None, op.ceil_mode is not None
+    rows = zip(space, op.kernel_shape, op.stride_list, zip(pads[:n], pads[n:], strict=True), strict=True)
+    counts = [axis_count(*row, padding, ceil) for row in rows]
+    found = [count for count in counts if count is not None]
+    return prod(found) if len(found) == len(counts) else None
 
 
-def _averaged(
-    build: Builder,
-    op: nn.AveragePoolOp,
-    activation: Activation,
-    kind: type[ascend.AveragingOp],
-    **properties: Any,
-) -> Sequence[SSAValue]:
+class IntegerAverage(Window[Any], InIntegers[nn.AveragePoolOp]):
     """The exact int32 sum of each window; the dequantization divides by the count."""
-    name, offset = f"{build.hint}_sum", activation.zero_point
-    pool = build.add(kind, _widened(build, op, activation.value), name=name, offset_x=offset, **properties)
-    if (count := pool.constant_count()) is None:
-        raise NotLowered("constant-count", "its windows do not all count the same number of elements")
-    scale = np.asarray(activation.scale / np.float32(count))
-    require(are_normal(scale), "scale-range", "its scale divided by the count leaves the normal range of float32")
-    return [_narrowed(build, op, dequantized(build, pool.y, scale.reshape(1)))]
+
+    constant_count = requires(
+        lambda op: window_count(op) is not None,
+        "all windows count the same number of elements",
+        "its windows do not all count the same number of elements",
+    )
+
+    @condition
+    def scale_range(self, op: nn.AveragePoolOp) -> str | None:
+        """the scale divided by the count is a normal float32 number"""
+        normal = are_normal(self._scale(op))
+        return None if normal else "its scale divided by the count leaves the normal range of float32"
+
+    def _scale(self, op: nn.AveragePoolOp) -> np.ndarray[Any, np.dtype[np.float32]]:
+        count = window_count(op)
+        assert count is not None, "constant_count asks for it"
+        return np.asarray(np.float32(self.params(op).scales()) / np.float32(count))
+
+    def rewrite(self, build: Builder, op: nn.AveragePoolOp) -> Values:
+        (activation,) = self.activations(build, op)
+        name, offset = f"{build.hint}_sum", activation.zero_point
+        x, properties = _widened(build, op, activation.value), self.properties(op)
+        pool = build.add(self.kind(op), x, name=name, offset_x=offset, **properties)
+        return [_narrowed(build, op, dequantized(build, pool.y, self._scale(op).reshape(1)))]
 
 
-def _reduce_space(
-    build: Builder, op: nn.GlobalPoolOp, kind: type[ascend.ReduceMeanOp] | type[ascend.ReduceMaxOp]
-) -> Sequence[SSAValue]:
-    rank = len(shape_of(op.input))
-    require(rank > 2, "spatial-rank", "there are no spatial axes to reduce")
-    axes = build.ints(op.spatial(range(rank)), "axes")
-    return [build.add(kind, op.input, axes, keep_dims=True).y]
+class IntegerWindowPool(WindowPool, IntegerAverage):
+    """AvgPoolV2 of int8, then AscendDequant"""
+
+    roots = (nn.AveragePoolOp,)
 
 
-@lowers(nn.GlobalAveragePoolOp)
-def global_average_pool(build: Builder, op: nn.GlobalAveragePoolOp) -> Sequence[SSAValue]:
-    return _reduce_space(build, op, ascend.ReduceMeanOp)
+class IntegerSameOrValidPool(SameOrValidPool, IntegerAverage):
+    """AvgPool of int8, then AscendDequant"""
+
+    roots = (nn.AveragePoolOp,)
 
 
-@lowers(nn.GlobalMaxPoolOp)
-def global_max_pool(build: Builder, op: nn.GlobalMaxPoolOp) -> Sequence[SSAValue]:
-    return _reduce_space(build, op, ascend.ReduceMaxOp)
+class IntegerCaffePool(CaffePool, IntegerAverage):
+    """Pooling of int8, then AscendDequant"""
+
+    roots = (nn.AveragePoolOp,)
 
 
-@lowers(nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp, sources=CAFFE)
-def caffe_global_pool(build: Builder, op: nn.GlobalPoolOp) -> Sequence[SSAValue]:
-    require(not op.channels_last, "channels-second", "Pooling has its channels on axis 1")
-    average = isinstance(op, nn.GlobalAveragePoolOp)
-    return [build.add(ascend.PoolingOp, op.input, mode=int(average), global_pooling=True).y]
+class SpaceReduction(Lowering[nn.GlobalPoolOp]):
+    """ReduceMean or ReduceMax over all of space"""
+
+    roots = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
+
+    spatial_rank = requires(
+        lambda op: len(shape_of(op.input)) > 2, "there are spatial axes", "there are no spatial axes to reduce"
+    )
+
+    def rewrite(self, build: Builder, op: nn.GlobalPoolOp) -> Values:
+        kind = ascend.ReduceMeanOp if isinstance(op, nn.GlobalAveragePoolOp) else ascend.ReduceMaxOp
+        axes = build.ints(op.spatial(range(len(shape_of(op.input)))), "axes")
+        return [build.add(kind, op.input, axes, keep_dims=True).y]
+
+
+class CaffeGlobalPool(Lowering[nn.GlobalPoolOp]):
+    """Pooling with global_pooling"""
+
+    roots = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
+    sources = CAFFE
+
+    channels_second = requires(
+        lambda op: not op.channels_last, "the channels are axis 1", "Pooling has its channels on axis 1"
+    )
+
+    def rewrite(self, build: Builder, op: nn.GlobalPoolOp) -> Values:
+        average = isinstance(op, nn.GlobalAveragePoolOp)
+        return [build.add(ascend.PoolingOp, op.input, mode=int(average), global_pooling=True).y]
+
+
+PATTERNS = (
+    IntegerSameOrValidPool,
+    IntegerCaffePool,
+    IntegerWindowPool,
+    SameOrValidPool,
+    CaffePool,
+    WindowPool,
+    CaffeGlobalPool,
+    SpaceReduction,
+)

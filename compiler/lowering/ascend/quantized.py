@@ -1,80 +1,35 @@
-"""Reads the quantized form of `nn`: the integers behind the operands of an operation, and their scales."""
+"""The quantized form of `nn`: the conditions that patterns in integers share, and the integers behind operands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import ClassVar, Generic, cast
 
 import numpy as np
 from xdsl.dialects.builtin import i32
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
-from ...dialects.nn import NNOp
+from ...dialects.ascend.cube import DATA
+from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of
 from ...ir.precision import forces_fp16, precision_mode, shortened
+from ...rewriting import condition
 from ...runtime.affine import are_normal
-from ..refusal import NotLowered, require
 from .constants import Array
-from .rules import Builder, Key, Source, keys, keys_of
+from .rules import Builder, Lowering, Op
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An int8 value, `real = (value - zero_point) * scale`."""
+    """A value of int8 or int16, `real = (value - zero_point) * scale`."""
 
     value: SSAValue
     scale: np.float32
     zero_point: int
-
-
-@dataclass(frozen=True)
-class Weight:
-    """The other operand of an activation: int8 or int4, symmetric; a constant, or the other activation of a product of
-    two.
-
-    float32 scales of shape [] or [channels], `axis` the channels' axis.
-    """
-
-    value: SSAValue
-    scales: Array
-    axis: int | None
-
-
-@dataclass(frozen=True)
-class Bias:
-    """A bias for the matrix engine (int32, added to the accumulators), or a float one to add afterwards."""
-
-    integers: SSAValue | None
-    floats: SSAValue | None
-
-
-QuantizedRule = Callable[[Builder, Any, Activation], Sequence[SSAValue]]
-
-QUANTIZED_RULES: dict[Key, QuantizedRule] = {}
-"""The rules for integer computation on a quantized activation. If one refuses, the rule for float values is tried."""
-
-_Op = TypeVar("_Op", bound=NNOp)
-
-
-def lowers_quantized(
-    *kinds: type[_Op], sources: Sequence[Source] = ()
-) -> Callable[[Callable[[Builder, _Op, Activation], Sequence[SSAValue]]], QuantizedRule]:
-    """Registers a rule for these operation classes, on the integers behind their first operand."""
-
-    def register(rule: Callable[[Builder, _Op, Activation], Sequence[SSAValue]]) -> QuantizedRule:
-        QUANTIZED_RULES.update(dict.fromkeys(keys(kinds, sources), rule))
-        return rule
-
-    return register
-
-
-def quantized_rules(op: NNOp) -> list[QuantizedRule]:
-    """The rules for an operation in integers, the best first."""
-    return [QUANTIZED_RULES[key] for key in keys_of(op) if key in QUANTIZED_RULES]
 
 
 @dataclass
@@ -93,7 +48,7 @@ class Quantizer:
         return quantizer
 
     def quantized(self, op: nn.QuantizeOp) -> SSAValue:
-        """The int8 result of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
+        """The integers of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
         first = self._first[op]
         if first not in self._made:
             params = first.qparams.data
@@ -103,6 +58,7 @@ class Quantizer:
                 first.input,
                 scale=reciprocal,
                 offset=int(params.zero_points()),
+                dst_type=ascend.AscendQuantOp.type_number(params.storage),
                 fakequant_precision_mode=precision_mode(first),
                 origin=first.origin,
                 location=first.location,
@@ -113,34 +69,211 @@ class Quantizer:
         return self._made[first]
 
     def activation(self, dequantize: nn.DequantizeOp) -> Activation:
-        """The integers behind a dequantized activation. Raises NotLowered if AscendQuant cannot produce them."""
-        source = dequantize.input
-        if not isinstance(source, OpResult) or not isinstance(source.op, nn.QuantizeOp):
-            raise NotLowered("quantize-before", "its activation comes as integers, not from a quantize")
-        equal = source.op.qparams == dequantize.qparams
-        require(equal, "equal-parameters", "its quantize and dequantize differ")
-        return self.integers(source.op)
-
-    def integers(self, quantize: nn.QuantizeOp) -> Activation:
-        """The integers of a quantize. Raises NotLowered if AscendQuant cannot produce them."""
-        params = quantize.qparams.data
-        require(params.storage == i8, "int8-activation", f"its activation is {params.storage}, not i8")
-        require(params.axis is None, "per-tensor-activation", "AscendQuant has one scale for the whole tensor")
-        element = element_of(quantize.input)
-        require(element in F, "float-type", f"AscendQuant takes {' or '.join(map(str, F))}, not {element}")
-        return Activation(self.quantized(quantize), np.float32(params.scales()), int(params.zero_points()))
+        """The integers behind a dequantized activation, by AscendQuant."""
+        params = dequantize.qparams.data
+        value = self.quantized(cast(nn.QuantizeOp, dequantize.input.owner))
+        return Activation(value, np.float32(params.scales()), int(params.zero_points()))
 
 
-def weight_of(value: SSAValue) -> Weight:
-    """The constant behind a dequantized weight. Raises NotLowered if there is none."""
-    if (dequantize := nn.dequantize_of(value)) is None:
-        raise NotLowered("int8-weight", "its weight is not quantized")
-    params = dequantize.qparams.data
-    require(params.storage in (i8, i4), "int8-weight", f"its weight is {params.storage}, not i8 or i4")
-    require(nn.constant_of(dequantize.input) is not None, "constant-weight", "its weight is computed at run time")
-    require(not params.zero_points().any(), "symmetric-weight", "its weight has zero points that are not 0")
-    require(params.block is None, "channel-scales", "its weight has scales per group, not per output channel")
-    return Weight(dequantize.input, params.scales(), params.axis)
+Inputs = Sequence[tuple[str, nn.DequantizeOp | None]]
+"""The dequantizations of inputs that are to be integers, by name."""
+
+
+class QuantizedInputs(Lowering[Op], Generic[Op]):
+    """The operator takes the integers of a quantize in front of each of its inputs."""
+
+    def inputs(self, op: Op) -> Inputs:
+        return (("activation", nn.dequantize_of(op.operands[0])),)
+
+    @condition
+    def quantize_before(self, op: Op) -> str | None:
+        """a quantize gives the integers of the input"""
+        for name, dequantize in self.inputs(op):
+            if dequantize is None:
+                return f"its {name} is not quantized"
+            if not isinstance(dequantize.input.owner, nn.QuantizeOp):
+                return f"its {name} comes as integers, not from a quantize"
+        return None
+
+    @condition
+    def equal_parameters(self, op: Op) -> str | None:
+        """the quantize and the dequantize of the input have equal parameters"""
+        found = [(each.input.owner, each) for _, each in self.inputs(op) if each is not None]
+        equal = all(isinstance(q, nn.QuantizeOp) and q.qparams == each.qparams for q, each in found)
+        return None if equal else "its quantize and dequantize differ"
+
+
+class FromAscendQuant(Lowering[Op], Generic[Op]):
+    """AscendQuant makes the integers."""
+
+    def quantizes(self, op: Op) -> Sequence[nn.QuantizeOp]:
+        """The quantizations that AscendQuant is to replace."""
+        raise NotImplementedError
+
+    @condition
+    def integer_activation(self, op: Op) -> str | None:
+        """the input is quantized to int8 or int16, which AscendQuant gives"""
+        types = (each.qparams.data.storage for each in self.quantizes(op))
+        return next((f"its activation is {storage}, not i8 or i16" for storage in types if storage not in DATA), None)
+
+    @condition
+    def per_tensor_activation(self, op: Op) -> str | None:
+        """the input has one scale"""
+        whole = all(each.qparams.data.axis is None for each in self.quantizes(op))
+        return None if whole else "AscendQuant has one scale for the whole tensor"
+
+    @condition
+    def float_type(self, op: Op) -> str | None:
+        """what is quantized is float16 or float32"""
+        elements = (element_of(each.input) for each in self.quantizes(op))
+        wrong = next((each for each in elements if each not in F), None)
+        return None if wrong is None else f"AscendQuant takes {' or '.join(map(str, F))}, not {wrong}"
+
+
+class InIntegers(FromAscendQuant[Op], QuantizedInputs[Op], Generic[Op]):
+    """The operator computes on the integers behind its first operand."""
+
+    def match(self, op: Operation) -> Op | None:
+        if (found := super().match(op)) is None or not found.operands or nn.dequantize_of(found.operands[0]) is None:
+            return None
+        return found if second_activation(found) is None else None
+
+    def quantizes(self, op: Op) -> Sequence[nn.QuantizeOp]:
+        return [cast(nn.QuantizeOp, each.input.owner) for _, each in self.inputs(op) if each is not None]
+
+    def params(self, op: Op) -> QParams:
+        """The parameters of the first input."""
+        ((_, dequantize), *_rest) = self.inputs(op)
+        assert dequantize is not None
+        return dequantize.qparams.data
+
+    def activations(self, build: Builder, op: Op) -> list[Activation]:
+        """The integers of the inputs. Raises VerifyException if AscendQuant cannot have their parameters."""
+        return [build.quantizer.activation(each) for _, each in self.inputs(op) if each is not None]
+
+
+def second_activation(op: NNOp) -> nn.DequantizeOp | None:
+    """The dequantize of a product's second operand, if that operand is computed."""
+    dequantize = nn.dequantize_of(op.rhs) if isinstance(op, nn.MatMulOp) else None
+    return None if dequantize is None or nn.constant_of(dequantize.input) is not None else dequantize
+
+
+class IntegerWeight(Lowering[Op], Generic[Op]):
+    """The weight is a constant of integers."""
+
+    def weights(self, op: Op) -> Sequence[SSAValue]:
+        return (op.operands[1],)
+
+    @condition
+    def int8_weight(self, op: Op) -> str | None:
+        """the weight is int8 or int4"""
+        for value in self.weights(op):
+            if (dequantize := nn.dequantize_of(value)) is None:
+                return "its weight is not quantized"
+            if (storage := dequantize.qparams.data.storage) not in (i8, i4):
+                return f"its weight is {storage}, not i8 or i4"
+        return None
+
+
+class SymmetricWeight(IntegerWeight[Op], Generic[Op]):
+    """The weight is symmetric, with scales per output channel."""
+
+    PER: ClassVar[str] = "output channel"
+
+    def channels(self, op: Op) -> int | None:
+        """The axis of the weight that counts output channels; None if none does."""
+        raise NotImplementedError
+
+    @condition
+    def constant_weight(self, op: Op) -> str | None:
+        """the weight is constant"""
+        constant = all(nn.constant_of(each.input) is not None for each in self._weights(op))
+        return None if constant else "its weight is computed at run time"
+
+    @condition
+    def symmetric_weight(self, op: Op) -> str | None:
+        """the zero points of the weight are 0"""
+        points = any(each.qparams.data.zero_points().any() for each in self._weights(op))
+        return "its weight has zero points that are not 0" if points else None
+
+    @condition
+    def channel_scales(self, op: Op) -> str | None:
+        """the weight has one scale, or one per output channel"""
+        for params in (each.qparams.data for each in self._weights(op)):
+            if params.block is not None:
+                return "its weight has scales per group, not per output channel"
+            if params.axis is not None and (axis := self.channels(op)) != params.axis:
+                wrong = f"its weight has scales along axis {params.axis}, not per {self.PER}"
+                return "its grouped weight has one scale for several output channels" if axis is None else wrong
+        return None
+
+    def _weights(self, op: Op) -> list[nn.DequantizeOp]:
+        return [each for value in self.weights(op) if (each := nn.dequantize_of(value)) is not None]
+
+
+class MatrixEngine(Lowering[Op], Generic[Op]):
+    """Products of integers are summed into int32, with an int32 bias, and AscendDequant scales the sums."""
+
+    def scales(self, op: Op) -> Array:
+        """`float32(s_x) * float32(s_w)` in float32, shape [] or [channels]: the scales of the sums."""
+        raise NotImplementedError
+
+    def bias(self, op: Op) -> nn.DequantizeOp | None:
+        """The dequantize of a quantized bias that the operator adds to its sums."""
+        return nn.dequantize_of(cast(nn.MatMulOp, op).bias)
+
+    def bias_scales(self, op: Op) -> Array:
+        """The scales of the bias: those of the sums."""
+        return self.scales(op)
+
+    @condition
+    def scale_range(self, op: Op) -> str | None:
+        """activation scale times weight scale is a normal float32 number"""
+        normal = are_normal(self.scales(op))
+        return None if normal else "activation scale times weight scale leaves the normal range of float32"
+
+    @condition
+    def int32_bias(self, op: Op) -> str | None:
+        """a quantized bias is int32"""
+        storage = i32 if (bias := self.bias(op)) is None else bias.qparams.data.storage
+        return None if storage == i32 else f"its bias is {storage}, not i32"
+
+    @condition
+    def constant_bias(self, op: Op) -> str | None:
+        """a quantized bias is constant"""
+        constant = (bias := self.bias(op)) is None or nn.constant_of(bias.input) is not None
+        return None if constant else "its bias is computed at run time"
+
+    @condition
+    def symmetric_bias(self, op: Op) -> str | None:
+        """the zero points of a quantized bias are 0"""
+        symmetric = (bias := self.bias(op)) is None or not bias.qparams.data.zero_points().any()
+        return None if symmetric else "its bias has zero points that are not 0"
+
+    @condition
+    def bias_scale(self, op: Op) -> str | None:
+        """a quantized bias has the scales of the sums"""
+        equal = (bias := self.bias(op)) is None or bool(np.all(bias.qparams.data.scales() == self.bias_scales(op)))
+        return None if equal else "the scale of its bias is not activation scale times weight scale"
+
+
+def scale_of(value: SSAValue) -> Array:
+    """The scales of a dequantized value, float32 of shape [] or [channels]."""
+    dequantize = nn.dequantize_of(value)
+    assert dequantize is not None
+    return dequantize.qparams.data.scales()
+
+
+def products(x: Array, weight: Array) -> Array:
+    """`float32(s_x) * float32(s_w)` in float32; `scale_range` refuses what leaves the range."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.float32(x) * weight)
+
+
+def integers_behind(value: SSAValue | None) -> tuple[SSAValue | None, SSAValue | None]:
+    """A bias as int32 integers for the matrix engine, or as the floats to add afterwards."""
+    dequantize = nn.dequantize_of(value)
+    return (None, value) if dequantize is None else (dequantize.input, None)
 
 
 def stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
@@ -152,30 +285,16 @@ def stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
     return build.constant(constant.array.astype(np.int8), constant.key, constant.location)
 
 
-def dequantization_scale(activation: Activation, weight: Weight) -> Array:
-    """`float32(s_x) * float32(s_w)` in float32: shape [] or [channels]. Raises NotLowered for one out of range."""
-    with np.errstate(over="ignore", under="ignore"):
-        scales = np.asarray(activation.scale * weight.scales)
-    require(are_normal(scales), "scale-range", "activation scale times weight scale leaves the normal range of float32")
-    return scales
+def int8_behind(build: Builder, weight: SSAValue) -> SSAValue:
+    """The integers of a dequantized weight, as int8."""
+    dequantize = nn.dequantize_of(weight)
+    assert dequantize is not None
+    return stored_as_int8(build, dequantize.input)
 
 
-def bias_of(value: SSAValue | None, scales: Array) -> Bias:
-    """The bias of an operation whose accumulators have these scales. Raises NotLowered for integers of other scales."""
-    if (dequantize := nn.dequantize_of(value)) is None:
-        return Bias(None, value)
-    params = dequantize.qparams.data
-    require(params.storage == i32, "int32-bias", f"its bias is {params.storage}, not i32")
-    require(nn.constant_of(dequantize.input) is not None, "constant-bias", "its bias is computed at run time")
-    require(not params.zero_points().any(), "symmetric-bias", "its bias has zero points that are not 0")
-    equal = bool(np.all(params.scales() == scales))
-    require(equal, "bias-scale", "the scale of its bias is not activation scale times weight scale")
-    return Bias(dequantize.input, None)
-
-
-def stored(build: Builder, scales: Array) -> Array:
+def stored(op: NNOp, scales: Array) -> Array:
     """Scales of accumulators in the form of deq_scale: FORCE_FP16_QUANT clears their last bits."""
-    return shortened(scales) if forces_fp16(build.op) else scales
+    return shortened(scales) if forces_fp16(op) else scales
 
 
 def dequantized(build: Builder, accumulator: SSAValue, scales: Array) -> SSAValue:

@@ -3,81 +3,129 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number
 from ...dialects.ascend.recurrent import STORAGE
 from ...dialects.nn.shapes import shape_of
+from ...rewriting import Condition, condition
+from ...transforms.quantization.decide import recurrent as layer
 from ...transforms.quantization.decide.recurrent import INPUT, ROWS, STATE, Recurrent
-from ..refusal import NotLowered, require
-from .quantized import Activation, bias_of, dequantization_scale, stored, stored_as_int8, weight_of
-from .rules import Builder, lowers
+from ...transforms.quantization.decide.rules.layer_rules import Rule
+from .constants import Array
+from .quantized import (
+    Inputs,
+    MatrixEngine,
+    QuantizedInputs,
+    SymmetricWeight,
+    int8_behind,
+    products,
+    scale_of,
+    stored,
+)
+from .rules import Builder, Values
 
 
-class _Real(NamedTuple):
-    """A value that the module quantizes: the floats before that, and the parameters."""
-
-    value: SSAValue
-    scale: np.float32
-    zero_point: int
-    storage: IntegerType
+def _of_layer(rule: Rule) -> Condition[nn.OpaqueOp]:
+    """A condition under which AMCT and the quantization of this project take a recurrent layer."""
+    return Condition(lambda _, op: rule.check(Recurrent(op).site), rule.statement)
 
 
-def _before(each: Recurrent, name: str) -> _Real:
-    """The floats behind a quantized input of a layer. Raises NotLowered if the operator cannot quantize them."""
-    dequantize = nn.dequantize_of(each.operand(name))
-    if dequantize is None:
-        raise NotLowered("quantize-before", f"its {name} is not quantized")
-    quantize, params = dequantize.input.owner, dequantize.qparams.data
-    if not isinstance(quantize, nn.QuantizeOp):
-        raise NotLowered("quantize-before", f"its {name} comes as integers, not from a quantize")
-    require(quantize.qparams == dequantize.qparams, "equal-parameters", f"quantize and dequantize of its {name} differ")
-    require(params.storage in STORAGE.values(), "integer-type", f"its {name} is {params.storage}, not i8 or i16")
-    require(params.axis is None, "per-tensor-activation", f"the operator has one scale for its {name}")
-    return _Real(quantize.input, np.float32(params.scales()), int(params.zero_points()), params.storage)
-
-
-@lowers(nn.OpaqueOp, sources=[("onnx", "LSTM"), ("onnx", "GRU")])
-def recurrent(build: Builder, op: nn.OpaqueOp) -> Sequence[SSAValue]:
-    """The operator of the layer's type, on the floats behind which the module quantizes, and on integer weights and biases.
+class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], QuantizedInputs[nn.OpaqueOp]):
+    """BasicLSTMInplaceFillWindowCache or BasicGRUInplaceFillWindowCache, on the floats behind which the module quantizes, and on
+    integer weights and biases.
 
     The module quantizes only the first state; the operator quantizes the state of each step.
     """
-    each = Recurrent(op)
-    x, h = _before(each, INPUT), _before(each, STATE)
-    if (broken := each.float_because) is not None and broken[0] not in ("weight-constant", "bias-constant"):
-        raise NotLowered(*broken)
-    weights = [weight_of(value) for value in each.weights]
-    require(
-        all(w.axis in (None, ROWS) for w in weights), "channel-scales", "its weights have scales that are not per row"
-    )
-    inputs = [Activation(one.value, one.scale, one.zero_point) for one in (x, h)]
-    scales = [np.atleast_1d(dequantization_scale(a, w)) for a, w in zip(inputs, weights, strict=True)]
-    size = max(one.size for one in scales)
-    deq_scale = np.concatenate([np.broadcast_to(one, (size,)) for one in scales])
-    rows = shape_of(each.weights[0])[ROWS]
-    bias = bias_of(each.operand("bias"), np.repeat(deq_scale, 2 * rows // deq_scale.size))
-    require(bias.floats is None, "int32-bias", "its bias is not quantized")
-    require(x.storage == h.storage, "equal-types", "its input and state are integers of different types")
-    w, r = (stored_as_int8(build, weight.value) for weight in weights)
-    cell = each.operand("cell")
-    states = [h.value] if cell is None else [h.value, cell]
-    kind = ascend.BasicGRUInplaceFillWindowCacheOp if cell is None else ascend.BasicLSTMInplaceFillWindowCacheOp
-    made = build.add(
-        kind,
-        *(x.value, w, r, *states),
-        build.constant(stored(build, deq_scale), f"{build.hint}_deq_scale"),
-        bias.integers,
-        hidden_size=shape_of(each.weights[1])[2],
-        quant_scale_x=np.float32(1) / x.scale,
-        quant_offset_x=x.zero_point,
-        quant_scale_h=np.float32(1) / h.scale,
-        quant_offset_h=h.zero_point,
-        quant_dtype=data_type_number(x.storage),
-    )
-    return made.results
+
+    sources = (("onnx", "LSTM"), ("onnx", "GRU"))
+    PER = "row"
+
+    one_direction = _of_layer(layer.one_direction)
+    initial_state = _of_layer(layer.states_computed)
+    no_lengths = _of_layer(layer.no_lengths)
+    default_activations = _of_layer(layer.default_attributes)
+    linear_before_reset = _of_layer(layer.linear_before_reset)
+    all_outputs = _of_layer(layer.all_outputs)
+
+    @condition
+    def integer_type(self, op: nn.OpaqueOp) -> str | None:
+        """the input and the state are int8 or int16"""
+        for name, each in self._quantized(op):
+            if each.qparams.data.storage not in STORAGE.values():
+                return f"its {name} is {each.qparams.data.storage}, not i8 or i16"
+        return None
+
+    @condition
+    def equal_types(self, op: nn.OpaqueOp) -> str | None:
+        """the input and the state are integers of one type"""
+        types = {each.qparams.data.storage for _, each in self._quantized(op)}
+        return None if len(types) == 1 else "its input and state are integers of different types"
+
+    @condition
+    def per_tensor_activation(self, op: nn.OpaqueOp) -> str | None:
+        """the input and the state have one scale each"""
+        for name, each in self._quantized(op):
+            if each.qparams.data.axis is not None:
+                return f"the operator has one scale for its {name}"
+        return None
+
+    @condition
+    def int32_bias(self, op: nn.OpaqueOp) -> str | None:
+        """a bias is quantized, to int32"""
+        quantized = Recurrent(op).operand("bias") is None or self.bias(op) is not None
+        return MatrixEngine[nn.OpaqueOp].int32_bias.holds(self, op) if quantized else "its bias is not quantized"
+
+    def inputs(self, op: nn.OpaqueOp) -> Inputs:
+        return [(name, nn.dequantize_of(Recurrent(op).operand(name))) for name in (INPUT, STATE)]
+
+    def _quantized(self, op: nn.OpaqueOp) -> list[tuple[str, nn.DequantizeOp]]:
+        return [(name, each) for name, each in self.inputs(op) if each is not None]
+
+    def weights(self, op: nn.OpaqueOp) -> Sequence[SSAValue]:
+        return Recurrent(op).weights
+
+    def channels(self, op: nn.OpaqueOp) -> int | None:
+        return ROWS
+
+    def scales(self, op: nn.OpaqueOp) -> Array:
+        pairs = zip(self._quantized(op), Recurrent(op).weights, strict=True)
+        scales = [np.atleast_1d(products(each.qparams.data.scales(), scale_of(w))) for (_, each), w in pairs]
+        size = max(one.size for one in scales)
+        return np.concatenate([np.broadcast_to(one, (size,)) for one in scales])
+
+    def bias(self, op: nn.OpaqueOp) -> nn.DequantizeOp | None:
+        return nn.dequantize_of(Recurrent(op).operand("bias"))
+
+    def bias_scales(self, op: nn.OpaqueOp) -> Array:
+        scales, rows = self.scales(op), shape_of(Recurrent(op).weights[0])[ROWS]
+        return np.repeat(scales, 2 * rows // scales.size)
+
+    def rewrite(self, build: Builder, op: nn.OpaqueOp) -> Values:
+        each = Recurrent(op)
+        (_, x), (_, h) = self._quantized(op)
+        values = [cast(nn.QuantizeOp, one.input.owner).input for one in (x, h)]
+        w, r = (int8_behind(build, value) for value in each.weights)
+        cell, bias = each.operand("cell"), self.bias(op)
+        kind = ascend.BasicGRUInplaceFillWindowCacheOp if cell is None else ascend.BasicLSTMInplaceFillWindowCacheOp
+        made = build.add(
+            kind,
+            *(values[0], w, r, values[1]),
+            *(() if cell is None else (cell,)),
+            build.constant(stored(op, self.scales(op)), f"{build.hint}_deq_scale"),
+            None if bias is None else bias.input,
+            hidden_size=shape_of(each.weights[1])[2],
+            quant_scale_x=np.float32(1) / np.float32(x.qparams.data.scales()),
+            quant_offset_x=int(x.qparams.data.zero_points()),
+            quant_scale_h=np.float32(1) / np.float32(h.qparams.data.scales()),
+            quant_offset_h=int(h.qparams.data.zero_points()),
+            quant_dtype=data_type_number(x.qparams.data.storage),
+        )
+        return made.results
+
+
+PATTERNS = (WindowCache,)

@@ -9,29 +9,37 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import DYNAMIC, known, shape_of
-from ..refusal import require
+from ...rewriting import condition
 from .indexing import INT64, as_int64, sizes_of
-from .rules import Builder, lowers
+from .rules import Builder, Lowering, Values
 
 
-@lowers(nn.ReshapeOp)
-def reshape(build: Builder, op: nn.ReshapeOp) -> Sequence[SSAValue]:
-    if (target := op.target()) is None:
-        assert op.shape is not None
-        wanted = op.shape if op.allow_zero is not None else _without_zeros(build, op.input, op.shape)
-        return [build.add(ascend.ReshapeOp, op.input, wanted, result_types=op.result_types).y]
-    (inferred,) = op.infer()
-    shape = inferred.get_shape()
-    if shape.count(DYNAMIC) > 1:
-        return [build.add(ascend.ReshapeOp, op.input, _run_time_shape(build, op, target, shape)).y]
-    listed = build.ints([-1 if d == DYNAMIC else d for d in shape], "shape")
-    return [build.add(ascend.ReshapeOp, op.input, listed).y]
+class Reshape(Lowering[nn.ReshapeOp]):
+    """Reshape"""
+
+    @condition
+    def known_sizes(self, op: nn.ReshapeOp) -> str | None:
+        """a shape that is computed at run time, and whose zeros copy sizes, has a known number of sizes"""
+        if op.shape is None or op.target() is not None or op.allow_zero is not None or known(shape_of(op.shape)[0]):
+            return None
+        return "its shape is computed at run time, and how many sizes it has is not known"
+
+    def rewrite(self, build: Builder, op: nn.ReshapeOp) -> Values:
+        if (target := op.target()) is None:
+            assert op.shape is not None
+            wanted = op.shape if op.allow_zero is not None else _without_zeros(build, op.input, op.shape)
+            return [build.add(ascend.ReshapeOp, op.input, wanted, result_types=op.result_types).y]
+        (inferred,) = op.infer()
+        shape = inferred.get_shape()
+        if shape.count(DYNAMIC) > 1:
+            return [build.add(ascend.ReshapeOp, op.input, _run_time_shape(build, op, target, shape)).y]
+        listed = build.ints([-1 if d == DYNAMIC else d for d in shape], "shape")
+        return [build.add(ascend.ReshapeOp, op.input, listed).y]
 
 
 def _without_zeros(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
     """A shape that is computed at run time, with zeros replaced by the sizes of x."""
     (count,), rank = shape_of(wanted), len(shape_of(x))
-    require(known(count), "known-sizes", "its shape is computed at run time, and how many sizes it has is not known")
     sizes = sizes_of(build, x, 0, min(count, rank), "x")
     if count > rank:
         parts = [sizes, build.ints([0] * (count - rank), "none")]
@@ -58,3 +66,6 @@ def _run_time_shape(build: Builder, op: nn.ReshapeOp, target: Sequence[int], sha
     if len(parts) == 1:
         return parts[0]
     return build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=len(parts), name=f"{build.hint}_shape").y
+
+
+PATTERNS = (Reshape,)

@@ -1,35 +1,48 @@
-"""The tables of lowering rules, and the builder that rules write through.
+"""Lowering patterns, and the builder that they write through.
 
-A rule takes the builder and an `nn` operation, builds `ascend` operations before it and returns the values that replace its
-results. It raises `NotLowered` if a condition fails; a VerifyException of an operation that it makes means a
-constraint of Ascend IR. In both cases the operations built so far are removed.
+A pattern is a `Lowering`: the operation that it takes, the named conditions under which Ascend IR has it, and the `ascend`
+operations to build. What has a counterpart under no condition is a row of a table, `ROWS`, from which one pattern is made.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendOp
-from ...dialects.nn import ConstantOp, NNOp, OpaqueOp
+from ...dialects.nn import ConstantOp, NNOp, OpaqueOp, set_type
 from ...dialects.nn.properties import number_defaults
-from ..refusal import NotLowered
-from .constants import Array, numbers_behind
+from ...rewriting import CheckedPattern, Refusal, Remarks, Roots
+from .constants import Array
+
+if TYPE_CHECKING:
+    from .quantized import Quantizer
 
 _Made = TypeVar("_Made", bound=AscendOp)
-_Op = TypeVar("_Op", bound=NNOp)
+Op = TypeVar("Op", bound=NNOp)
+Values = Sequence[SSAValue]
+"""The values that replace the results of an operation."""
 
 
 class Builder:
-    """Builds operations before one `nn` operation, with its location and origin; remembers them so that they can be removed."""
+    """Builds operations before one `nn` operation, with its location and origin; remembers them so that they can be removed.
 
-    def __init__(self, op: NNOp):
+    `quantizer` makes the integers of its quantized operands.
+    """
+
+    def __init__(self, op: NNOp, quantizer: Quantizer):
         self.op = op
+        self.quantizer = quantizer
         self.made: list[Operation] = []
 
     @property
@@ -73,66 +86,134 @@ class Builder:
         self.made.clear()
 
 
-Rule = Callable[[Builder, Any], Sequence[SSAValue]]
-
 Source = tuple[str, str]
 """A framework, and a type of layer in it."""
-Key = tuple[type[NNOp], Source | None]
-"""The operations of a rule: a class, from any source (None) or from layers of one type."""
-
-RULES: dict[Key, Rule] = {}
-"""The rules that lower operations on unchanged values."""
 
 
-def keys(kinds: Sequence[type[NNOp]], sources: Sequence[Source]) -> list[Key]:
-    """The keys for classes of operations, from these sources or, without sources, from everywhere."""
-    return [(kind, source) for kind in kinds for source in sources or (None,)]
-
-
-def keys_of(op: NNOp) -> tuple[Key, ...]:
-    """The keys of an operation in the tables of rules; the operator in AMCT's table 1 for its layer is first."""
-    everywhere = (type(op), None)
-    source = _carried(op) if isinstance(op, OpaqueOp) else _source(op)
-    return (everywhere,) if source is None else ((type(op), source), everywhere)
-
-
-def _source(op: NNOp) -> Source | None:
+def source_of(op: NNOp) -> Source | None:
+    """The layer that an operation comes from. An operator of an extension has none."""
+    if isinstance(op, OpaqueOp):
+        return (op.framework.data, op.op_type.data) if op.domain is None or not op.domain.data else None
     return None if (origin := op.origin) is None else (origin.framework.data, origin.op_type.data)
 
 
-def _carried(op: OpaqueOp) -> Source | None:
-    """The source of an operator of the framework itself; None for an operator of an extension."""
-    return (op.framework.data, op.op_type.data) if op.domain is None or not op.domain.data else None
+@dataclass(frozen=True)
+class Run:
+    """One lowering of a module: what its patterns share."""
+
+    remarks: Remarks
+    quantizer: Quantizer
+    takes: Callable[[NNOp], bool]
+    """Whether to lower an operation."""
 
 
-def lowers(
-    *kinds: type[_Op], sources: Sequence[Source] = ()
-) -> Callable[[Callable[[Builder, _Op], Sequence[SSAValue]]], Rule]:
-    """Registers a rule for these operation classes, optionally only from some layers."""
+class Lowering(CheckedPattern[Op], Generic[Op]):
+    """One way to compute an operation of `nn` in Ascend IR: conditions, and the operations that replace it.
 
-    def register(rule: Callable[[Builder, _Op], Sequence[SSAValue]]) -> Rule:
-        RULES.update(dict.fromkeys(keys(kinds, sources), rule))
+    Subclasses define `rewrite` and conditions; their docstring is the pattern's statement. Unless they say otherwise, `name` is
+    that of the class, and the roots are the class of operations in the base, `Lowering[nn.DivOp]`. Conditions change nothing.
+    What `rewrite` builds is verified: a constraint of Ascend IR that fails is the refusal `ascend-constraint`.
+    """
+
+    sources: ClassVar[tuple[Source, ...]] = ()
+    """The layers whose operations are taken; empty: all."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = vars(cls)
+        if "name" not in own:
+            cls.name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", cls.__name__).lower()
+        taken = [a for base in own.get("__orig_bases__", ()) if get_origin(base) for a in get_args(base)]
+        if "roots" not in own and taken and isinstance(taken[0], type):
+            cls.roots = (cast("type[Operation]", taken[0]),)
+
+    def __init__(self, run: Run | None = None):
+        self.run = run
+
+    def stands_for(self, op: NNOp) -> bool:
+        """Whether an operation is of the pattern's class and source."""
+        return _is_any(type(op), self.roots) and (not self.sources or source_of(op) in self.sources)
+
+    def match(self, op: Operation) -> Op | None:
+        """The operation if it has the structure of the pattern, otherwise None."""
+        return cast(Op, op) if self.stands_for(cast(NNOp, op)) else None
+
+    def rewrite(self, build: Builder, op: Op) -> Values:
+        """Builds the operations; returns the values that replace the results."""
+        raise NotImplementedError
+
+    def attempt(self, op: NNOp, quantizer: Quantizer) -> Values | Refusal | None:
+        """The values that replace the results of an operation, or why there are none; None if it does not match.
+
+        A refused operation has left nothing but what the quantizer made for all.
+        """
+        if (found := self.match(op)) is None:
+            return None
+        if (refusal := self.refusal(found)) is not None:
+            return refusal
+        build = Builder(op, quantizer)
+        try:
+            return self.rewrite(build, found)
+        except VerifyException as e:
+            build.take_back()
+            return Refusal("ascend-constraint", str(e))
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        run, op = self.run, cast(NNOp, op)
+        assert run is not None
+        if not run.takes(op) or (found := self.attempt(op, run.quantizer)) is None:
+            return
+        if isinstance(found, Refusal):
+            run.remarks.missed(op, *found)
+            return
+        earlier = run.remarks.of(op)
+        run.remarks.forget(op)
+        for old, new in zip(op.results, found, strict=True):
+            set_type(new, old.type)  # uses rely on the declared type, which may know more sizes than were inferred
+            if not isinstance(new.owner, ConstantOp):  # whose name is that of its array
+                new.name_hint = old.name_hint
+        rewriter.replace(op, [], found)
+        made = cast(NNOp, found[0].owner)
+        for each in earlier:
+            run.remarks.missed(made, each.rule, each.reason)
+        if not earlier:
+            run.remarks.applied(made, "lower", f"computed by {made.name}")
+
+
+@cache
+def _is_any(kind: type[NNOp], roots: Roots) -> bool:
+    return issubclass(kind, roots)
+
+
+Rule = Callable[[Builder, Any], Values]
+"""Builds operations that compute an operation under no condition."""
+Properties = Callable[[Any], Mapping[str, Any]]
+
+ROWS: dict[tuple[type[NNOp], Source | None], Rule] = {}
+"""What has a counterpart under no condition, by operation and, if only some layers are meant, their source."""
+
+
+def lowers(*kinds: type[Op], source: Source | None = None) -> Callable[[Callable[[Builder, Op], Values]], Rule]:
+    """Adds a row to the table for each of these operations."""
+
+    def register(rule: Callable[[Builder, Op], Values]) -> Rule:
+        ROWS.update({(kind, source): rule for kind in kinds})
         return rule
 
     return register
 
 
-def lowers_each(table: Mapping[type[NNOp], type[AscendOp]]) -> None:
-    """Registers operations with the same operands in the same order, and the same numbers; stricter rules come after."""
+def lowers_each(table: Mapping[type[NNOp], type[AscendOp] | tuple[type[AscendOp], Properties]]) -> None:
+    """Adds rows for operations with the same operands in the same order: a class, whose numbers have the same names and
+    defaults, or a class and a function that gives its properties.
+    """
 
-    def rule_for(kind: type[AscendOp]) -> Rule:
-        def rule(build: Builder, op: NNOp) -> Sequence[SSAValue]:
-            numbers: dict[str, Any] = {name: op.properties[name] for name in number_defaults(type(op))}
-            return build.add(kind, *op.operands, **numbers).results
+    def rule_for(kind: type[AscendOp], properties: Properties) -> Rule:
+        return lambda build, op: build.add(kind, *op.operands, **properties(op)).results
 
-        return rule
-
-    RULES.update({(source, None): rule_for(kind) for source, kind in table.items()})
+    for source, row in table.items():
+        ROWS[source, None] = rule_for(*row) if isinstance(row, tuple) else rule_for(row, _numbers)
 
 
-def array_of(value: SSAValue, what: str) -> Array:
-    """The numbers of an operand that must be constant, possibly quantized. Raises NotLowered."""
-    array = numbers_behind(value)
-    if array is None:
-        raise NotLowered(f"constant-{what}", f"its {what} is computed at run time")
-    return array
+def _numbers(op: NNOp) -> Mapping[str, Any]:
+    return {name: op.properties[name] for name in number_defaults(type(op))}

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
-from ..refusal import require
-from .rules import Builder, lowers
-
-
-@lowers(nn.FlattenOp)
-def flatten(build: Builder, op: nn.FlattenOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.FlattenOp, op.input, axis=op.axis).y]
+from ...rewriting import requires
+from .rules import Builder, Lowering, Values, lowers, lowers_each
 
 
 @lowers(nn.TransposeOp)
-def transpose(build: Builder, op: nn.TransposeOp) -> Sequence[SSAValue]:
+def transpose(build: Builder, op: nn.TransposeOp) -> Values:
     return [build.add(ascend.TransposeOp, op.input, build.ints(ints(op.perm), "perm")).y]
 
 
-@lowers(nn.SqueezeOp)
-def squeeze(build: Builder, op: nn.SqueezeOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.SqueezeOp, op.input, axis=ints(op.axes)).y]
-
-
-@lowers(nn.UnsqueezeOp)
-def unsqueeze(build: Builder, op: nn.UnsqueezeOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.UnsqueezeOp, op.input, axes=op.axes).y]
+lowers_each(
+    {
+        nn.FlattenOp: (ascend.FlattenOp, lambda op: {"axis": op.axis}),
+        nn.SqueezeOp: (ascend.SqueezeOp, lambda op: {"axis": ints(op.axes)}),
+        nn.UnsqueezeOp: (ascend.UnsqueezeOp, lambda op: {"axes": op.axes}),
+    }
+)
 
 
 @lowers(nn.ConcatOp)
-def concat(build: Builder, op: nn.ConcatOp) -> Sequence[SSAValue]:
+def concat(build: Builder, op: nn.ConcatOp) -> Values:
     axis = build.index(op.axis.value.data, "axis")
     return [build.add(ascend.ConcatV2Op, list(op.inputs), axis, N=len(op.inputs)).y]
 
 
 @lowers(nn.SplitOp)
-def split(build: Builder, op: nn.SplitOp) -> Sequence[SSAValue]:
+def split(build: Builder, op: nn.SplitOp) -> Values:
     sizes = build.ints(ints(op.sizes), "sizes")
     axis = build.index(op.axis.value.data, "axis")
     return build.add(ascend.SplitVOp, op.input, sizes, axis, num_split=len(op.sizes)).results
 
 
 @lowers(nn.SliceOp)
-def slice_(build: Builder, op: nn.SliceOp) -> Sequence[SSAValue]:
+def slice_(build: Builder, op: nn.SliceOp) -> Values:
     starts = ints(op.starts)
     lists = {
         "begin": starts,
@@ -62,7 +54,7 @@ def slice_(build: Builder, op: nn.SliceOp) -> Sequence[SSAValue]:
 
 
 @lowers(nn.GatherOp)
-def gather(build: Builder, op: nn.GatherOp) -> Sequence[SSAValue]:
+def gather(build: Builder, op: nn.GatherOp) -> Values:
     """Gather; negative indices, which ONNX allows, must be enabled unless indices are known not to be negative."""
     axis = build.index(op.axis.value.data, "axis")
     indices = nn.constant_ints(op.indices)
@@ -71,15 +63,19 @@ def gather(build: Builder, op: nn.GatherOp) -> Sequence[SSAValue]:
     return [build.add(ascend.GatherV2Op, op.input, op.indices, axis, **properties).y]
 
 
-@lowers(nn.PadOp)
-def pad(build: Builder, op: nn.PadOp) -> Sequence[SSAValue]:
-    mode = op.mode.data
-    require(mode is not PadMode.WRAP, "pad-mode", "PadV3 does not wrap around")
-    pads = build.ints(ints(op.pads), "pads")
-    value = None
-    if mode is PadMode.CONSTANT:
-        value = build.constant(np.array(op.value.value.data, numpy_dtype(element_of(op.input))), f"{build.hint}_value")
-    return [build.add(ascend.PadV3Op, op.input, pads, value, mode=mode.value, paddings_contiguous=False).y]
+class Pad(Lowering[nn.PadOp]):
+    """PadV3"""
+
+    pad_mode = requires(
+        lambda op: op.mode.data is not PadMode.WRAP, "the mode is not wrap", "PadV3 does not wrap around"
+    )
+
+    def rewrite(self, build: Builder, op: nn.PadOp) -> Values:
+        mode, pads, value = op.mode.data, build.ints(ints(op.pads), "pads"), None
+        if mode is PadMode.CONSTANT:
+            number = np.array(op.value.value.data, numpy_dtype(element_of(op.input)))
+            value = build.constant(number, f"{build.hint}_value")
+        return [build.add(ascend.PadV3Op, op.input, pads, value, mode=mode.value, paddings_contiguous=False).y]
 
 
 _REDUCTIONS: dict[type[nn.ReduceOp], type[ascend.ReduceOp]] = {
@@ -91,8 +87,16 @@ _REDUCTIONS: dict[type[nn.ReduceOp], type[ascend.ReduceOp]] = {
 }
 
 
-@lowers(*_REDUCTIONS)
-def reduce(build: Builder, op: nn.ReduceOp) -> Sequence[SSAValue]:
-    require(len(shape_of(op.input)) > 0, "some-axis", "there is no axis to reduce")
-    axes = build.ints(op.axis_list(), "axes")
-    return build.add(_REDUCTIONS[type(op)], op.input, axes, keep_dims=op.keepdims is not None).results
+class Reduction(Lowering[nn.ReduceOp]):
+    """ReduceMean, ReduceSum, ReduceMax, ReduceMin or ReduceProd"""
+
+    roots = tuple(_REDUCTIONS)
+
+    some_axis = requires(lambda op: len(shape_of(op.input)) > 0, "there are axes", "there is no axis to reduce")
+
+    def rewrite(self, build: Builder, op: nn.ReduceOp) -> Values:
+        axes = build.ints(op.axis_list(), "axes")
+        return build.add(_REDUCTIONS[type(op)], op.input, axes, keep_dims=op.keepdims is not None).results
+
+
+PATTERNS = (Pad, Reduction)

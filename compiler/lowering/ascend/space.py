@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number
 from ...dialects.nn import ints
 from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
 from ...dialects.nn.shapes import element_of, known, shape_of
-from ..refusal import NotLowered, require
-from .rules import Builder, lowers
+from ...rewriting import requires
+from .rules import Builder, Lowering, Values, lowers_each
 
 _FLAGS = {
     Coordinates.ASYMMETRIC: (False, False),
@@ -24,54 +24,72 @@ _FLAGS = {
 """align_corners and half_pixel_centers by coordinate mode."""
 
 
-@lowers(nn.ResizeOp)
-def resize(build: Builder, op: nn.ResizeOp) -> Sequence[SSAValue]:
-    """TensorFlow's operators for its bilinear and nearest resizing by size, otherwise ONNX's Resize."""
-    require(len(shape_of(op.input)) == 4, "spatial-rank", "Resize takes tensors of rank 4")
-    if (
-        op.origin is not None
-        and op.origin.framework.data == "tensorflow"
-        and (image := _as_image(build, op)) is not None
-    ):
-        return [image]
-    require(op.cubic_steps is None, "cubic-steps", "Resize computes cubic weights for every position")
-    symmetric = op.coordinates.data is Coordinates.HALF_PIXEL_SYMMETRIC
-    require(not symmetric, "coordinates", "Resize does not know half_pixel_symmetric")
-    scales, sizes = (() if op.scales is None else op.scales.data), _sizes(op)
-    properties: dict[str, Any] = {
-        "coordinate_transformation_mode": op.coordinates.data.value,
-        "cubic_coeff_a": op.cubic_coeff,
-        "exclude_outside": int(op.exclude_outside is not None),
-        "mode": op.mode.data.value,
-        "nearest_mode": op.nearest.data.value,
-    }
-    listed = build.constant(np.array(scales, np.float32), f"{build.hint}_scales")
-    return [build.add(ascend.ResizeOp, op.input, listed, build.ints(sizes, "sizes"), **properties).y]
+class Image(Lowering[nn.ResizeOp]):
+    """ResizeBilinearV2 or ResizeNearestNeighborV2: TensorFlow's bilinear and nearest resizing, by size"""
+
+    def match(self, op: Operation) -> nn.ResizeOp | None:
+        if not isinstance(op, nn.ResizeOp) or op.origin is None or op.origin.framework.data != "tensorflow":
+            return None
+        flags = _FLAGS.get(op.coordinates.data)
+        if flags is None or _data_format(ints(op.sizes)) is None:
+            return None
+        rounding = Nearest.ROUND_PREFER_CEIL if any(flags) else Nearest.FLOOR
+        nearest = op.mode.data is ResizeMode.NEAREST and op.nearest.data is rounding
+        return op if nearest or op.mode.data is ResizeMode.LINEAR else None
+
+    spatial_rank = requires(
+        lambda op: len(shape_of(op.input)) == 4, "the input is of rank 4", "Resize takes tensors of rank 4"
+    )
+
+    def rewrite(self, build: Builder, op: nn.ResizeOp) -> Values:
+        sizes, (corners, half) = ints(op.sizes), _FLAGS[op.coordinates.data]
+        size = build.constant(np.array([s for s in sizes if s], np.int32), f"{build.hint}_size")
+        flags: dict[str, Any] = {"align_corners": corners, "half_pixel_centers": half}
+        flags["data_format"] = _data_format(sizes)
+        if op.mode.data is ResizeMode.LINEAR:
+            dtype = data_type_number(element_of(op.input))
+            return [build.add(ascend.ResizeBilinearV2Op, op.input, size, dtype=dtype, **flags).y]
+        return [build.add(ascend.ResizeNearestNeighborV2Op, op.input, size, **flags).y]
 
 
-def _sizes(op: nn.ResizeOp) -> Sequence[int]:
-    """The requested sizes, including unchanged ones. Raises NotLowered for an unknown one."""
-    sizes = ints(op.sizes)
-    if not all(s or known(d) for s, d in zip(sizes, shape_of(op.input), strict=False)):
-        raise NotLowered("known-sizes", "Resize wants all sizes, and one that stays is not known")
-    return [s or d for s, d in zip(sizes, shape_of(op.input), strict=False)]
+class Resize(Lowering[nn.ResizeOp]):
+    """Resize, as in ONNX"""
 
+    def match(self, op: Operation) -> nn.ResizeOp | None:
+        return op if isinstance(op, nn.ResizeOp) and Image().match(op) is None else None
 
-def _as_image(build: Builder, op: nn.ResizeOp) -> SSAValue | None:
-    """TensorFlow's operation, if channels and batch stay, and coordinates and rounding are TensorFlow's."""
-    sizes, flags = ints(op.sizes), _FLAGS.get(op.coordinates.data)
-    data_format = _data_format(sizes)
-    if flags is None or data_format is None:
-        return None
-    size = build.constant(np.array([s for s in sizes if s], np.int32), f"{build.hint}_size")
-    properties: dict[str, Any] = {"align_corners": flags[0], "half_pixel_centers": flags[1], "data_format": data_format}
-    if op.mode.data is ResizeMode.LINEAR:
-        dtype = data_type_number(element_of(op.input))
-        return build.add(ascend.ResizeBilinearV2Op, op.input, size, dtype=dtype, **properties).y
-    rounding = Nearest.ROUND_PREFER_CEIL if any(flags) else Nearest.FLOOR
-    if op.mode.data is ResizeMode.NEAREST and op.nearest.data is rounding:
-        return build.add(ascend.ResizeNearestNeighborV2Op, op.input, size, **properties).y
-    return None
+    spatial_rank = Image.spatial_rank
+
+    cubic_steps = requires(
+        lambda op: op.cubic_steps is None,
+        "cubic weights are computed for every position",
+        "Resize computes cubic weights for every position",
+    )
+
+    coordinates = requires(
+        lambda op: op.coordinates.data is not Coordinates.HALF_PIXEL_SYMMETRIC,
+        "the coordinates are not half_pixel_symmetric",
+        "Resize does not know half_pixel_symmetric",
+    )
+
+    known_sizes = requires(
+        lambda op: all((s or known(d) for s, d in zip(ints(op.sizes), shape_of(op.input), strict=False))),
+        "all sizes are known",
+        "Resize wants all sizes, and one that stays is not known",
+    )
+
+    def rewrite(self, build: Builder, op: nn.ResizeOp) -> Values:
+        scales = () if op.scales is None else op.scales.data
+        sizes = [s or d for s, d in zip(ints(op.sizes), shape_of(op.input), strict=False)]
+        properties: dict[str, Any] = {
+            "coordinate_transformation_mode": op.coordinates.data.value,
+            "cubic_coeff_a": op.cubic_coeff,
+            "exclude_outside": int(op.exclude_outside is not None),
+            "mode": op.mode.data.value,
+            "nearest_mode": op.nearest.data.value,
+        }
+        listed = build.constant(np.array(scales, np.float32), f"{build.hint}_scales")
+        return [build.add(ascend.ResizeOp, op.input, listed, build.ints(sizes, "sizes"), **properties).y]
 
 
 def _data_format(sizes: Sequence[int]) -> str | None:
@@ -84,39 +102,38 @@ def _format(op: nn.LayoutOp) -> str:
     return "NHWC" if op.channels_last else "NCHW"
 
 
-@lowers(nn.DepthToSpaceOp)
-def depth_to_space(build: Builder, op: nn.DepthToSpaceOp) -> Sequence[SSAValue]:
-    properties: dict[str, Any] = {
-        "block_size": op.block,
-        "mode": op.mode.data.value.upper(),
-        "data_format": _format(op),
+lowers_each(
+    {
+        nn.DepthToSpaceOp: (
+            ascend.DepthToSpaceOp,
+            lambda op: {"block_size": op.block, "mode": op.mode.data.value.upper(), "data_format": _format(op)},
+        ),
+        nn.SpaceToDepthOp: (
+            ascend.SpaceToDepthOp,
+            lambda op: {"block_size": op.block, "data_format": _format(op)},
+        ),
     }
-    return [build.add(ascend.DepthToSpaceOp, op.input, **properties).y]
+)
 
 
-@lowers(nn.SpaceToDepthOp)
-def space_to_depth(build: Builder, op: nn.SpaceToDepthOp) -> Sequence[SSAValue]:
-    return [build.add(ascend.SpaceToDepthOp, op.input, block_size=op.block, data_format=_format(op)).y]
+class Blocks(Lowering[nn.SpaceToBatchOp | nn.BatchToSpaceOp]):
+    """SpaceToBatchND or BatchToSpaceND"""
+
+    roots = (nn.SpaceToBatchOp, nn.BatchToSpaceOp)
+
+    channels_last = requires(
+        lambda op: op.channels_last,
+        "the channels are the last axis",
+        "its blocks are of the axes from 1 on, which are the channels here",
+    )
+
+    def rewrite(self, build: Builder, op: nn.SpaceToBatchOp | nn.BatchToSpaceOp) -> Values:
+        block = ints(op.block)
+        back = isinstance(op, nn.BatchToSpaceOp)
+        kind, borders = (ascend.BatchToSpaceNDOp, op.crops) if back else (ascend.SpaceToBatchNDOp, op.pads)
+        pairs = np.array(ints(borders), np.int64).reshape(2, len(block)).T
+        limits = build.constant(np.ascontiguousarray(pairs), f"{build.hint}_borders")
+        return [build.add(kind, op.input, build.ints(block, "block"), limits).y]
 
 
-@lowers(nn.SpaceToBatchOp)
-def space_to_batch(build: Builder, op: nn.SpaceToBatchOp) -> Sequence[SSAValue]:
-    return [_in_blocks(build, op, ascend.SpaceToBatchNDOp, ints(op.pads))]
-
-
-@lowers(nn.BatchToSpaceOp)
-def batch_to_space(build: Builder, op: nn.BatchToSpaceOp) -> Sequence[SSAValue]:
-    return [_in_blocks(build, op, ascend.BatchToSpaceNDOp, ints(op.crops))]
-
-
-def _in_blocks(
-    build: Builder,
-    op: nn.SpaceToBatchOp | nn.BatchToSpaceOp,
-    kind: type[ascend.BatchBlockOp],
-    borders: Sequence[int],
-) -> SSAValue:
-    require(op.channels_last, "channels-last", "its blocks are of the axes from 1 on, which are the channels here")
-    block = ints(op.block)
-    pairs = np.array(borders, np.int64).reshape(2, len(block)).T
-    limits = build.constant(np.ascontiguousarray(pairs), f"{build.hint}_borders")
-    return build.add(kind, op.input, build.ints(block, "block"), limits).y
+PATTERNS = (Image, Resize, Blocks)

@@ -11,17 +11,19 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.ascend.base import i8
+from ...dialects.ascend.base import i8, i16
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
+from ...rewriting import Refusal
 from ...transforms.quantization.convert.pairs import quantized_pair
-from ..refusal import NotLowered, require
-from .linear import product_of_inputs
-from .quantized import Quantizer, quantized_rules
-from .rules import Builder
+from .linear import ProductOfInputs
+from .lower import in_integers
+from .quantized import Quantizer
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
+INT16 = QParamsAttr.of(i16, 1.0)
+"""Data of 16 bits, with parameters that are not known."""
 _KEPT = 4096
 """How many outcomes are kept. They depend on nothing but the facts, so they hold in every module, whatever becomes of it."""
 
@@ -54,64 +56,61 @@ def _unnamed(origin: OriginAttr) -> OriginAttr:
 _NO_NAME, _NO_MODULES = StringAttr(""), ArrayAttr[StringAttr](())
 
 
-def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr = _INTEGERS) -> NotLowered | None:
+def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr = _INTEGERS) -> Refusal | None:
     """Why an operation would not compute in integers if its operands were quantized, by the first rule that refuses it; None
     where it would.
 
-    A copy is lowered whose activation is int8, whose weight (operand 1) is a constant of int8 and whose bias (operand 2) one
-    of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are known.
+    A copy is lowered whose activation is int8 (or as `data`), whose weight (operand 1) is a constant of int8 and whose bias
+    (operand 2) one of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are
+    known.
     """
-    known = data is not _INTEGERS or weight is not _INTEGERS
-    return _tried(_Facts.of(op), data, weight) if known else _tried_by_types(_Facts.of(op))
+    known = data not in (_INTEGERS, INT16) or weight is not _INTEGERS
+    return _tried(_Facts.of(op), data, weight) if known else _tried_by_types(_Facts.of(op), data)
 
 
-def product_refusal(op: MatMulOp) -> NotLowered | None:
+def product_refusal(op: MatMulOp) -> Refusal | None:
     """`integer_refusal` for a product of two inputs, both int8 without zero points. A bias stays unchanged."""
     return _product_tried(_Facts.of(op))
 
 
 @lru_cache(maxsize=_KEPT)
-def _tried_by_types(facts: _Facts) -> NotLowered | None:
-    return _tried(facts, _INTEGERS, _INTEGERS)
+def _tried_by_types(facts: _Facts, data: QParamsAttr) -> Refusal | None:
+    return _tried(facts, data, _INTEGERS)
 
 
-def _tried(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> NotLowered | None:
-    refusals: list[NotLowered] = []
-    for rule in quantized_rules(facts.copy([*Block(arg_types=facts.operands).args], (), Block())):
-        block = Block(arg_types=facts.operands[:1])
-        try:
-            quantize, activation = quantized_pair(block.args[0], data, UnknownLoc())
-            kinds = (weight, _sums(data, weight))
-            parameters = [_stand_in(*pair) for pair in zip(facts.operands[1:], kinds, strict=False)]
-            values: list[SSAValue] = [activation.result, *(back.result for _, back in parameters)]
-            made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair)]
-            copy = facts.copy(values, made, block)
-            rule(Builder(copy), copy, Quantizer.of([quantize]).activation(activation))
-        except (NotLowered, VerifyException) as e:
-            refusals.append(_refusal(e))
-            continue
-        return None
-    nothing = NotLowered("no-ascend-op", f"no ascend operation of integers stands for {facts.kind.name}")
-    return refusals[0] if refusals else nothing
+def _tried(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> Refusal | None:
+    patterns = in_integers(facts.copy([*Block(arg_types=facts.operands).args], (), Block()))
+    if not patterns:
+        return Refusal("no-ascend-op", f"no ascend operation of integers stands for {facts.kind.name}")
+    if not all(static(cast(Tensor, type_).get_shape()) for type_ in facts.operands[1:3]):
+        return Refusal("known-sizes", "the sizes of its weight are not known")
+    try:
+        copy, quantizer = _quantized(facts, data, weight)
+    except VerifyException as e:
+        return Refusal("ascend-constraint", str(e))
+    found = [each for pattern in patterns if (each := pattern.attempt(copy, quantizer)) is not None]
+    refusals = [each for each in found if isinstance(each, Refusal)]
+    return refusals[0] if len(refusals) == len(found) else None
+
+
+def _quantized(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> tuple[NNOp, Quantizer]:
+    """A copy on quantized operands. Raises VerifyException if a value cannot have the parameters."""
+    block = Block(arg_types=facts.operands[:1])
+    quantize, activation = quantized_pair(block.args[0], data, UnknownLoc())
+    parameters = [_stand_in(*pair) for pair in zip(facts.operands[1:], (weight, _sums(data, weight)), strict=False)]
+    values: list[SSAValue] = [activation.result, *(back.result for _, back in parameters)]
+    made: list[Operation] = [quantize, activation, *(each for pair in parameters for each in pair)]
+    return facts.copy(values, made, block), Quantizer.of([quantize])
 
 
 @lru_cache(maxsize=_KEPT)
-def _product_tried(facts: _Facts) -> NotLowered | None:
+def _product_tried(facts: _Facts) -> Refusal | None:
     block = Block(arg_types=facts.operands)
     pairs = [quantized_pair(value, _INTEGERS, UnknownLoc()) for value in block.args[:2]]
     made: list[Operation] = [each for pair in pairs for each in pair]
     copy = facts.copy([*(back.result for _, back in pairs), *block.args[2:]], made, block)
-    quantizer = Quantizer.of(quantize for quantize, _ in pairs)
-    try:
-        product_of_inputs(Builder(copy), cast(MatMulOp, copy), *(quantizer.activation(back) for _, back in pairs))
-    except (NotLowered, VerifyException) as e:
-        return _refusal(e)
-    return None
-
-
-def _refusal(e: NotLowered | VerifyException) -> NotLowered:
-    """The refusal without the operations that its traceback refers to."""
-    return NotLowered(e.rule, e.reason) if isinstance(e, NotLowered) else NotLowered("ascend-constraint", str(e))
+    found = ProductOfInputs().attempt(copy, Quantizer.of(quantize for quantize, _ in pairs))
+    return found if isinstance(found, Refusal) else None
 
 
 def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:
@@ -123,7 +122,6 @@ def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:
 def _stand_in(type_: Attribute, qparams: QParamsAttr) -> tuple[ConstantOp, DequantizeOp]:
     """A stand-in for a weight or bias: one broadcast zero, which needs no memory."""
     shape = cast(Tensor, type_).get_shape()
-    require(static(shape), "known-sizes", "the sizes of its weight are not known")
     zeros = np.broadcast_to(np.zeros((), numpy_dtype(qparams.data.storage)), shape)
     constant = ConstantOp.beside(zeros, "trial")
     return constant, DequantizeOp.make(constant.result, qparams=qparams, result_types=[type_])

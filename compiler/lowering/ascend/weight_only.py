@@ -7,21 +7,20 @@ AscendAntiQuantV2 for batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import f16, f32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import i4, i8
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of, shape_of
-from ..refusal import NotLowered, require
+from ...rewriting import condition, requires
 from .constants import Array
-from .linear import multiply
-from .quantized import stored_as_int8
-from .rules import Builder
+from .linear import IN_FLOATS, IN_INTEGERS, OfLayer, Operands, columns
+from .quantized import IntegerWeight, int8_behind
+from .rules import Builder, Values
 
 
 def has_integer_weight(op: NNOp) -> bool:
@@ -31,47 +30,85 @@ def has_integer_weight(op: NNOp) -> bool:
     return nn.constant_of(dequantize.input) is not None
 
 
-def weight_only_matmul(build: Builder, op: nn.MatMulOp) -> Sequence[SSAValue]:
-    """A matrix product whose second operand satisfies `has_integer_weight`. Raises NotLowered where Ascend has no form
-    for it.
-    """
+def _weight(op: nn.MatMulOp) -> nn.DequantizeOp:
     dequantize = nn.dequantize_of(op.rhs)
     assert dequantize is not None
-    params, element, rank = dequantize.qparams.data, element_of(op.lhs), len(shape_of(op.rhs))
-    columns = rank - 2 if op.transpose_b is not None else rank - 1
-    if params.block is None:
-        per_column = params.axis in (None, columns)
-        require(per_column, "channel-scales", f"its weight has scales along axis {params.axis}, not per output column")
-    else:
-        grouped = rank == 2 and params.axis == 1 - columns
-        require(grouped, "channel-scales", "the groups of its weight are not those of input channels of a matrix")
-    if element not in _BY_ELEMENT:
-        raise NotLowered("float-type", f"quantized weights go beside float32 or float16, not {element}")
-    narrow = params.storage in (i8, i4)
-    require(narrow, "int8-weight", f"its weight is {params.storage}, not i8 or i4")
-    return [_BY_ELEMENT[element](build, op, dequantize.input, params)]
+    return dequantize
 
 
-def _single(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
+def _params(op: nn.MatMulOp) -> QParams:
+    return _weight(op).qparams.data
+
+
+class WeightOnly(IntegerWeight[nn.MatMulOp]):
+    """A product whose second operand is a constant of integers that are read as reals."""
+
+    def match(self, op: Operation) -> nn.MatMulOp | None:
+        return op if isinstance(op, nn.MatMulOp) and has_integer_weight(op) else None
+
+    @condition
+    def channel_scales(self, op: nn.MatMulOp) -> str | None:
+        """the weight has one scale, one per output column, or those of groups of input channels of a matrix"""
+        params, axis = _params(op), columns(op)
+        if params.block is not None:
+            grouped = len(shape_of(op.rhs)) == 2 and params.axis == 1 - axis
+            return None if grouped else "the groups of its weight are not those of input channels of a matrix"
+        per_column = params.axis in (None, axis)
+        return None if per_column else f"its weight has scales along axis {params.axis}, not per output column"
+
+
+class RealWeight(OfLayer, WeightOnly):
+    """The weight becomes reals, and the operation of the layer multiplies by them."""
+
+    RANK_OF_VECTOR = 1
+
+    def multiply(self, build: Builder, op: nn.MatMulOp, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
+        return self.make(build, op, Operands(op.lhs, rhs, bias))
+
+
+class WeightOnlyFloat32(RealWeight):
     """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales.
 
     It reads int8; int4 weights are stored as int8.
     """
-    weight = stored_as_int8(build, weight)
-    if params.axis is None:
-        scale, offset = float(params.scales()), float(-params.zero_points())
-        real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=f"{build.hint}_weight").y
-        return multiply(build, op, op.lhs, real, op.bias)
-    real = build.add(ascend.AscendAntiQuantOp, weight, scale=1.0, offset=0.0, name=f"{build.hint}_weight").y
-    if params.block is not None:
-        return multiply(build, op, op.lhs, _scaled_groups(build, real, params), op.bias)
-    if (points := params.zero_points()).any():
-        shape = (-1, 1) if op.transpose_b is not None and points.ndim else (-1,)
-        constant = build.constant(points.astype(np.float32).reshape(shape), f"{build.hint}_zero_point")
-        real = build.add(ascend.SubOp, real, constant, name=f"{build.hint}_weight").y
-    scales = build.constant(params.scales(), f"{build.hint}_scale")
-    y = build.add(ascend.MulOp, multiply(build, op, op.lhs, real, None), scales, name=f"{build.hint}_scaled").y
-    return y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y
+
+    def match(self, op: Operation) -> nn.MatMulOp | None:
+        found = super().match(op)
+        return None if found is None or element_of(found.lhs) == f16 else found
+
+    float_type = requires(
+        lambda op: element_of(op.lhs) == f32,
+        "the other operand is float32 (or float16, which has patterns of its own)",
+        lambda op: f"quantized weights go beside float32 or float16, not {element_of(op.lhs)}",
+    )
+
+    @condition
+    def group_size(self, op: nn.MatMulOp) -> str | None:
+        """groups divide the input channels"""
+        params = _params(op)
+        if params.block is None or params.axis is None:
+            return None
+        size = shape_of(op.rhs)[params.axis]
+        whole = size % min(params.block, size) == 0
+        return None if whole else f"groups of {params.block} do not divide its {size} input channels"
+
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        params, weight = _params(op), int8_behind(build, op.rhs)
+        if params.axis is None:
+            scale, offset = float(params.scales()), float(-params.zero_points())
+            name = f"{build.hint}_weight"
+            real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=name).y
+            return [self.multiply(build, op, real, op.bias)]
+        real = build.add(ascend.AscendAntiQuantOp, weight, scale=1.0, offset=0.0, name=f"{build.hint}_weight").y
+        if params.block is not None:
+            return [self.multiply(build, op, _scaled_groups(build, real, params), op.bias)]
+        if (points := params.zero_points()).any():
+            shape = (-1, 1) if op.transpose_b is not None and points.ndim else (-1,)
+            constant = build.constant(points.astype(np.float32).reshape(shape), f"{build.hint}_zero_point")
+            real = build.add(ascend.SubOp, real, constant, name=f"{build.hint}_weight").y
+        scales = build.constant(params.scales(), f"{build.hint}_scale")
+        y = build.add(ascend.MulOp, self.multiply(build, op, real, None), scales, name=f"{build.hint}_scaled").y
+        return [y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y]
 
 
 def _scaled_groups(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
@@ -80,8 +117,6 @@ def _scaled_groups(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
     assert axis is not None
     assert block is not None
     size = min(block, shape[axis])
-    whole = shape[axis] % size == 0
-    require(whole, "group-size", f"groups of {block} do not divide its {shape[axis]} input channels")
     blocks = list(nn.blocks_of(shape, axis, block))
 
     def reshaped(value: SSAValue, to: Sequence[int]) -> SSAValue:
@@ -100,50 +135,84 @@ def _scaled_groups(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
     return reshaped(real, shape)
 
 
-def _half(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
-    """WeightQuantBatchMatmulV2 for matrices, with float16 scales; otherwise the real weight by AscendAntiQuantV2."""
-    if len(shape_of(op.lhs)) != 2 or len(shape_of(op.rhs)) != 2:
-        return _half_batches(build, op, weight, params)
-    scales = params.scales().reshape(-1).astype(np.float16)
-    limits = np.finfo(np.float16)
-    normal = bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
-    require(normal, "scale-range", "a scale of its weight leaves the normal range of float16")
-    offsets, group = _offsets(params).astype(np.float16), 0
-    if params.axis is not None and params.block is not None:
-        blocks = nn.blocks_of(shape_of(op.rhs), params.axis, params.block)
-        turned = op.transpose_b is not None
-        scales, offsets = (p.reshape(blocks).T if turned else p.reshape(blocks) for p in (scales, offsets))
-        group = params.block
-        possible = group % 32 == 0 and group < shape_of(op.rhs)[params.axis]
-        require(
-            possible, "group-size", "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all input channels"
+class WeightOnlyFloat16(WeightOnly):
+    """WeightQuantBatchMatmulV2 of matrices, with float16 scales"""
+
+    def match(self, op: Operation) -> nn.MatMulOp | None:
+        found = super().match(op)
+        return found if found is not None and element_of(found.lhs) == f16 and _of_matrices(found) else None
+
+    @condition
+    def scale_range(self, op: nn.MatMulOp) -> str | None:
+        """the scales are normal float16 numbers"""
+        scales, limits = _params(op).scales().astype(np.float16), np.finfo(np.float16)
+        normal = bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
+        return None if normal else "a scale of its weight leaves the normal range of float16"
+
+    @condition
+    def group_size(self, op: nn.MatMulOp) -> str | None:
+        """groups are of 32, 64, ... input channels, and fewer than all"""
+        params = _params(op)
+        if params.block is None or params.axis is None:
+            return None
+        possible = params.block % 32 == 0 and params.block < shape_of(op.rhs)[params.axis]
+        wrong = "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all input channels"
+        return None if possible else wrong
+
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        params, group = _params(op), 0
+        scales, offsets = params.scales().reshape(-1).astype(np.float16), _offsets(params).astype(np.float16)
+        if params.axis is not None and params.block is not None:
+            blocks = nn.blocks_of(shape_of(op.rhs), params.axis, params.block)
+            turned = op.transpose_b is not None
+            scales, offsets = (p.reshape(blocks).T if turned else p.reshape(blocks) for p in (scales, offsets))
+            group = params.block
+        operands = (
+            build.constant(np.ascontiguousarray(scales), f"{build.hint}_antiquant_scale"),
+            build.constant(np.ascontiguousarray(offsets), f"{build.hint}_antiquant_offset"),
         )
-    operands = (
-        build.constant(np.ascontiguousarray(scales), f"{build.hint}_antiquant_scale"),
-        build.constant(np.ascontiguousarray(offsets), f"{build.hint}_antiquant_offset"),
-    )
-    return build.add(
-        ascend.WeightQuantBatchMatmulV2Op,
-        op.lhs,
-        weight,
-        *operands,
-        op.bias,
-        transpose_x=op.transpose_a is not None,
-        transpose_weight=op.transpose_b is not None,
-        antiquant_group_size=group,
-    ).y
+        made = build.add(
+            ascend.WeightQuantBatchMatmulV2Op,
+            op.lhs,
+            _weight(op).input,
+            *operands,
+            op.bias,
+            transpose_x=op.transpose_a is not None,
+            transpose_weight=op.transpose_b is not None,
+            antiquant_group_size=group,
+        )
+        return [made.y]
 
 
-def _half_batches(build: Builder, op: nn.MatMulOp, weight: SSAValue, params: QParams) -> SSAValue:
-    require(params.block is None, "channel-scales", "AscendAntiQuantV2 has scales along the last axis, not per group")
-    last = params.axis is None or op.transpose_b is None
-    require(last, "channel-scales", "AscendAntiQuantV2 has scales along the last axis, its weight is stored transposed")
-    operands = (
-        build.constant(params.scales().reshape(-1), f"{build.hint}_scale"),
-        build.constant(_offsets(params), f"{build.hint}_offset") if params.zero_points().any() else None,
-    )
-    real = build.add(ascend.AscendAntiQuantV2Op, weight, *operands, name=f"{build.hint}_weight").y
-    return multiply(build, op, op.lhs, real, op.bias)
+def _of_matrices(op: nn.MatMulOp) -> bool:
+    return len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2
+
+
+class WeightOnlyBatchesFloat16(RealWeight):
+    """The real weight of a product of batches, by AscendAntiQuantV2"""
+
+    def match(self, op: Operation) -> nn.MatMulOp | None:
+        found = super().match(op)
+        return None if found is None or element_of(found.lhs) != f16 or _of_matrices(found) else found
+
+    @condition
+    def channel_scales(self, op: nn.MatMulOp) -> str | None:
+        """the weight has one scale, or one per output column, which is its last axis"""
+        if (reason := WeightOnly.channel_scales.holds(self, op)) is not None:
+            return reason
+        params, last = _params(op), "AscendAntiQuantV2 has scales along the last axis"
+        if params.block is not None:
+            return f"{last}, not per group"
+        return None if params.axis is None or op.transpose_b is None else f"{last}, its weight is stored transposed"
+
+    def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
+        params = _params(op)
+        operands = (
+            build.constant(params.scales().reshape(-1), f"{build.hint}_scale"),
+            build.constant(_offsets(params), f"{build.hint}_offset") if params.zero_points().any() else None,
+        )
+        real = build.add(ascend.AscendAntiQuantV2Op, _weight(op).input, *operands, name=f"{build.hint}_weight").y
+        return [self.multiply(build, op, real, op.bias)]
 
 
 def _offsets(params: QParams) -> Array:
@@ -151,7 +220,5 @@ def _offsets(params: QParams) -> Array:
     return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
 
 
-_Rule = Callable[[Builder, nn.MatMulOp, SSAValue, QParams], SSAValue]
-
-_BY_ELEMENT: dict[Attribute, _Rule] = {f32: _single, f16: _half}
-"""The lowering of a product, by the type of its input."""
+PATTERNS = (*IN_INTEGERS, WeightOnlyFloat32, WeightOnlyFloat16, WeightOnlyBatchesFloat16, *IN_FLOATS)
+"""All matrix products: with quantized activations, with integer weights alone, in floats."""

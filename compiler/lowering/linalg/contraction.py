@@ -20,8 +20,10 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import i8
+from ...dialects.ascend.base import i8, i16
+from ...dialects.ascend.cube import DATA
 from ...dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of
+from ...ir.dtypes import integer_range
 from ..refusal import require
 from .build import Array, Builder, Scalars, Size, identity, reshaped
 from .elementwise import wide
@@ -32,20 +34,25 @@ from .steps import real_weight
 
 @dataclass(frozen=True)
 class Contraction:
-    """The element types of a product: its operands', that of the sum, and that of the result; and the zero point of x."""
+    """The element types of a product: those of x, of the sum, of the result and of the weight, None for that of x; and the zero
+    point of x.
+    """
 
     operand: Attribute
     sum: Attribute
     result: Attribute
     zero_point: int = 0
+    weight: Attribute | None = None
 
     @staticmethod
     def of(element: Attribute, result: Attribute, zero_point: int = 0) -> Contraction:
-        return Contraction(element, i32 if element == i8 else wide(element), result, zero_point)
+        if element in DATA:
+            return Contraction(element, i32, result, zero_point, i8)
+        return Contraction(element, wide(element), result, zero_point)
 
     def body(self, s: Scalars, x: SSAValue, w: SSAValue, total: SSAValue) -> SSAValue:
         """`total + x * w`."""
-        a, b = (s.convert(each, self.operand, self.sum) for each in (x, w))
+        a, b = s.convert(x, self.operand, self.sum), s.convert(w, self.weight or self.operand, self.sum)
         return s.plus(total, s.times(a, b))
 
 
@@ -105,7 +112,7 @@ def conv_of_the_matrix_engine(
     filter: SSAValue,
     bias: SSAValue | None = None,
 ) -> SSAValue:
-    """int8 operands give int32."""
+    """Integer operands give int32."""
     weight, depthwise = filter, isinstance(op, ascend.DepthwiseConv2DOp)
     if op.channels_last or depthwise:
         weight = build.constant(op.nn_filter(_constant(filter, "filter")), "filter")
@@ -334,6 +341,8 @@ def _bias(
     build: Builder, kinds: Contraction, weight: SSAValue, bias: SSAValue | None, axis: int = 0
 ) -> SSAValue | None:
     """What accumulation starts from, per output channel: the bias, minus what the zero point contributes."""
+    if kinds.operand == i16:
+        _check_sums(kinds, _constant(weight, "filter"), None if bias is None else _constant(bias, "bias"), axis)
     if not kinds.zero_point:
         return bias
     sums = _constant(weight, "filter").astype(np.int64)
@@ -341,6 +350,17 @@ def _bias(
     if bias is not None:
         sums = sums + _constant(bias, "bias")
     return build.constant(sums.astype(np.int32), "start")
+
+
+def _check_sums(kinds: Contraction, weight: Array, bias: Array | None, axis: int) -> None:
+    """Raises NotLowered where products with int16 may leave int32, in which linalg wraps around and the interpreter refuses."""
+    low, high = (end - kinds.zero_point for end in integer_range(i16))
+    rows = np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).astype(np.int64)
+    above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
+    start = 0 if bias is None else bias.astype(np.int64)
+    most, least = above * high + below * low + start, above * low + below * high + start
+    largest = max(int(most.max()), -int(least.min()))
+    require(largest < 2**31, "int32-sums", f"its sums may reach {largest}, beyond int32, in which linalg wraps around")
 
 
 def _started(build: Builder, start: SSAValue | None, sizes: Sequence[Size], axis: int, element: Attribute) -> SSAValue:
@@ -387,7 +407,7 @@ def mat_mul_of_the_matrix_engine(
     kinds = Contraction.of(element_of(op.x1), element_of(op.y), op.zero_point)
     first, second = op.transposes
     start = bias
-    if kinds.zero_point:
+    if kinds.zero_point or kinds.operand == i16:
         require(len(shape_of(b)) == 2, "rank", "the zero point of a product with a weight per batch")
         start = _bias(build, kinds, b, bias, 0 if second else 1)
     return product(build, kinds, (a, first), (b, second), start)

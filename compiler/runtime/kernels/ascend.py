@@ -1,4 +1,4 @@
-"""Kernels of `ascend`: exact integers for int8 operands, otherwise the operation's meaning in `nn`, otherwise its own."""
+"""Kernels of `ascend`: exact integers for integer operands, otherwise the operation's meaning in `nn`, otherwise its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...dialects.ascend import OPERATIONS, AscendOp
-from ...dialects.ascend.base import i8
+from ...dialects.ascend.cube import DATA
 from ...dialects.nn.shapes import element_of
 from . import Array, Kernel, bare_kernel_for, kernel
 from .ascend_array import ARRAY_KERNELS
@@ -35,9 +35,9 @@ def of_its_own(op: AscendOp) -> Kernel:
 
 @kernel(*(op for op in OPERATIONS if op.has_meaning()))
 def by_element(op: AscendOp) -> Kernel:
-    """Whether an operation has an integer form and its data is int8."""
+    """In integers, where an operation has such a form and its data is int8 or int16."""
     integer = INTEGER_KERNELS.get(type(op))
-    if integer is None or not any(element_of(operand) == i8 for operand in op.operands):
+    if integer is None or not any(element_of(operand) in DATA for operand in op.operands):
         return _by_meaning(op)
     run = integer(op)
     return lambda *arrays: cast(Array, run(*arrays)).astype(np.int32, copy=False)

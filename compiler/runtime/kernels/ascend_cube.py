@@ -15,8 +15,9 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend import AscendOp, CubeOp
 from ...dialects.ascend.base import FormatOp
-from ...dialects.nn.shapes import Shape, window_size
-from ..integer import INT32_MAX, conv_int8, matmul_int8, prepare_conv, prepare_matmul
+from ...dialects.nn.shapes import Shape, element_of, window_size
+from ...ir.dtypes import numpy_dtype
+from ..integer import INT32_MAX, matmul_int8, prepare_conv, prepare_matmul
 from ..windows import tap_slices
 from . import Array, Kernel
 
@@ -35,7 +36,12 @@ def _in_format(op: FormatOp, run: Callable[..., Array]) -> Callable[..., Array]:
 def _geometry(op: ascend.ConvolutionOp) -> tuple[dict[str, Any], Shape]:
     """The properties of an integer convolution, and its pads: all begins, then all ends."""
     pads = (*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list))
-    geometry = {"zero_point": op.zero_point, "strides": op.stride_list, "dilations": op.dilation_list}
+    geometry = {
+        "input_dtype": numpy_dtype(element_of(op.x_value)),
+        "zero_point": op.zero_point,
+        "strides": op.stride_list,
+        "dilations": op.dilation_list,
+    }
     return geometry, pads
 
 
@@ -67,7 +73,7 @@ def _convolution(
         return run
 
     def run_once(x: Array, weight: Array, bias: Array | None = None) -> Array:
-        return conv_int8(x, arrange(weight), bias, pads=pads, **geometry)
+        return prepare_conv(arrange(weight), bias, **geometry)(x, pads).astype(np.int32, copy=False)
 
     return run_once
 
@@ -104,7 +110,7 @@ def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     reaches = [d * (k - 1) for d, k in zip(op.dilation_list, kernel_shape, strict=True)]
     rows = list(zip(reaches, op.pad_list, extra, strict=True))
     pads = (*(reach - b for reach, (b, _), _ in rows), *(reach - e + more for reach, (_, e), more in rows))
-    geometry = {"zero_point": zero_point, "strides": ones, "dilations": op.dilation_list, "groups": groups}
+    geometry = {**_geometry(op)[0], "strides": ones, "groups": groups}
 
     order = op.nn_filter
 
@@ -147,7 +153,8 @@ def matrix_product(op: ascend.MatrixOp) -> Kernel:
 
     if (constants := _constant_weights(op)) is not None:
         weight, bias = constants
-        prepared = prepare_matmul(second(weight), bias, zero_point=op.zero_point)
+        dtype = numpy_dtype(element_of(op.x1))
+        prepared = prepare_matmul(second(weight), bias, dtype, zero_point=op.zero_point)
 
         def run(x1: Array, *_: Array) -> Array:
             return prepared(first(x1))
@@ -213,7 +220,7 @@ MATRIX_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.DeconvolutionOp: transposed_convolution,
     ascend.FullyConnectionOp: inner_product,
 }
-"""Operations that return accumulators, and accept int8 data and constant weights in any number type."""
+"""Operations that return accumulators, and accept integer data and constant weights in any number type."""
 
 INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     **MATRIX_KERNELS,
@@ -221,4 +228,4 @@ INTEGER_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.AvgPoolOp: window_sum,
     ascend.PoolingOp: window_sum,
 }
-"""Operations that compute in integers if their data is int8."""
+"""Operations that compute in integers if their data is int8 or int16."""

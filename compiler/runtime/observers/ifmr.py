@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import floor, inf
+from math import ceil, floor, inf
 from typing import Self
 
 import numpy as np
 
 from ...diagnostics import CompileError
-from ..affine import affine
+from ..affine import scales_of
 from .extremes import Extremes
 from .histogram import Histogram
 from .observer import Array, NoValues, Observer
@@ -19,6 +19,9 @@ from .sums import added
 
 _EPSILON = 1.1920929e-07
 """The machine epsilon of float32. A percentile this close to 1 is the extreme itself."""
+_LARGEST = np.finfo(np.float32).max
+_LARGE = 2.0**100
+"""Values up to this do not overflow when they are computed in float32."""
 _BLOCK = 1 << 16
 _MOST_STEPS = 100_000
 _MOST_EXTREMES = 1 << 20
@@ -29,11 +32,12 @@ _MOST_EXTREMES = 1 << 20
 class IfmrObserver(Observer):
     """`M` is the k-th largest value and `m` the k-th smallest, `k = n - floor(percentile * n)`, each on its side of 0. For each r
     from `search_range_start` to `search_range_end` a range is tried: asymmetric [m, r*M], symmetric r times the larger
-    magnitude. The first of least mean squared error wins.
+    magnitude. The first of least mean squared error wins: the range of the integers at its scale and zero point, which are
+    computed in float32.
 
-    From a histogram of one pass, `M` and `m` are exact to a bin (at most 1/4096 of the range seen), and the middle of a bin
-    replaces its values. `exact` counts all values in one pass, keeps the k extreme ones in a second, and computes the errors
-    of the candidates from the values themselves in a third.
+    `exact` counts all values in one pass, keeps the k extreme ones in a second, and computes the errors of the candidates from
+    the values themselves in a third. Otherwise `M` and `m` come from a histogram of one pass, exact to a bin (at most 1/4096 of
+    the range seen), and the middle of a bin replaces its values.
     """
 
     search_range_start: float = 0.7
@@ -41,7 +45,7 @@ class IfmrObserver(Observer):
     search_step: float = 0.01
     max_percentile: float = 0.999999
     min_percentile: float = 0.999999
-    exact: bool = False
+    exact: bool = True
 
     histogram: Histogram = field(default_factory=Histogram, init=False)
     turn: int = field(default=0, init=False)
@@ -49,7 +53,7 @@ class IfmrObserver(Observer):
     count: int = field(default=0, init=False)
     extremes: Extremes = field(default_factory=Extremes, init=False)
     candidates: Array = field(default_factory=lambda: np.zeros((0, 2)), init=False)
-    """Ranges, float64 [candidates, 2], and the sums of their squared errors, exact."""
+    """Ranges, float32 numbers as float64 [candidates, 2], and the sums of their squared errors, exact."""
     errors: list[int] = field(default_factory=list[int], init=False)
 
     def __post_init__(self) -> None:
@@ -70,11 +74,11 @@ class IfmrObserver(Observer):
             if max(ranks) > _MOST_EXTREMES:
                 raise ValueError(
                     f"has {self.count} values: percentiles as low as these would keep {max(ranks)} of them, "
-                    f"more than {_MOST_EXTREMES}; leave out exact"
+                    f"more than {_MOST_EXTREMES}; give exact=false"
                 )
             self.extremes.top_count, self.extremes.bottom_count = ranks
         else:
-            self.candidates = self._ranges(*self.extremes.range())
+            self.candidates = self._ranges(*self.extremes.range()).astype(np.float64)
             self.errors = [0] * len(self.candidates)
 
     def take(self, array: Array, low: float, high: float) -> None:
@@ -85,9 +89,9 @@ class IfmrObserver(Observer):
         elif self.turn == 1:
             self.extremes.add(array)
         else:
-            flat = array.reshape(-1)
+            flat, real = array.reshape(-1), np.float32 if max(-low, high) < _LARGE else np.float64
             for begin in range(0, flat.size, _BLOCK):
-                values = flat[begin : begin + _BLOCK].astype(np.float64)
+                values = flat[begin : begin + _BLOCK].astype(real)
                 self.errors = added(self.errors, (self._error(values, 1.0, c) for c in self.candidates))
 
     def merge(self, other: Self) -> None:
@@ -132,31 +136,60 @@ class IfmrObserver(Observer):
         return self._best(candidates, [self._error(values, weights, c) for c in candidates])
 
     def _best(self, candidates: Array, errors: Sequence[float]) -> tuple[float, float]:
-        low, high = candidates[errors.index(min(errors))]
-        return float(low), float(high)
+        """The range of the integers for the first candidate of least error; empty if all values are zero."""
+        low, high = candidates[errors.index(min(errors))].astype(np.float32)
+        if low == high:
+            return 0.0, 0.0
+        scale = self._scale(low, high)
+        least = -(2 ** (self.bits - 1))
+        if self.symmetric:
+            return (least * float(scale), 0.0) if -low > high else (0.0, -(least + 1) * float(scale))
+        zero_point = int(np.clip(least - np.rint(low / scale), least, -least - 1))
+        return (least - zero_point) * float(scale), (-least - 1 - zero_point) * float(scale)
 
     def _ranges(self, top: float, bottom: float) -> Array:
         """The candidates. A symmetric one ends at 0 on the side of the smaller magnitude."""
         top, bottom = max(top, 0.0), min(bottom, 0.0)
-        steps = round((self.search_range_end - self.search_range_start) / self.search_step)
-        ratios = self.search_range_start + np.arange(steps + 1) * self.search_step
-        if not self.symmetric:
-            return np.stack([np.full_like(ratios, bottom), ratios * top], 1)
-        if -bottom > top:
-            return np.stack([ratios * bottom, np.zeros_like(ratios)], 1)
-        return np.stack([np.zeros_like(ratios), ratios * top], 1)
+        ratios = steps_in_float32(self.search_range_start, self.search_range_end, self.search_step)
+        below = self.symmetric and -bottom > top
+        with np.errstate(over="ignore"):
+            ends = np.clip(ratios * np.float32(bottom if below else top), -_LARGEST, _LARGEST)
+        others = np.full_like(ratios, 0 if self.symmetric else bottom)
+        return np.stack([ends, others] if below else [others, ends], 1)
+
+    def _scale(self, low: np.float32, high: np.float32) -> np.float32:
+        """1 for an empty range."""
+        steps = 2**self.bits - 1 if not self.symmetric else 2 ** (self.bits - 1) - (0 if -low > high else 1)
+        span = float(high) - float(low)
+        if span < _LARGE:
+            span = float(np.float32(span))
+        return np.float32(scales_of(np.asarray(span / steps)))
 
     def _error(self, values: Array, weights: Array | float, candidate: Array) -> float:
-        """The sum of squared errors as AMCT computes it: clipped, rounded to steps, without the integer zero point.
+        """The sum of squared errors as AMCT computes it: clipped, rounded to steps, without the integer zero point, in the
+        values' dtype.
 
         Symmetric ranges clip both sides alike, although one has one step more.
         """
-        low, high = float(candidate[0]), float(candidate[1])
-        scale = affine(low, high, self.bits, symmetric=self.symmetric)[0]
+        low, high = candidate.astype(np.float32)
+        scale = self._scale(low, high)
         if self.symmetric:
             low, high = -max(-low, high), max(-low, high)
         simulated = np.rint(np.clip(values, low, high) / scale) * scale
-        return float(np.sum(weights * np.square(simulated - values)))
+        return float(np.sum(weights * np.square(simulated - values, dtype=np.float64)))
+
+
+def steps_in_float32(start: float, end: float, step: float) -> Array:
+    """The numbers from `start` by `step` below `end`, float32, `ceil((end - start) / step)` of them: `torch.arange`, to the bit.
+
+    torch computes 16 at a time as two times 8: the first of the 8 is rounded to float32 before the steps to the others are
+    added. The numbers that are left behind the last 16 are rounded once.
+    """
+    count = ceil((end - start) / step)
+    numbers = np.arange(count)
+    lane = np.where(numbers < count - count % 16, numbers % 8, 0)
+    first = (start + (numbers - lane) * step).astype(np.float32)
+    return (first.astype(np.float64) + lane * step).astype(np.float32)
 
 
 def _check(options: IfmrObserver) -> None:

@@ -8,19 +8,20 @@ integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Operation, OpResult
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from ...dialects import nn
-from ...dialects.ascend.pooling import axis_count
 from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
-from ...lowering.ascend.quantized import Activation, bias_of, dequantization_scale, weight_of
+from ...lowering.ascend.pooling import window_count
+from ...lowering.ascend.quantized import MatrixEngine, SymmetricWeight, products, scale_of
 from ...lowering.refusal import NotLowered, require
+from ...rewriting import condition
 from ...transforms.quantization.convert.shift_accumulators import shift_of
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
@@ -42,6 +43,48 @@ class Integers:
     """The right shift of accumulators: one number, or one for each scale."""
 
 
+class _InLayers(MatrixEngine[nn.ConvolutionOp | nn.MatMulOp], SymmetricWeight[nn.ConvolutionOp | nn.MatMulOp]):
+    """A convolution or matrix product in AMCT's layers: a Quant layer, the layer, and a DeQuant layer."""
+
+    roots = (nn.ConvolutionOp, nn.MatMulOp)
+
+    @condition
+    def spatial_rank(self, op: nn.ConvolutionOp | nn.MatMulOp) -> str | None:
+        """Ascend IR has an operation of int8 with as many spatial axes"""
+        if not isinstance(op, nn.ConvolutionOp):
+            return None
+        ranks = (2,) if isinstance(op, nn.ConvTransposeOp) else (2, 3)
+        wrong = f"Ascend IR has no operator of this type in int8 along {op.spatial_rank} axes"
+        return None if op.spatial_rank in ranks else wrong
+
+    @condition
+    def dequant_scales(self, op: nn.ConvolutionOp | nn.MatMulOp) -> str | None:
+        """scales per channel are those of axis 1 of a blob of rank 4"""
+        planar = isinstance(op, nn.ConvolutionOp) and len(shape_of(op.result)) == 4
+        whole = not scale_of(source(op.operands[1])).ndim
+        return None if whole or planar else "DeQuant has scales along axis 1 of a blob of rank 4 only"
+
+    @condition
+    def quantized_bias(self, op: nn.ConvolutionOp | nn.MatMulOp) -> str | None:
+        """a bias is quantized"""
+        return None if op.bias is None or self.bias(op) is not None else "its bias is not quantized"
+
+    def weights(self, op: nn.ConvolutionOp | nn.MatMulOp) -> Sequence[SSAValue]:
+        return (source(op.operands[1]),)
+
+    def channels(self, op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
+        return _channel_axis(op)
+
+    def scales(self, op: nn.ConvolutionOp | nn.MatMulOp) -> Array:
+        return products(scale_of(source(op.operands[0])), scale_of(source(op.operands[1])))
+
+    def bias(self, op: nn.ConvolutionOp | nn.MatMulOp) -> nn.DequantizeOp | None:
+        return None if op.bias is None else nn.dequantize_of(source(op.bias))
+
+
+_IN_LAYERS = _InLayers()
+
+
 def integers_of(op: Operation) -> Integers | None:
     """The integers behind the operands of an operation in integers; None if its input is not quantized.
 
@@ -52,39 +95,23 @@ def integers_of(op: Operation) -> Integers | None:
     dequantize = nn.dequantize_of(source(op.operands[0]))
     if dequantize is None or not isinstance(dequantize.input, OpResult):
         return None
-    quantize, params = dequantize.input.op, dequantize.qparams.data
+    quantize = dequantize.input.op
     if not isinstance(quantize, nn.QuantizeOp) or quantize.qparams != dequantize.qparams:
         return None
-    scale = np.float32(params.scales())
     if isinstance(op, nn.AveragePoolOp):
-        require(_counts_alike(op), "constant-count", "its windows do not all count the same number of elements")
-        return Integers(quantize, scale.reshape(1))
-    if isinstance(op, nn.ConvolutionOp):
-        rank, ranks = op.spatial_rank, (2,) if isinstance(op, nn.ConvTransposeOp) else (2, 3)
-        require(rank in ranks, "spatial-rank", f"Ascend IR has no operator of this type in int8 along {rank} axes")
-    weight = weight_of(source(op.operands[1]))
-    channels = _channel_axis(op)
-    require(weight.axis in (None, channels), "channel-scales", f"its weight has scales along axis {weight.axis}")
-    by_channel = weight.axis is None or (isinstance(op, nn.ConvolutionOp) and len(shape_of(op.result)) == 4)
-    require(by_channel, "channel-scales", "DeQuant has scales along axis 1 of a blob of rank 4 only")
-    scales = dequantization_scale(Activation(quantize.result, scale, int(params.zero_points())), weight)
-    bias = bias_of(source(op.bias), scales) if op.bias is not None else None
-    require(bias is None or bias.floats is None, "int32-bias", "its bias is not quantized")
-    integers = None if bias is None else nn.array_of(bias.integers)
-    stored = nn.array_of(weight.value)
+        alike = window_count(op) is not None
+        require(alike, "constant-count", "its windows do not all count the same number of elements")
+        return Integers(quantize, np.float32(dequantize.qparams.data.scales()).reshape(1))
+    if (refusal := _IN_LAYERS.refusal(op)) is not None:
+        raise NotLowered(*refusal)
+    weight, bias = nn.dequantize_of(source(op.operands[1])), _IN_LAYERS.bias(op)
+    assert weight is not None
+    integers = None if bias is None else nn.array_of(bias.input)
+    stored = nn.array_of(weight.input)
     assert stored is not None
     shifts = (0,) if (shift := shift_of(op)) is None else shift.shift_list
-    return Integers(quantize, scales.reshape(-1), stored.astype(np.int8, copy=False), integers, shifts)
-
-
-def _counts_alike(op: nn.AveragePoolOp) -> bool:
-    """Whether one scale divides the sums of all windows."""
-    space, n = op.spatial(shape_of(op.input)), op.spatial_rank
-    if (pads := op.resolved_pads(space)) is None:
-        return False
-    padding, ceil = op.count_include_pad is not None, op.ceil_mode is not None
-    rows = zip(space, op.kernel_shape, op.stride_list, zip(pads[:n], pads[n:], strict=True), strict=True)
-    return all(axis_count(*row, padding, ceil) is not None for row in rows)
+    scales = _IN_LAYERS.scales(op).reshape(-1)
+    return Integers(quantize, scales, stored.astype(np.int8, copy=False), integers, shifts)
 
 
 def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:

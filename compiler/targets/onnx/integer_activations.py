@@ -1,4 +1,4 @@
-"""The form in which integer runtimes keep activations in int8 between operations; the numbers stay the same."""
+"""The form in which integer runtimes keep activations in integers between operations; the numbers stay the same."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from ...transforms.quantization.convert.pairs import quantized_pair
 from ...transforms.quantization.place.grids import Grids
 from ...transforms.quantization.profiles import Profile
 
-_MOVED = 128
-_UI8 = IntegerType(8, Signedness.UNSIGNED)
+_UNSIGNED = {IntegerType(bits): IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16)}
 
 
 def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
-    """A copy of a quantized module with its activations in uint8, and each passive operation between Q/DQ pairs."""
+    """A copy of a quantized module with its activations in uint8 or uint16, and each passive operation between Q/DQ pairs."""
     copy = module.clone()
     inline_fused(copy)
     _repeat_behind_passive(copy, profile)
@@ -34,10 +33,10 @@ def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
 
 def with_unsigned_activations(module: ModuleOp) -> ModuleOp:
     """A copy of a module with its int8 activations in uint8; the module itself if it has none."""
-    if not any(_is_signed_activation(op) for op in module.walk()):
+    if not any(_is_int8_activation(op) for op in module.walk()):
         return module
     copy = module.clone()
-    for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
+    for op in [o for o in copy.walk() if isinstance(o, QuantizeOp) and _is_int8_activation(o)]:
         _store_unsigned(op)
     return copy
 
@@ -99,19 +98,22 @@ def _repeat(result: SSAValue, like: DequantizeOp) -> None:
         use.operation.operands[use.index] = dequantize.result
 
 
-def _is_signed_activation(op: Operation) -> bool:
-    """Whether its int8 result is only read by dequantizes."""
-    if not isinstance(op, QuantizeOp) or op.qparams.data.storage != i8:
-        return False
+def _is_int8_activation(op: Operation) -> bool:
+    """Whether its result is int8 and only read by dequantizes."""
+    return isinstance(op, QuantizeOp) and op.qparams.data.storage == i8 and _is_activation(op)
+
+
+def _is_activation(op: QuantizeOp) -> bool:
     return all(isinstance(use.operation, DequantizeOp) for use in op.result.uses)
 
 
 def _store_unsigned(op: QuantizeOp) -> None:
-    """int8 between a quantize and its dequantizes becomes uint8, with the zero point moved by as much as the integers."""
-    if not _is_signed_activation(op):
-        return
+    """Signed integers between a quantize and its dequantizes become unsigned, with the zero point moved by as much."""
     p = op.qparams.data
-    moved = QParamsAttr(replace(p, storage=_UI8, zero_point=tuple(z + _MOVED for z in p.zero_point)))
+    if (storage := _UNSIGNED.get(p.storage)) is None or not _is_activation(op):
+        return
+    half = 1 << (storage.width.data - 1)
+    moved = QParamsAttr(replace(p, storage=storage, zero_point=tuple(z + half for z in p.zero_point)))
     readers = [use.operation for use in op.result.uses]
     quantize = QuantizeOp.make(op.input, qparams=moved, source=op.source, location=op.location)
     quantize.result.name_hint = op.result.name_hint

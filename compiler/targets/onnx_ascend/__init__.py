@@ -68,7 +68,7 @@ class OnnxAscendTarget(Target):
     name = "onnx-ascend"
     ending = ".onnx"
     graph_only = True
-    activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8})
+    activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8, 16})
 
     opset: int | None = None
     """Default: 13, or the first after it that has every operation."""

@@ -8,7 +8,8 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from ...dialects.ascend import OPERATIONS, AscendOp, AveragingOp, CubeOp
-from ...dialects.ascend.base import FormatOp, i8
+from ...dialects.ascend.base import FormatOp
+from ...dialects.ascend.cube import DATA
 from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ..converters import Converters, Register
@@ -54,9 +55,9 @@ def require_channels_second(op: FormatOp, layer: Layer) -> None:
 def product(
     layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any], data: Operand = None
 ) -> str:
-    """The node with the layer's name: ONNX's operator on floats, ATC's form on int8. `data` is x in another shape."""
+    """The node with the layer's name: ONNX's operator on floats, ATC's form on integers. `data` is x in another shape."""
     operands = [x if data is None else data, *rest]
-    if element_of(x) == i8:
+    if element_of(x) in DATA:
         return layer.unchecked(op_type, operands, attributes, layer.label)
     return layer.emit(op_type, operands, attributes, layer.label)[0]
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -79,7 +79,9 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
     remarks = [Remarks(ctx, each.name) for each in passes]
     patterns: list[FusionPattern[Any]] = []
     for each, r in zip(passes, remarks, strict=True):
-        patterns += each.patterns(module, r, each.guards(module, r.session))
+        guards = each.guards(module, r.session)
+        added = cast("Patterns", r.session.patterns_of(each.name))
+        patterns += [*(pattern(r, guards) for pattern in added), *each.patterns(module, r, guards)]
     rewrite(module, *patterns)
     erase_dead_constants(module)
     for each, r in zip(passes, remarks, strict=True):

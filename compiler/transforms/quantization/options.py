@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,6 @@ from ...diagnostics import CompileError
 DEFAULT_OBSERVER = "mse"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
 _OF_ALL_LAYERS = (
-    "observer",
     "bits",
     "weight_bits",
     "channel_wise",
@@ -23,7 +23,9 @@ _OF_ALL_LAYERS = (
     "group_size",
     "dmq",
 )
-"""Options that hold for layers without settings of their own. A JSON configuration leaves none."""
+"""Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
+of them.
+"""
 _ALONE = "give weight-only=true"
 
 
@@ -63,6 +65,10 @@ class SettingsOptions:
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
     joint_quant: bool | None = None
     """Values that an addition joins share their parameters (AMCT); in place of the configuration's."""
+    weights_first: bool | None = None
+    """Whether ranges of activations are found while layers compute with quantized weights, as in AMCT. When not given: if there
+    is a configuration file.
+    """
     shift: bool | None = None
     """Sums keep 16 bits, shifted by what data or the record says. Needs `joint_quant`, which shifts them unless this is false."""
     skip_layers: tuple[str, ...] = ()
@@ -109,13 +115,24 @@ class SettingsOptions:
             activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
             fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,
             shift=self.shift,
+            weights_first=given.weights_first if self.weights_first is None else self.weights_first,
             skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
             skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
             only_layers=self.only_layers,
+            by_layer=given.by_layer if given.enabled is None else self._observed(given.by_layer),
             weight_bits=dict(map(_bits, self.layer_weight_bits)),
             joint_quant=given.joint_quant if self.joint_quant is None else self.joint_quant,
             tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
         )
+
+    def _observed(self, layers: Mapping[str, Calibration]) -> Mapping[str, Calibration]:
+        """The settings of layers with the option's observer, if it is given."""
+        if self.observer is None:
+            return layers
+        return {
+            name: replace(each, activation=replace(each.activation, observer=self.observer))
+            for name, each in layers.items()
+        }
 
     def files(self) -> list[Path]:
         """The files that are named."""

@@ -70,6 +70,10 @@ class Row:
     """Whether its parameters are those of AMCT for PyTorch to the bit: scales of weights that are 1 below float32's epsilon,
     biases divided in float32; INT16 inputs and `ada_quantize` for some types of layers only.
     """
+    calibrated_in_float: bool = False
+    """Whether its weight stays float while ranges of activations are found, even if weights are quantized first (AMCT's
+    transposed convolutions).
+    """
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
@@ -132,7 +136,10 @@ ASCEND_A2 = replace(
 ASCEND_PYTORCH = replace(
     ASCEND,
     name="ascend-pytorch",
-    rows={kind: replace(row, as_amct=True) for kind, row in ASCEND.rows.items()},
+    rows={
+        kind: replace(row, as_amct=True, calibrated_in_float=kind is ConvTransposeOp)
+        for kind, row in ASCEND.rows.items()
+    },
     table=PYTORCH,
     amct="pytorch",
 )

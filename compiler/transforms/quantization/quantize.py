@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ...backends import Runner, torch_installed
 from ...ir.metadata import add_metadata
 from ...session import Session, session_of
 from .calibrate.data_options import AUTOMATIC, BackendOptions, DataOptions
+from .profiles import Profile
 from .recover.equalize import equalize
 from .request import QuantizeOptions, Request
 from .steps import quantize_channels
@@ -44,12 +46,20 @@ class Quantize(ModulePass):
         quantize(op, self.request, self.data, self.running, session_of(ctx))
 
 
+def runner_of(running: BackendOptions, profile: Profile) -> Runner:
+    """The runner of these options: torch where `auto` may choose and numbers are to be those of AMCT for PyTorch."""
+    runner = running.runner()
+    if profile.amct != "pytorch" or runner.backend != "auto" or runner.cluster is not None or not torch_installed():
+        return runner
+    return replace(runner, backend="torch", threads=None)
+
+
 def quantize(module: ModuleOp, request: Request, data: DataOptions, running: BackendOptions, session: Session) -> None:
     """Run the steps in their order; data is read when the first of them needs it, and marks the module if it is synthetic.
 
     Raises CompileError, located in the file of settings, record or data, or at an operation.
     """
-    runner = running.runner()
+    runner = runner_of(running, request.profile)
     samples = cache(lambda: data.within(request.settings).load(module, session))
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)

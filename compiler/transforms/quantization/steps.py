@@ -10,6 +10,7 @@ from ...backends import Runner
 from ...runtime.data import Samples
 from ...session import Session
 from .calibrate import calibrate_points
+from .calibrate.data_options import runs_of
 from .convert.convert_observers import convert_observers
 from .convert.shift_accumulators import shift_accumulators
 from .place.insert_observers import insert_observers
@@ -30,7 +31,8 @@ def quantize_channels(
     with session.phase("insert-observers"):
         insert_observers(module, request, session)
     with session.phase("balance-channels"):
-        balance_channels(module, samples, session, runner)
+        balancing = (lambda: runs_of(samples(), 1)) if request.settings.as_amct else samples
+        balance_channels(module, balancing, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
     if request.recovery.fit_ranges:

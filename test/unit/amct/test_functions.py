@@ -282,6 +282,14 @@ REFUSED: dict[str, tuple[Callable[[Folder, tuple[Path, Path]], object], str]] = 
         ),
         "calibration, batch 0: error: input 'x' has shape [4]",
     ),
+    "rounding that a record does not say": (
+        lambda f, _: (
+            f.config.parent.mkdir(),
+            f.config.write_text('{"fc": {"weight_quant_params": {"wts_algo": "ada_quantize"}}}'),
+            f.quantize(),
+        ),
+        "layer 'fc': ada_quantize is for PyTorch, as in AMCT: a record does not say how it rounds\n  hint: amct calibration",
+    ),
     "infinite inputs": (
         lambda f, _: (f.create(), f.quantize(), amct.InferenceSession(f.modified).run(None, {"x": X * np.inf})),
         "calibration, batch 0: error: input 'x' holds NaN or Inf in sample 0",

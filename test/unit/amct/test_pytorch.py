@@ -57,7 +57,7 @@ class Flow:
         )
         self.model = Net()
 
-    def configure(self, batch_num: int = 1, do_fusion: bool = True, **layer: float) -> None:
+    def configure(self, batch_num: int = 1, do_fusion: bool = True, **layer: Any) -> None:
         """Write a configuration, without tracing the module."""
         self.config.parent.mkdir()
         values = {"version": 1, "batch_num": batch_num, "do_fusion": do_fusion, "conv": layer, "fc": {}}
@@ -117,6 +117,34 @@ def test_calibrated(flow: Flow) -> None:
     expected = flow.model.eval()(X[:1])
     found = outputs(fake, X[:1])
     assert 0 < np.abs(found[0] - expected["features"].detach().numpy()).max() < 0.05
+
+
+ADA = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_iteration": 100, "channel_wise": True}}
+
+
+def test_rounding_is_kept(flow: Flow) -> None:
+    """The integers that `ada_quantize` finds are those of the files; the factors, which the record has, give the nearest ones."""
+    flow.configure(**ADA)
+    flow.quantize().eval()(X)
+    folder = flow.folder / "saved"
+    flow.save()
+    amct_command.run(
+        [
+            *("convert", "--quiet", "--model", str(flow.modified)),
+            *("--record_file", str(flow.record), "--save_path", str(folder / "nearest")),
+        ]
+    )
+    found, nearest = (integers(folder / f"{name}_deploy_model.onnx", "conv") for name in ("net", "nearest"))
+    moved = np.abs(found.astype(int) - nearest)
+    assert 0 < moved.sum() < moved.size / 2
+    assert moved.max() == 1
+
+
+def integers(path: Path, layer: str) -> np.ndarray[Any, np.dtype[np.int8]]:
+    """The weight of a layer in a deployable file."""
+    graph = onnx.load(path).graph
+    name = next(node.input[1] for node in graph.node if node.name == layer)
+    return onnx.numpy_helper.to_array(next(each for each in graph.initializer if each.name == name))
 
 
 def test_open_sizes_and_no_fusion(flow: Flow, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +229,18 @@ class Sequences(nn.Module):
 
     def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
         return self.rnn(x, states)
+
+
+def test_states_that_nothing_reads(tmp_path: Path) -> None:
+    """A layer of torch returns them all the same, without which it is not quantized."""
+
+    class Last(Sequences):
+        def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
+            return super().forward(x, states)[0]
+
+    config, states = tmp_path / "config.json", (torch.zeros(1, 2, 3), torch.zeros(1, 2, 3))
+    amct.create_quant_config(config, Last(), (torch.ones(2, 5, 4), states))
+    assert json.loads(config.read_text())["rnn"]["quant_enable"]
 
 
 @pytest.mark.slow
@@ -377,6 +417,15 @@ REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
         lambda f: amct.quantize_model(f.config, f.folder / "m.pt", f.record, f.model, X),
         "m.pt: error: modfied_onnx_file must end in .onnx",
     ),
+    "a search that would write other integers": (
+        lambda f: (
+            f.configure(**ADA),
+            amct.accuracy_based_auto_calibration(
+                f.model, amct.AutoCalibrationEvaluatorBase(), f.config, f.record, f.folder / "P", (X[:1],)
+            ),
+        ),
+        "config.json: error: layer 'conv': a search with ada_quantize writes files with any batch size\n  hint: leave the",
+    ),
     "unknown layer of a cache": (
         lambda f: amct.create_quant_cali_config(f.config, f.model, {"kv_cache_quant_layers": ["q"]}),
         "quant_layers: error: layer 'q' does not exist in the model\n  hint: linear layers are fc",
@@ -414,6 +463,7 @@ def test_refused(case: str, flow: Flow) -> None:
         ("restore_compressed_retrain_model", r"is left out: nothing is pruned \(docs/migrating\.md#python-functions\)"),
         ("distill", "is left out: nothing is distilled"),
         ("quantize", "is left out: there are no presets for large language models"),
+        ("MXFP8_QUANT_CFG", "is left out: there are no presets for large language models"),
         ("other", r"module 'amct_opt\.amct\.pytorch' has no attribute 'other'"),
     ],
 )

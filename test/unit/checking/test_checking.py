@@ -21,6 +21,8 @@ from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
 
+from ..targets.nets import Net
+
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
@@ -75,13 +77,38 @@ def test_the_pass_and_the_layer_are_named(
         amct_opt.run_pipeline(module, ["canonicalize", "fuse-bn", quantization, "lower-to-ascend"], session)
 
 
-@pytest.mark.parametrize("profile", ["ascend", "qdq", "ppq"])
-def test_right_passes_pass(profile: str, tmp_path: Path) -> None:
+def test_requantization_of_a_chip_chooses_other_numbers() -> None:
+    """float16 scales are no rounding of sums."""
+    net = Net(1, 3, 4, 5)
+    weight = np.random.default_rng(0).integers(-128, 128, (2, 3, 1, 1)).astype(np.int8)
+    y = net.quantized(net.layer(nn.ConvOp, net.x, weight), 0.7)
+    module = net.module(y)
+    session = amct_opt.new_session()
+    checker = session.checker = Checker(None, 1)
+    amct_opt.run_pipeline(module, ["lower-to-ascend", "fuse-requant{chip=v100}"], session)
+    assert checker.skipped == {"fuse-requant": "it chooses other numbers"}
+    assert checker.checked == ["lower-to-ascend"]
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_transposed_convolution_in_integers(bits: int) -> None:
+    """Its data is not its first operand, which says how large the result is."""
+    net = Net(1, 3, 4, 5)
+    weight = np.random.default_rng(0).integers(-128, 128, (3, 2, 3, 3)).astype(np.int8)
+    module = net.module(net.layer(nn.ConvTransposeOp, net.x, weight, zero_point=-7, bits=bits, op_type="ConvTranspose"))
+    session = amct_opt.new_session()
+    session.checker = Checker(None, 1)
+    amct_opt.run_pipeline(module, ["lower-to-ascend"], session)
+    assert any(op.name == "ascend.Conv2DTranspose" for op in module.walk())
+
+
+@pytest.mark.parametrize(("profile", "bits"), [("ascend", 8), ("ascend", 16), ("qdq", 8), ("ppq", 8)])
+def test_right_passes_pass(profile: str, bits: int, tmp_path: Path) -> None:
     module, session = amct_opt.load(MODEL)
     session.profile = profile
     checker = session.checker = Checker(None, 1)
     checker.reading(MODEL, module)
-    passes = ["canonicalize", "fuse-all", "equalize", f'quantize{{data="{DATA}" samples=2}}']
+    passes = ["canonicalize", "fuse-all", "equalize", f'quantize{{data="{DATA}" samples=2 bits={bits}}}']
     amct_opt.run_pipeline(module, passes, session)
     path = tmp_path / "q.onnx"
     amct_opt.save(module, path, session, "onnx")

@@ -109,7 +109,30 @@ def test_the_sample_reads(read) -> None:
 
 
 def test_the_sample_is_written_as_it_was(read) -> None:
-    assert json_text(read(SAMPLE), [CONV, FC, POOL]) == SAMPLE
+    assert json_text(read(SAMPLE), [CONV, FC, POOL]) == SAMPLE.rstrip()
+
+
+def test_each_framework_has_its_order(read) -> None:
+    """As in files that AMCT wrote. The one for ONNX has settings that are off, and the algorithm of weights before
+    `channel_wise`.
+    """
+    text = json_text(read(SAMPLE), [CONV, FC, POOL], "onnx")
+    settings = [
+        "version",
+        "batch_num",
+        "activation_offset",
+        "joint_quant",
+        "do_fusion",
+        "skip_fusion_layers",
+        "tensor_quantize",
+    ]
+    written = json.loads(text)
+    assert list(written) == [*settings, "avg", "conv1", "fc"]
+    assert (written["joint_quant"], written["tensor_quantize"]) == (False, [])
+    assert list(written["conv1"]["weight_quant_params"]) == ["num_bits", "wts_algo", "channel_wise"]
+    torch = json.loads(json_text(read(SAMPLE), [CONV, FC, POOL], "pytorch"))
+    assert list(torch["avg"]["activation_quant_params"]) == ["num_bits", "act_algo", "asymmetric", "num_of_bins"]
+    assert json_text(read(text), [CONV, FC, POOL]) == SAMPLE.rstrip()
 
 
 def test_a_byte_order_mark_is_left_out(read) -> None:
@@ -201,7 +224,7 @@ def test_weights_alone(read) -> None:
     settings = read(ALONE)
     fc = settings_for(settings, PRODUCT)
     assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True, 32))
-    assert json_text(settings, [PRODUCT]) == ALONE
+    assert json_text(settings, [PRODUCT]) == ALONE.rstrip()
 
 
 @pytest.mark.parametrize(("text", "asymmetric"), [("true", True), ("false", False)])

@@ -65,7 +65,6 @@ REFUSED = {
         ("approximated", framework): "cfg: error: skip_approximation_layers is not supported: no"
         for framework in MODELS
     },
-    ("int16", "onnx"): f"{_NO_INT16}P_deploy_model.onnx, which holds",
     ("int16", "tensorflow"): f"{_NO_INT16}P_quantized.pb, which holds",
     ("int16", "caffe"): f"{_NO_INT16}P_fake_quant_model.prototxt, which holds",
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from amct_opt.formats.deq_scale import (
     averaged,
     before_averaging,
+    fixpipe_requant,
     pack,
     pack_requant,
     trans_quant_param_v2,
@@ -41,6 +42,27 @@ def test_fields(scale: float, shift: int, offset: int) -> None:
 def test_requant(scale: float, offset: int) -> None:
     found, offsets = unpack_requant(pack_requant(np.array([scale], np.float32), offset))
     assert (found[0], offsets[0]) == (np.float32(scale), offset)
+
+
+@pytest.mark.parametrize(
+    ("bits", "signed", "offset", "fields"),
+    [
+        (8, True, -3, 1 << 46 | 0x1FD << 37),
+        (8, False, 128, 0x80 << 37),
+        (4, True, -3, 1 << 46 | 0x1D << 37),
+        (16, True, -32768, 1 << 46 | 0xC0),
+        (16, True, 1234, 1 << 46 | 0xD2 << 37 | 2),
+    ],
+)
+def test_fixpipe_requant(bits: int, signed: bool, offset: int, fields: int) -> None:
+    """-32768 is 0x18000 in 17 bits: the low nine are 0, the upper eight 0xC0. 1234 is 0x4D2: 0xD2 and 2."""
+    assert fixpipe_requant(SCALE, offset, bits, signed=signed).tolist() == [0x3A830000 | fields]
+
+
+@pytest.mark.parametrize(("bits", "signed", "offset"), [(2, True, 0), (16, False, 0), (8, True, 256), (4, True, -17)])
+def test_without_a_form_in_fixpipe(bits: int, signed: bool, offset: int) -> None:
+    with pytest.raises(ValueError, match=r"there is no form for|does not fit"):
+        fixpipe_requant(SCALE, offset, bits, signed=signed)
 
 
 @pytest.mark.parametrize(("shift", "offset"), [(-1, 0), (17, 0), (0, -129), (0, 128)])

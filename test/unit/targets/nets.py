@@ -39,9 +39,9 @@ class Net:
         self.block.add_op(op)
         return op.result
 
-    def quantized(self, value: SSAValue, scale: float, zero_point: int = 0) -> SSAValue:
+    def quantized(self, value: SSAValue, scale: float, zero_point: int = 0, bits: int = 8) -> SSAValue:
         """The value after quantization and back, as a calibrated point leaves it."""
-        params = nn.QParamsAttr.of(i8, scale, zero_point)
+        params = nn.QParamsAttr.of(IntegerType(bits), scale, zero_point)
         integers = self.add(nn.QuantizeOp, value, qparams=params)
         return self.add(nn.DequantizeOp, integers, qparams=params, result_types=[value.type])
 
@@ -63,6 +63,7 @@ class Net:
         axis: int = 0,
         bias: Array | None = None,
         zero_point: int = 0,
+        bits: int = 8,
         name: str = "conv",
         op_type: str = "Conv",
         **properties: Any,
@@ -71,7 +72,7 @@ class Net:
         scales = np.asarray(scales, np.float32)
         per_channel = axis if scales.ndim else None
         operands = [
-            self.quantized(x, 0.03, zero_point),
+            self.quantized(x, 0.03, zero_point, bits),
             self.parameter(weight, scales, per_channel, f"{name}.weight.i8"),
         ]
         if bias is not None:

@@ -75,7 +75,15 @@ UNARY = (
     *(ascend.SoftplusOp, ascend.MishOp, ascend.ErfOp, ascend.ExpOp, ascend.ReciprocalOp, ascend.NegOp, ascend.AbsOp),
     *(ascend.SinOp, ascend.CosOp, ascend.FloorOp, ascend.CeilOp, ascend.RintOp, ascend.SoftsignOp, ascend.SeluOp),
     *(ascend.IdentityOp, ascend.SquareOp, ascend.SwishOp, ascend.FastGeluOp, ascend.ShapeOp, ascend.LeakyReluOp),
-    *(ascend.HardSigmoidOp, ascend.EluOp, ascend.FlattenOp, ascend.LRNOp, ascend.SoftmaxV2Op, ascend.LogSoftmaxV2Op),
+    *(
+        ascend.Relu6DOp,
+        ascend.HardSigmoidOp,
+        ascend.EluOp,
+        ascend.FlattenOp,
+        ascend.LRNOp,
+        ascend.SoftmaxV2Op,
+        ascend.LogSoftmaxV2Op,
+    ),
 )
 OF_POSITIVE = (ascend.SqrtOp, ascend.RsqrtOp, ascend.LogOp)
 BINARY = (

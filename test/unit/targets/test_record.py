@@ -60,6 +60,15 @@ def constants(module) -> list[np.ndarray]:
     return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
 
 
+@pytest.mark.parametrize(("flavour", "marked"), [("pytorch", False), ("onnx", True)])
+def test_few_bits_have_a_name_in_records_of_pytorch(tmp_path: Path, flavour: str, marked: bool) -> None:
+    module, session = quantized("weight-bits=6")
+    RecordTarget(flavour).write(module, tmp_path / "r.txt", session)
+    text = (tmp_path / "r.txt").read_text()
+    assert 'wts_type: "INT6"' in text
+    assert ("#" in text) == marked
+
+
 @pytest.mark.parametrize("stated", [None, 6, 7])
 def test_few_bits_are_those_that_the_module_states(stated: int | None) -> None:
     """Integers that are small by chance have 8 bits."""

@@ -28,15 +28,17 @@ def test_lists_every_layer_that_can_be_quantized(amct_tool, files) -> None:
     assert list(config) == [
         "version",
         "activation_offset",
+        "joint_quant",
         "do_fusion",
         "skip_fusion_layers",
+        "tensor_quantize",
         "fc",
         "pool",
         "z conv",
     ]
     assert config["fc"]["weight_quant_params"]["channel_wise"] is False
     assert config["z conv"]["weight_quant_params"]["channel_wise"] is True
-    assert "weight_quant_params" not in config["pool"]
+    assert config["pool"]["weight_quant_params"]["channel_wise"] is False  # AMCT writes the default ones
 
 
 def test_zero_points_are_of_weights_that_are_quantized_alone(amct_tool, files) -> None:

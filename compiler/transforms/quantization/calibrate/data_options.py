@@ -211,7 +211,9 @@ class BackendOptions(ClusterOptions):
     """Options that affect speed only."""
 
     backend: Name = "auto"
-    """`numpy`, `onnxruntime`, or `auto`, which estimates which one finishes first."""
+    """`numpy`, `onnxruntime`, `torch`, or `auto`, which estimates which one finishes first; for a model from PyTorch that is
+    calibrated as AMCT does it is torch.
+    """
     threads: int | None = None
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
 

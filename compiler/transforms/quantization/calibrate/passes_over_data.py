@@ -18,6 +18,7 @@ from ....session import Session
 from .observations import Observation, begin_pass, passes
 from .observing import in_batches, observe
 from .state import Part, Progress, sources
+from .weights_first import weights_first
 
 _SHARING = "show it part by part with save-state=, and load the states of one pass together to begin the next"
 
@@ -36,7 +37,10 @@ def run_pass(
     if after.turn > progress.turn:
         begin_pass(observed, after.turn)
     samples = in_batches(module, observed, samples)
-    with session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"):
+    with (
+        session.phase(f"pass {after.turn + 1} of {passes(observed)}, {samples.runs} runs"),
+        weights_first(module, session),
+    ):
         if runner.cluster is None:
             observe(module, observed, samples, after.turn, session, runner)
         else:

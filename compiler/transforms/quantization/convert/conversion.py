@@ -22,7 +22,7 @@ from ..decide.recurrent import recurrent_layers
 from ..decide.sites import Site, sites
 from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
-from .layer_weights import IntegerWeights, Weight, weight_as
+from .layer_weights import IntegerWeights, Weight, weight_as, zeroed_scales
 from .parameters import sum_scales, widened
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,12 +62,25 @@ class Layer:
         return weight._replace(scales=widened(weight.scales, self.bias_numbers, float(self.params.scales())))
 
     @property
-    def raised(self) -> int:
-        """The number of weight scales whose products with the input's are too small for float32; those of records stay."""
-        assert self.params is not None, "its input is quantized"
-        weight = self.planned_weight
-        products = weight.scales.astype(np.float64) * float(self.params.scales())
-        return 0 if weight.fixed else int(np.count_nonzero(products < LEAST_SCALE))
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Rule and reason of what is said of scales of its weight: how many are raised, but for a record's, and how many zero
+        their weights, as a record's may, or AMCT's rule, which makes small scales 1.
+        """
+        if not self.has_weight:
+            return
+        scales, fixed = self.planned_weight.scales, self.planned_weight.fixed
+        rest = f"of {scales.size} weight scales are raised, so that"
+        if self.params is not None and not fixed:
+            unit = float(self.params.scales())
+            if small := int(np.count_nonzero(scales.astype(np.float64) * unit < LEAST_SCALE)):
+                yield "scale-range", f"{small} {rest} float32 has the scales of its sums"
+            if raised := int(np.count_nonzero(self.weight.scales > widened(scales, None, unit))):
+                yield "bias-range", f"{raised} {rest} its bias fits into int32"
+        if zeroed := zeroed_scales(self.planned_weight):
+            reason = (
+                f"all weights under {zeroed} of {scales.size} scales become zero: the scales are too large for them"
+            )
+            yield "zeroed", reason
 
     @property
     def bias(self) -> SSAValue | None:
@@ -162,7 +175,10 @@ class ConvertLayer(ConversionPattern[Layer]):
     def rewrite(self, m: Layer, rewriter: PatternRewriter) -> None:
         op = m.site.compute
         del self.conversion.layers[op]
+        notes = [*m.notes]
         self.remarks.applied(op, "quantized", self.convert(m))
+        for rule, reason in notes:
+            self.remarks.note(op, rule, reason)
         carry_out(op, self.remarks)
 
 

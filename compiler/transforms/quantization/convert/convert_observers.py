@@ -62,13 +62,6 @@ class ConvertWeightedLayer(ConvertLayer):
         self.conversion.weights.feed(m.site, m.row.weight, m.weight)
         return f"{_input_text(m)}; {described(m.weight)}"
 
-    def rewrite(self, m: Layer, rewriter: PatternRewriter) -> None:
-        super().rewrite(m, rewriter)
-        if m.raised:
-            count = f"{m.raised} of {m.weight.scales.size} weight scales"
-            reason = f"{count} are raised, so that float32 has the scales of its sums"
-            self.remarks.note(m.site.compute, "scale-range", reason)
-
 
 class ConvertProduct(ConvertLayer):
     """a product of two inputs, both quantized"""

@@ -21,10 +21,11 @@ from ....dialects.nn import (
     array_of,
     blocks_of,
     constant_of,
+    spread,
 )
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant
-from ....runtime.affine import asymmetric_params, symmetric_scales
+from ....runtime.affine import asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site
 from .parameters import NO_OFFSET, quantized
 
@@ -73,9 +74,24 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 
+def zeroed_scales(weight: Weight) -> int:
+    """The number of scales under which all numbers of the weight round to zero, though one of them is not zero."""
+    low, high = ends_of(weight.array, weight.axis, weight.block)
+    largest = np.maximum(np.asarray(high, np.float64), -np.asarray(low, np.float64))
+    return int(np.count_nonzero((largest > 0) & (np.rint(largest / weight.scales) == 0)))
+
+
 def integers_of(weight: Weight) -> Array:
     """The integers of a weight by nearest rounding: int8."""
     return integers_and_levels(weight)[0]
+
+
+def numbers_of(weight: Weight) -> Array:
+    """The real numbers that the integers of a weight represent, in its type."""
+    scales, points = (
+        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
+    )
+    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
 
 
 def integers_and_levels(weight: Weight) -> tuple[Array, Array | None]:

@@ -34,6 +34,7 @@ from ..profiles import Profile, Row
 from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
+from .rules.layer_rules import computes_in_integers
 from .sites import Site, sites
 
 NO_SETTINGS = Settings()
@@ -54,9 +55,19 @@ def layer_at(site: Site, row: Row) -> Layer:
         low_bits=row.low_bits == "always" or dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
-        wide=not row.as_amct or _is_wide(op),
+        wide=takes_int16(site, row) and (not row.as_amct or _is_wide(op)),
         rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
     )
+
+
+def takes_int16(site: Site, row: Row) -> bool:
+    """Whether a layer may have an input of 16 bits: everywhere, or where Ascend IR computes it in integers then."""
+    if computes_in_integers not in row.rules:
+        return True
+    from ....lowering.ascend.trial import INT16, integer_refusal
+
+    two_inputs = row.two_inputs and site.multiplies_inputs
+    return not two_inputs and integer_refusal(site.compute, INT16) is None
 
 
 def _is_wide(op: NNOp) -> bool:

@@ -38,14 +38,15 @@ def planned_weight(
     assert held.weight is not None, "a layer with a weight has settings for it"
     wanted = held.weight if isinstance(held.weight, Nuq) else few.get(name)
     plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
-    plan = replace(plan, epsilon=row.as_amct)
+    first = settings.as_amct if settings.weights_first is None else settings.weights_first
+    plan = replace(plan, epsilon=row.as_amct, first=first and not row.calibrated_in_float)
     if plan.block is not None:
         return _in_groups(site, plan)
     if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
         return plan, None
     if name in settings.by_layer:
         raise op_error(site.compute, f"cannot have weights of few levels: {refused[1]}", "leave its nuq_quantize out")
-    return WeightPlan(plan.bits, plan.axis), refused
+    return replace(plan, levels=None), refused
 
 
 def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:

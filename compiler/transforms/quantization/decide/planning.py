@@ -74,7 +74,7 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
         set_plan(each.site.compute, Plan(input=True, weights=weights, balance=known.balance, shift=shift))
-        if weight is not None and request.record is None:
+        if request.record is None:
             note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:
             remarks.missed(each.site.compute, refused[0].name, f"its weight takes all levels: {refused[1]}")

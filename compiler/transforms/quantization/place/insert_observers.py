@@ -18,7 +18,15 @@ from ....rewriting.driver import garbage_collection_off
 from ....session import Session, session_of
 from ..convert.precision import mark_fp16, wants_fp16
 from ..convert.recurrent_weights import plan_recurrent
-from ..decide.layers import check_record, half_quantized, is_dequantized, is_quantized, layer_at, quantizable_layers
+from ..decide.layers import (
+    check_record,
+    half_quantized,
+    is_dequantized,
+    is_quantized,
+    layer_at,
+    quantizable_layers,
+    takes_int16,
+)
 from ..decide.legality import first_broken, other_layers, weight_only_broken
 from ..decide.missed_fusions import note_foldable_norms, note_small_operations
 from ..decide.named_layers import note_modules
@@ -222,6 +230,9 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
         if name in recurrent:
             continue
         check_factors(found[name], record)
-        layer = layer_at(found[name], profile.rows[type(found[name].compute)])
+        row = profile.rows[type(found[name].compute)]
+        layer = layer_at(found[name], row)
+        if record.layers[name].bits == 16 and not takes_int16(found[name], row):
+            raise record.error(name, "its input is INT16, which no operator of Ascend IR for it takes")
         if (reason := recorded_impossible(record.layers[name], layer)) is not None:
             raise record.error(name, reason)

@@ -23,6 +23,7 @@ from ..decide.sites import Site, sites
 from .points import Points, Spec, producer_of, recorded
 
 _RULE = "tensor-quantize"
+_NARROW = "AscendAntiQuant takes int8"
 
 
 def insert_tensor_points(
@@ -48,6 +49,11 @@ def insert_tensor_points(
             raise record.error(name, "has no scale_d")
         last, tensor = _input_named(name, layers, settings, where)
         spec = _spec(wanted.get(name, common), given.get(name), settings)
+        if spec.bits == 16:
+            if record is not None and name in given:
+                raise record.error(name, f"its input is INT16, {_NARROW}")
+            left.append((last.compute, f"input {name} has 8 bits, not 16: {_NARROW}"))
+            spec = spec._replace(bits=8)
         if (reason := _left(tensor, spec, record is None or name in given)) is not None:
             left.append((last.compute, f"input {name} {reason}"))
             continue

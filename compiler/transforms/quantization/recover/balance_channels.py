@@ -27,7 +27,6 @@ from ....dialects.nn import (
     ObserveOp,
     OriginAttr,
     Plan,
-    array_of,
     before_points,
     constant_of,
     plan_of,
@@ -45,6 +44,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BALANCER = "DMQBalancer"
 """The origin type of the balancing products."""
+FACTORS = "nn.factors"
+"""The attribute of a balancing product that keeps its factors, float32 [channels]: their reciprocals are rounded."""
 _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
 
@@ -76,13 +77,14 @@ class Balanced:
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array]:
-        """What the planned factors make: those of the input, the reciprocals of the rounded ones, so that the two cancel out, and
-        the weight times these, in the types of input and weight. They may be Inf.
+        """The reciprocals of the planned factors, the factors that cancel them, and the weight times these: in the input's type,
+        float32 and the weight's. They may be Inf.
         """
         numbers, factors = self.weight.array, np.array(self.plan.balance, np.float32)
         with np.errstate(all="ignore"):
             inverse = (1 / factors).astype(numpy_dtype(element_of(self.activation)))
-            factors = np.float32(1) / inverse.astype(np.float32)
+            if inverse.dtype != np.float32:  # the factors of the rounded ones, so that the two cancel out
+                factors = np.float32(1) / inverse.astype(np.float32)
             products = numbers.astype(np.float64) * factors[weight_channels(self.compute)]
             return inverse, factors, products.astype(numbers.dtype)
 
@@ -143,6 +145,7 @@ class BalanceChannels(StepPattern[Balanced]):
             location=op.location,
             name=f"{value.name_hint}.dmq" if value.name_hint else None,
         )
+        product.attributes[FACTORS] = ConstantOp.of(factors, f"{layer_of(op)}.dmq.factors", op.location).value
         balanced = ConstantOp.of(scaled, f"{weight.key}.balanced", weight.location)
         point = None if m.site.activation is None else m.site.activation.owner
         if isinstance(point, ObserveOp):
@@ -270,10 +273,8 @@ def balancer_of(site: Site) -> MulOp | None:
 def factors_of(site: Site) -> tuple[float, ...]:
     """The balancing factors of a layer, as records store them; empty if it is not balanced."""
     product = balancer_of(site)
-    inverse = None if product is None else array_of(product.operands[1])
-    if inverse is None:
-        return ()
-    return tuple(float(f) for f in np.float32(1) / inverse.astype(np.float32).reshape(-1))
+    kept = None if product is None else product.attributes.get(FACTORS)
+    return () if kept is None else tuple(map(float, ConstantOp(cast(Any, kept)).array))
 
 
 SMALLEST = 1.1920929e-07
@@ -287,18 +288,20 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -
     [channels].
 
     `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; if one of
-    the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1.
+    the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1. Powers are rounded to
+    float32, and the rest is computed in it (AMCT).
     """
-    a, w = activations.astype(np.float64), weights.astype(np.float64)
+    a, w = activations.astype(np.float32), weights.astype(np.float32)
     no_a, no_w = (peaks <= SMALLEST * min(1.0, peaks.max(initial=0.0)) for peaks in (a, w))
     both = ~no_a & ~no_w
     factors = np.ones_like(a)
-    factors[both] = a[both] ** strength / w[both] ** (1 - strength)
+    spread = (a[both].astype(np.float64) ** strength).astype(np.float32)
+    factors[both] = spread / (w[both].astype(np.float64) ** (1 - strength)).astype(np.float32)
     if both.any():
         only_w, only_a = no_a & ~no_w, ~no_a & no_w
         factors[only_w] = np.max(w[both] * factors[both]) / w[only_w]
         factors[only_a] = a[only_a] / np.max(a[both] / factors[both])
-    return np.clip(factors, SMALLEST, 1 / SMALLEST).astype(np.float32)
+    return np.clip(factors, np.float32(SMALLEST), np.float32(1 / SMALLEST))
 
 
 def activation_axis(op: Weighted) -> int:

@@ -3,9 +3,27 @@
 // One part per rule of the convolutions and of all cube operations.
 
 // The element type has no row.
-// CHECK: error: 'ascend.Conv2D' op x is of i16, Conv2D takes i8, f16, bf16, f32
+// CHECK: error: 'ascend.Conv2D' op x is of i32, Conv2D takes i8, i16, f16, bf16, f32
+func.func @main(%x: tensor<1x4x8x8xi32>, %w: tensor<6x4x3x3xi32>) {
+  %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xi32>, tensor<6x4x3x3xi32>) -> tensor<1x6x6x6xi32>
+  func.return
+}
+
+// -----
+
+// The filter beside int16 is int8.
+// CHECK: error: 'ascend.Conv2D' op x is of i16, filter of i16: it must be i8
 func.func @main(%x: tensor<1x4x8x8xi16>, %w: tensor<6x4x3x3xi16>) {
   %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xi16>, tensor<6x4x3x3xi16>) -> tensor<1x6x6x6xi32>
+  func.return
+}
+
+// -----
+
+// Three-dimensional convolutions have no row for int16.
+// CHECK: error: 'ascend.Conv3D' op x is of i16, Conv3D takes i8, f16, bf16, f32
+func.func @main(%x: tensor<1x4x8x8x8xi16>, %w: tensor<6x4x3x3x3xi8>) {
+  %y = ascend.Conv3D %x, %w strides [1, 1, 1, 1, 1] pads [0, 0, 0, 0, 0, 0] data_format "NCDHW" : (tensor<1x4x8x8x8xi16>, tensor<6x4x3x3x3xi8>) -> tensor<1x6x6x6x6xi32>
   func.return
 }
 
@@ -38,8 +56,17 @@ func.func @main(%x: tensor<1x4x8x8xi8>, %w: tensor<6x4x3x3xi8>) {
 
 // -----
 
+// Beside int16 it is an int16 number.
+// CHECK: error: 'ascend.Conv2D' op offset_x -32769 is not in [-32768, 32767]
+func.func @main(%x: tensor<1x4x8x8xi16>, %w: tensor<6x4x3x3xi8>) {
+  %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" offset_x -32769 : (tensor<1x4x8x8xi16>, tensor<6x4x3x3xi8>) -> tensor<1x6x6x6xi32>
+  func.return
+}
+
+// -----
+
 // offset_x is for integers.
-// CHECK: error: 'ascend.Conv2D' op offset_x is for int8 operands
+// CHECK: error: 'ascend.Conv2D' op offset_x is for integer operands
 func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x3x3xf32>) {
   %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" offset_x 1 : (tensor<1x4x8x8xf32>, tensor<6x4x3x3xf32>) -> tensor<1x6x6x6xf32>
   func.return

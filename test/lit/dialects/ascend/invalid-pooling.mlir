@@ -111,7 +111,7 @@ func.func @main(%x: tensor<1x4x9x8xi32>) {
 // -----
 
 // offset_x is for int8.
-// CHECK: error: 'ascend.AvgPoolV2' op offset_x is for int8 x
+// CHECK: error: 'ascend.AvgPoolV2' op offset_x is for integer x
 func.func @main(%x: tensor<1x4x9x8xf32>) {
   %y = ascend.AvgPoolV2 %x offset_x 1 ksize [1, 1, 2, 2] strides [1, 1, 1, 1] : (tensor<1x4x9x8xf32>) -> tensor<1x4x8x7xf32>
   func.return
@@ -184,7 +184,7 @@ func.func @main(%x: tensor<1x9x8x4xi32>) {
 // -----
 
 // offset_x is for int8.
-// CHECK: error: 'ascend.AvgPool' op offset_x is for int8 x
+// CHECK: error: 'ascend.AvgPool' op offset_x is for integer x
 func.func @main(%x: tensor<1x9x8x4xf32>) {
   %y = ascend.AvgPool %x ksize [1, 2, 2, 1] strides [1, 1, 1, 1] padding "SAME" offset_x 1 : (tensor<1x9x8x4xf32>) -> tensor<1x9x8x4xf32>
   func.return

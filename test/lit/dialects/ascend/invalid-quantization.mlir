@@ -47,8 +47,17 @@ func.func @main(%x: tensor<2x4xf32>) {
 
 // -----
 
-// The type is int8 or int4.
-// CHECK: error: 'ascend.AscendQuant' op dst_type 3 is neither 2 (int8) nor 29 (int4)
+// Of int16 too.
+// CHECK: error: 'ascend.AscendQuant' op offset 32768 is not in [-32768, 32767]
+func.func @main(%x: tensor<2x4xf32>) {
+  %y = ascend.AscendQuant %x dst_type 6 scale 1.0 offset 32768.0 : (tensor<2x4xf32>) -> tensor<2x4xi16>
+  func.return
+}
+
+// -----
+
+// The type is int8, int16 or int4.
+// CHECK: error: 'ascend.AscendQuant' op dst_type 3 is not 2 (int8), 6 (int16) or 29 (int4)
 func.func @main(%x: tensor<2x3xf32>) {
   %y = ascend.AscendQuant %x dst_type 3 scale 1.0 offset 0.0 : (tensor<2x3xf32>) -> tensor<2x3xi8>
   func.return

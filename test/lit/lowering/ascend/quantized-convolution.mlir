@@ -272,12 +272,28 @@ func.func @symmetric_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
+// An activation of 16 bits.
+// CHECK-LABEL: @int16_activation
+// CHECK:         %q = ascend.AscendQuant %x dst_type 6 {{.*}}scale 512.0 offset -32768.0 : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi16>
+// CHECK:         ascend.Conv2D %q, %w {{.*}}offset_x -32768{{.*}} : (tensor<1x3x4x4xi16>, tensor<2x3x3x3xi8>) -> tensor<1x2x4x4xi32>
+// CHECK:         ascend.AscendDequant
+func.func @int16_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
+  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
+  %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
+  %q = nn.quantize %x by <i16, scale = 0.001953125, zero_point = -32768> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi16>
+  %d = nn.dequantize %q by <i16, scale = 0.001953125, zero_point = -32768> : (tensor<1x3x4x4xi16>) -> tensor<1x3x4x4xf32>
+  %conv1 = nn.conv %d, %wd pads [1, 1, 1, 1] : (tensor<1x3x4x4xf32>, tensor<2x3x3x3xf32>) -> tensor<1x2x4x4xf32>
+  func.return %conv1 : tensor<1x2x4x4xf32>
+}
+
+// -----
+
 // An unsigned activation.
-// CHECK-LABEL: @int8_activation
+// CHECK-LABEL: @integer_activation
 // CHECK-NOT:     AscendQuant
 // CHECK:         ascend.Conv2D
-// REMARK:      [lower-to-ascend missed int8-activation] "conv1": its activation is ui8, not i8
-func.func @int8_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
+// REMARK:      [lower-to-ascend missed integer-activation] "conv1": its activation is ui8, not i8 or i16
+func.func @integer_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <ui8, scale = 0.5, zero_point = 3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xui8>

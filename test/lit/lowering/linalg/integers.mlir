@@ -37,6 +37,37 @@ func.func @convolution(%x: tensor<1x1x4x4xi8>) -> tensor<1x1x4x4xf32> {
 
 // -----
 
+// int16 by int8. Sums start from 5 + 32768 * (1 + 3) = 131077.
+// CHECK-LABEL: @wide_convolution
+// CHECK:         arith.constant dense<131077> : tensor<1xi32>
+// CHECK:         arith.extsi %{{.*}} : i16 to i32
+// CHECK-NEXT:    arith.extsi %{{.*}} : i8 to i32
+// CHECK-NEXT:    arith.muli
+func.func @wide_convolution(%x: tensor<1x1x4x4xi16>) -> tensor<1x1x4x3xf32> {
+  %w = nn.constant dense<[[[[1, 3]]]]> : tensor<1x1x1x2xi8>
+  %b = nn.constant dense<5> : tensor<1xi32>
+  %scale = nn.constant dense<0.5> : tensor<1xf32>
+  %acc = ascend.Conv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" offset_x -32768 : (tensor<1x1x4x4xi16>, tensor<1x1x1x2xi8>, tensor<1xi32>) -> tensor<1x1x4x3xi32>
+  %y = ascend.AscendDequant %acc, %scale : (tensor<1x1x4x3xi32>, tensor<1xf32>) -> tensor<1x1x4x3xf32>
+  func.return %y : tensor<1x1x4x3xf32>
+}
+
+// -----
+
+// Sums of int16 that may leave int32 would wrap around: 65535 * 127 * 259.
+// CHECK-LABEL: @wide_sums
+// CHECK:         ascend.MatMulV2
+// REMARK:      [convert-to-linalg missed int32-sums] "acc": its sums may reach 2155642755, beyond int32, in which linalg wraps around
+func.func @wide_sums(%x: tensor<1x259xi16>) -> tensor<1x1xf32> {
+  %w = nn.constant dense<127> : tensor<259x1xi8>
+  %scale = nn.constant dense<0.5> : tensor<1xf32>
+  %acc = ascend.MatMulV2 %x, %w offset_x -32768 : (tensor<1x259xi16>, tensor<259x1xi8>) -> tensor<1x1xi32>
+  %y = ascend.AscendDequant %acc, %scale : (tensor<1x1xi32>, tensor<1xf32>) -> tensor<1x1xf32>
+  func.return %y : tensor<1x1xf32>
+}
+
+// -----
+
 // A kernel of one element reads a part of x instead of taking steps; a weight per group.
 // CHECK-LABEL: @steps
 // CHECK:         linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0, (d1 * 2), (d2 * 2), d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>]{{.*}} outs(%{{.*}} : tensor<1x3x2x4xf32>)

@@ -86,13 +86,28 @@ func.func @quantized_weight(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
 
 // -----
 
-// REMARK: [adapt-qat missed int8-data] "conv1": its data is i16, not i8 or ui8
-func.func @int8_data(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
+// REMARK: [adapt-qat missed integer-data] "conv1": its data is i32, not of 8 or 16 bits
+func.func @integer_data(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
   %w = nn.constant dense<1> : tensor<1x1x1x1xi8>
-  %xq = nn.quantize %x by <i16, scale = 0.25> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xi16>
-  %xd = nn.dequantize %xq by <i16, scale = 0.25> : (tensor<1x1x4x4xi16>) -> tensor<1x1x4x4xf32>
+  %xq = nn.quantize %x by <i32, scale = 0.25> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xi32>
+  %xd = nn.dequantize %xq by <i32, scale = 0.25> : (tensor<1x1x4x4xi32>) -> tensor<1x1x4x4xf32>
   %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<1x1x1x1xi8>) -> tensor<1x1x1x1xf32>
   %y = nn.conv %xd, %wd from <onnx, "Conv", "conv1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
+  func.return %y : tensor<1x1x4x4xf32>
+}
+
+// -----
+
+// uint16 becomes int16, smaller by 32768.
+// CHECK-LABEL: @uint16_data
+// CHECK:         nn.quantize %x by <i16, scale = 0.25, zero_point = -32668> {{.*}}-> tensor<1x1x4x4xi16>
+// REMARK: [adapt-qat applied quantized] "conv16": as it was trained
+func.func @uint16_data(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xf32> {
+  %w = nn.constant dense<1> : tensor<1x1x1x1xi8>
+  %xq = nn.quantize %x by <ui16, scale = 0.25, zero_point = 100> : (tensor<1x1x4x4xf32>) -> tensor<1x1x4x4xui16>
+  %xd = nn.dequantize %xq by <ui16, scale = 0.25, zero_point = 100> : (tensor<1x1x4x4xui16>) -> tensor<1x1x4x4xf32>
+  %wd = nn.dequantize %w by <i8, scale = 0.5> : (tensor<1x1x1x1xi8>) -> tensor<1x1x1x1xf32>
+  %y = nn.conv %xd, %wd from <onnx, "Conv", "conv16"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   func.return %y : tensor<1x1x4x4xf32>
 }
 
@@ -209,10 +224,10 @@ func.func @int8_output(%x: tensor<2xf32>) -> tensor<2xui8> {
 // -----
 
 // Something other than a dequantize reads the integers.
-// REMARK: [adapt-qat missed int8] {{.*}} its uint8 result is taken by more than dequantize
-// CHECK-LABEL: @int8_read
+// REMARK: [adapt-qat missed signed-integers] {{.*}} its uint8 result is taken by more than dequantize
+// CHECK-LABEL: @signed_integers
 // CHECK:       nn.quantize %x by <ui8, scale = 0.25, zero_point = 10>
-func.func @int8_read(%x: tensor<2xf32>) -> tensor<2xui8> {
+func.func @signed_integers(%x: tensor<2xf32>) -> tensor<2xui8> {
   %q = nn.quantize %x by <ui8, scale = 0.25, zero_point = 10> : (tensor<2xf32>) -> tensor<2xui8>
   %r = nn.transpose %q perm [0] : tensor<2xui8>
   func.return %r : tensor<2xui8>

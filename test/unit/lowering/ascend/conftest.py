@@ -85,7 +85,7 @@ def gathered(x: Array, kernel: Sequence[int], out: Sequence[int], strides, begin
 
 
 def convolution(op: Operation, arrays: Sequence[Array]) -> Array:
-    """int8 x and filter: sum over channels of the group and window of (x - offset_x) * w, padding 0, plus bias."""
+    """Integer x and filter: sum over channels of the group and window of (x - offset_x) * w, padding 0, plus bias."""
     data_format, n = text(op, "data_format"), len(text(op, "data_format")) - 2
     last = data_format.endswith("C")
     spatial = slice(1, -1) if last else slice(2, None)
@@ -207,7 +207,8 @@ def quant(op: Operation, arrays: Sequence[Array]) -> Array:
     product = arrays[0].astype(np.float32) * real(op, "scale")
     total = product + real(op, "offset")
     assert total.dtype == np.float32
-    return np.clip(np.rint(total), -128, 127).astype(np.int8)
+    half = 1 << (8 * np.dtype(dtype := {2: np.int8, 6: np.int16}[integer(op, "dst_type")]).itemsize - 1)
+    return np.clip(np.rint(total), -half, half - 1).astype(dtype)
 
 
 def dequant(op: Operation, arrays: Sequence[Array]) -> Array:
@@ -381,9 +382,9 @@ class Net:
     def constant(self, array: Array, key: str = "c") -> SSAValue:
         return self.add(nn.ConstantOp.of(array, key))
 
-    def quantized(self, value: SSAValue, scale: float, zero_point: int = 0) -> SSAValue:
+    def quantized(self, value: SSAValue, scale: float, zero_point: int = 0, storage: IntegerType = i8) -> SSAValue:
         """The value after quantization and back, as a calibrated point leaves it."""
-        params = nn.QParamsAttr.of(i8, scale, zero_point)
+        params = nn.QParamsAttr.of(storage, scale, zero_point)
         integers = self.add(nn.QuantizeOp.make(value, qparams=params))
         return self.add(nn.DequantizeOp.make(integers, qparams=params, result_types=[value.type]))
 

@@ -110,13 +110,42 @@ INTEGERS: dict[str, Callable[[Net, Any], Any]] = {
         dual_output=True,
     ),
 }
+
+
+def wide(net: Net) -> Any:
+    """x of int16."""
+    return net.add(ascend.AscendQuantOp, net.x, scale=9000.0, offset=-32768.0, dst_type=6)
+
+
+WIDE: dict[str, Callable[[Net, Any], Any]] = {
+    "Conv2D of int16": lambda n, _: ascend.Conv2DOp.make(
+        wide(n),
+        n.constant(numbers(4, 2, 2, 2), "w"),
+        n.constant(numbers(4, dtype=np.int32), "b"),
+        **{**SQUARE, "pads": (1, 0, 0, 1)},
+        groups=2,
+        offset_x=-32768,
+    ),
+    "Conv2DTranspose of int16": lambda n, _: ascend.Conv2DTransposeOp.make(
+        n.constant(np.zeros(4, np.int64), "size"),
+        wide(n),
+        n.constant(numbers(4, 2, 2, 3), "w"),
+        strides=(1, 1, 3, 2),
+        pads=(0, 0, 0, 0),
+        data_format="NCHW",
+        offset_x=-32768,
+    ),
+    "BatchMatMulV2 of int16": lambda n, _: ascend.BatchMatMulV2Op.make(
+        wide(n), n.constant(numbers(3, 5), "w"), n.constant(numbers(5, dtype=np.int32), "b"), offset_x=-32768
+    ),
+}
 SQUARE: dict[str, Any] = {"strides": (1, 1, 1, 1), "pads": (0, 0, 0, 0), "data_format": "NCHW"}
 
 
 def of_integers() -> dict[str, Sample]:
     samples: dict[str, Sample] = {}
     x = np.random.default_rng(0).normal(size=(2, 4, 3, 3)).astype(np.float32)
-    for name, build in INTEGERS.items():
+    for name, build in (INTEGERS | WIDE).items():
         net = Net(2, 4, 3, 3)
         op = build(net, net.add(ascend.AscendQuantOp, net.x, scale=20.0, offset=3.0))
         net.block.add_op(op)

@@ -11,8 +11,9 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.runtime.affine import affine, rounded
 from amct_opt.runtime.observers import OBSERVERS, make_observer
 from amct_opt.runtime.observers.entropy import best_threshold
-from amct_opt.runtime.observers.hfmg import rebinned, step_losses, trimmed
+from amct_opt.runtime.observers.hfmg import HfmgObserver, rebinned, step_losses, trimmed
 from amct_opt.runtime.observers.histogram import Histogram
+from amct_opt.runtime.observers.ifmr import IfmrObserver, steps_in_float32
 
 RNG = np.random.default_rng(5)
 
@@ -48,7 +49,7 @@ def test_not_finite(name: str, value: float) -> None:
         make_observer(name, 8, symmetric=False).update(np.array([0, value], np.float32))
 
 
-@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=true}"])
+@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=false}"])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("fill", [0.0, 1.0, -3e30, 1e-40, 5.5])
 def test_equal_values(name: str, symmetric: bool, fill: float) -> None:
@@ -58,7 +59,7 @@ def test_equal_values(name: str, symmetric: bool, fill: float) -> None:
     assert abs(float(rounded(np.array(fill), scale, zero_point, 8)) - fill) <= max(abs(fill) / 2, 2.0**-126)
 
 
-@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=true}"])
+@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=false}"])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_the_size_of_values_does_not_matter(name: str, symmetric: bool) -> None:
     """A power of two scales every number of the algorithms exactly."""
@@ -69,7 +70,7 @@ def test_the_size_of_values_does_not_matter(name: str, symmetric: bool) -> None:
     assert np.ldexp(small, 90).tolist() == [low, high]
 
 
-@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=true}"])
+@pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=false}"])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_merged_states(name: str, symmetric: bool) -> None:
     """Two states from parts of the data are one state from all of it."""
@@ -204,9 +205,9 @@ def reference_values() -> np.ndarray:
 @pytest.mark.parametrize(
     ("text", "symmetric", "scale", "zero_point"),
     [
-        ("ifmr{exact=true}", False, 0.0349412, -128),
-        ("ifmr{exact=true}", True, 0.0673228, 0),
-        ("ifmr{exact=true max-percentile=0.999 min-percentile=0.999}", False, 0.0203738, -128),
+        ("ifmr", False, 0.0349412, -128),
+        ("ifmr", True, 0.0673228, 0),
+        ("ifmr{max-percentile=0.999 min-percentile=0.999}", False, 0.0203738, -128),
     ],
 )
 def test_ifmr_vectors(text: str, symmetric: bool, scale: float, zero_point: int, reference_values: np.ndarray) -> None:
@@ -214,6 +215,45 @@ def test_ifmr_vectors(text: str, symmetric: bool, scale: float, zero_point: int,
     low, high = observed(text, reference_values, symmetric=symmetric)
     found = affine(low, high, 8, symmetric=symmetric)
     assert found == (pytest.approx(scale, rel=3e-6), zero_point)
+
+
+@pytest.mark.parametrize(("start", "end", "step", "count"), [(0.7, 1.3, 0.01, 61), (0.8, 1.2, 0.02, 20)])
+def test_the_grid_of_ifmr(start: float, end: float, step: float, count: int) -> None:
+    """`torch.arange(start, end, step)` in float32."""
+    assert steps_in_float32(start, end, step).size == count
+    observer = make_observer(
+        f"ifmr{{search-range-start={start} search-range-end={end} search-step={step}}}", 8, symmetric=False
+    )
+    assert isinstance(observer, IfmrObserver)
+    observer.update(np.ones(4, np.float32))
+    observer.next_pass()
+    observer.update(np.ones(4, np.float32))
+    observer.next_pass()
+    assert len(observer.candidates) == count
+
+
+def test_the_bits_of_the_grid() -> None:
+    """As torch gives them: the third is rounded once more than the nearest float32 to 0.72."""
+    found = steps_in_float32(0.7, 1.3, 0.01)
+    assert found[[2, 3, 9, 60]].tolist() == [
+        0.7199999690055847,
+        0.7299999594688416,
+        0.7899999618530273,
+        1.2999999523162842,
+    ]
+
+
+@pytest.mark.parametrize(("symmetric", "scale", "zero_point"), [(False, 0.04284237, -58), (True, 0.062400036, 0)])
+def test_hfmg_vectors(symmetric: bool, scale: float, zero_point: int) -> None:
+    """AMCT's own numbers for two batches, of which the second widens the range; to the bit."""
+    first, second = (np.linspace(-1, 2, 1000) ** 3).astype(np.float32), np.linspace(-3, 1, 500).astype(np.float32)
+    observer = make_observer("hfmg{num-of-bins=1024}", 8, symmetric=symmetric)
+    assert isinstance(observer, HfmgObserver)
+    observer.update(first)
+    observer.update(second)
+    assert affine(*observer.finish(), 8, symmetric=symmetric) == (np.float32(scale), zero_point)
+    assert observer.counts[:6].tolist() == [2, 1, 2, 1, 1, 2]
+    assert observer.counts[300:306].tolist() == [4, 4, 5, 5, 3, 4]
 
 
 def brute_force_ifmr(values: np.ndarray, bits: int, symmetric: bool, percentile: float) -> float:
@@ -244,9 +284,9 @@ def test_ifmr(symmetric: bool, percentile: float, shift: float) -> None:
     expected = brute_force_ifmr(values, 8, symmetric, percentile)
     options = f"max-percentile={percentile} min-percentile={percentile}"
     parts = np.split(values, 4)
-    exact = affine(*observed(f"ifmr{{exact=true {options}}}", *parts, symmetric=symmetric), 8, symmetric=symmetric)
+    exact = affine(*observed(f"ifmr{{{options}}}", *parts, symmetric=symmetric), 8, symmetric=symmetric)
     assert exact[0] == pytest.approx(expected, rel=1e-6)
-    rough = affine(*observed(f"ifmr{{{options}}}", *parts, symmetric=symmetric), 8, symmetric=symmetric)
+    rough = affine(*observed(f"ifmr{{exact=false {options}}}", *parts, symmetric=symmetric), 8, symmetric=symmetric)
     assert rough[0] == pytest.approx(expected, rel=0.03)
 
 

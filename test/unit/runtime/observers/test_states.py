@@ -13,7 +13,7 @@ from amct_opt.runtime.observers import OBSERVERS, Observer, isotone, make_observ
 from amct_opt.runtime.observers.extremes import largest
 from amct_opt.runtime.observers.sums import added, mean
 
-NAMES = [*OBSERVERS, "ifmr{exact=true}"]
+NAMES = [*OBSERVERS, "ifmr{exact=false}"]
 EQUAL = [n for n in NAMES if make_observer(n, 8, symmetric=False).merging == "equal"]
 RNG = np.random.default_rng(23)
 

@@ -12,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt import frontends
+from amct_opt.ir.text import parse_module
+from amct_opt.runtime.executor import Executable
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session
 
@@ -47,6 +49,47 @@ def assert_equal_when_optimized(source: onnx.ModelProto, folder: Path) -> None:
     expected = run(folder / "source.onnx", levels.ORT_DISABLE_ALL)
     for a, b in zip(expected, run(folder / "written.onnx", levels.ORT_ENABLE_ALL), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+WIDE = """
+module attributes {nn.metadata = {profile = "PROFILE"}} {
+  func.func @main(%x: tensor<1x2x5x5xf32> {nn.name = "x"}) -> (tensor<1x2x3x3xf32> {nn.name = "y"}) {
+    %w = nn.constant dense<[[[[3]], [[-127]]], [[[126]], [[5]]]]> : tensor<2x2x1x1xi8>
+    %b = nn.constant dense<[-1000, 1000]> : tensor<2xi32>
+    %wd = nn.dequantize %w by <i8, scale = 0.03125> : (tensor<2x2x1x1xi8>) -> tensor<2x2x1x1xf32>
+    %bd = nn.dequantize %b by <i32, scale = 3.0517578125e-05> : (tensor<2xi32>) -> tensor<2xf32>
+    %q = nn.quantize %x by <i16, scale = 0.0009765625, zero_point = -100> : (tensor<1x2x5x5xf32>) -> tensor<1x2x5x5xi16>
+    %d = nn.dequantize %q by <i16, scale = 0.0009765625, zero_point = -100> : (tensor<1x2x5x5xi16>) -> tensor<1x2x5x5xf32>
+    %c = nn.conv %d, %wd, %bd : (tensor<1x2x5x5xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<1x2x5x5xf32>
+    %r = nn.relu %c : tensor<1x2x5x5xf32>
+    %p = nn.quantize %r by <i16, scale = 0.001, zero_point = -32768> : (tensor<1x2x5x5xf32>) -> tensor<1x2x5x5xi16>
+    %e = nn.dequantize %p by <i16, scale = 0.001, zero_point = -32768> : (tensor<1x2x5x5xi16>) -> tensor<1x2x5x5xf32>
+    %y = nn.max_pool %e kernel [3, 3] : (tensor<1x2x5x5xf32>) -> tensor<1x2x3x3xf32>
+    func.return %y : tensor<1x2x3x3xf32>
+  }
+}
+"""
+"""Sums below 2^24 of integers of 16 and 8 bits, which float32 adds exactly in any order."""
+
+
+@pytest.mark.parametrize(("profile", "integers"), [("ascend", TensorProto.INT16), ("qdq", TensorProto.UINT16)])
+def test_activations_of_16_bits(profile: str, integers: int, tmp_path: Path) -> None:
+    """The file is raised to opset 21, with a remark, and gives the simulation's numbers to the bit."""
+    session = new_session()
+    module = parse_module(session, WIDE.replace("PROFILE", profile), "net.mlir")
+    OnnxTarget().write(module, tmp_path / "net.onnx", session)
+    written = onnx.load(tmp_path / "net.onnx")
+    assert written.opset_import[0].version == 21
+    assert "takes no" in next(r.reason for r in session.remarks if r.rule == "opset")
+    types = {
+        n.op_type: i.data_type for n in written.graph.node for i in written.graph.initializer if i.name in n.input[2:]
+    }
+    assert types["QuantizeLinear"] == integers
+    (y,) = run(tmp_path / "net.onnx", onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    x = np.random.default_rng(0).normal(size=IMAGE).astype(np.float32) - 3
+    np.testing.assert_array_equal(y, Executable(module).run({"x": x})["y"])
+    read = Executable(frontends.read(tmp_path / "net.onnx", new_session())).run({"x": x})["y"]
+    np.testing.assert_array_equal(y, read)
 
 
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 1, 0)])

@@ -59,6 +59,19 @@ CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, A
         (3, 4, 3, 3),
         {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0], "zero_point": -11, "axis": 1},
     ),
+    "int16": (
+        nn.ConvOp,
+        (2, 6, 7, 6),
+        (4, 3, 3, 2),
+        {"pads": [1, 0, 2, 1], "groups": 2, "zero_point": -32768, "bits": 16},
+    ),
+    "int16 one axis": (nn.ConvOp, (2, 3, 9), (4, 3, 3), {"pads": [1, 1], "zero_point": 1234, "bits": 16}),
+    "int16 transposed": (
+        nn.ConvTransposeOp,
+        (1, 3, 4, 5),
+        (3, 4, 3, 3),
+        {"strides": [2, 2], "zero_point": -300, "axis": 1, "bits": 16},
+    ),
     "channels last": (nn.ConvOp, (1, 7, 6, 3), (4, 3, 3, 3), {"layout": "nhwc", "pads": [1, 1, 1, 1], "zero_point": 3}),
 }
 
@@ -72,7 +85,10 @@ def test_convolutions(case: str, per_channel: bool, deploy: Any) -> None:
     y = net.layer(kind, net.x, int8(*weight), scales=given_scales, bias=int32(out), **properties)
     model = deploy.assert_equal(net.module(y), {"arg0": real(*shape)})
     integer = next(n for n in model.graph.node if n.name == "conv")
-    assert integer.op_type == ("ConvTranspose" if case == "transposed" else "Conv")
+    assert integer.op_type == ("ConvTranspose" if kind is nn.ConvTransposeOp else "Conv")
+    (quant,) = (n for n in model.graph.node if n.op_type == "AscendQuant")
+    written = {a.name: onnx.helper.get_attribute_value(a) for a in quant.attribute}["dst_type"]
+    assert written == (b"INT16" if "bits" in properties else b"INT8")
     types = {i.name: i.data_type for i in model.graph.initializer}
     assert (types["conv.weight"], types["conv.bias"]) == (onnx.TensorProto.INT8, onnx.TensorProto.INT32)
     assert types["conv.dequant.param"] == onnx.TensorProto.UINT64
@@ -119,9 +135,10 @@ def test_gemm(transposed: bool, bias: bool, deploy: Any) -> None:
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), weight.T if transposed else weight)
 
 
+@pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
-def test_matmul(rank: int, per_channel: bool, deploy: Any) -> None:
+def test_matmul(rank: int, per_channel: bool, bits: int, deploy: Any) -> None:
     """The int32 bias is added before AscendDequant, whose vector of scales means the last axis."""
     shape = (2, 3, 4, 6)[-rank:]
     net = Net(*shape)
@@ -133,6 +150,7 @@ def test_matmul(rank: int, per_channel: bool, deploy: Any) -> None:
         axis=1,
         bias=int32(5),
         zero_point=17,
+        bits=bits,
         name="mm",
         op_type="MatMul",
     )

@@ -49,6 +49,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "rounding": (lambda: integers('scale 20.0 offset 0.0 round_mode "Floor"'), "round_mode or sqrt_mode"),
     "square root": (lambda: integers("scale 20.0 offset 0.0 sqrt_mode true"), "round_mode or sqrt_mode"),
     "int4": (lambda: integers("scale 20.0 offset 0.0 dst_type 29", "i4"), "4-bit"),
+    "int16": (lambda: integers("scale 20.0 offset -32768.0 dst_type 6", "i16"), "gives i16, these files hold int8"),
     "square root of scales": (lambda: pool(VALID, "1x2x3x4", "sqrt_mode true"), "sqrt_mode, which"),
     "channels second": (
         lambda: pool("ksize [1, 1, 2, 2] strides [1, 1, 2, 2]", "1x4x3x2"),

@@ -161,7 +161,7 @@ def test_batches(quantize, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_options_that_a_json_configuration_leaves_nothing_to(quantize, folder: Path) -> None:
     write(folder, "config.json", '{"conv1": {}}')
-    for option in ("observer=kl", "bits=16", "weight-bits=4", "channel-wise=false", "weight-only=true", "dmq=0.5"):
+    for option in ("bits=16", "weight-bits=4", "channel-wise=false", "weight-only=true", "dmq=0.5"):
         with pytest.raises(CompileError, match=r"config.json: error: has settings of its own .*changes nothing"):
             quantize("config={}/config.json " + option)
     module, _ = quantize("config={}/config.json activation-offset=false")
@@ -356,6 +356,45 @@ def test_a_bias_beyond_int32(quantize, folder: Path) -> None:
     with pytest.raises(CompileError, match="has a bias that does not fit into int32") as error:
         quantize("record={}/record.txt", data="")
     assert error.value.where.startswith("net.mlir:6")
+
+
+def test_a_bias_that_raises_the_scales_of_weights(quantize) -> None:
+    """Sums of an input of 16 bits have small units, in which a bias of 1e5 beside weights up to 1.27 is beyond 2^30."""
+    text = NET.replace("[0.5, 100.0]", "[0.5, 1.0e5]")
+    module, session = quantize("bits=16", text)
+    (reason,) = [r.reason for r in session.remarks if r.rule == "bias-range"]
+    assert reason == "1 of 2 weight scales are raised, so that its bias fits into int32"
+    bias = next(op for op in module.walk() if isinstance(op, nn.ConvOp)).bias.owner
+    assert np.abs(nn.array_of(bias.input)).max() <= 2**30
+    assert not [r for r in quantize("bits=8", text)[1].remarks if r.rule == "bias-range"]
+
+
+NARROW = """
+func.func @main(%x: tensor<2x2x4x4xf32> {nn.name = "x"}) -> (tensor<2x2x2x2xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<2x2x1x1x1xf32>
+  %0 = nn.unsqueeze %x axes [2] : (tensor<2x2x4x4xf32>) -> tensor<2x2x1x4x4xf32>
+  %1 = nn.conv %0, %w from <onnx, "Conv", "conv3"> : (tensor<2x2x1x4x4xf32>, tensor<2x2x1x1x1xf32>) -> tensor<2x2x1x4x4xf32>
+  %2 = nn.squeeze %1 axes [2] : (tensor<2x2x1x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %y = nn.average_pool %2 kernel [2, 2] strides [2, 2] from <onnx, "AveragePool", "pool"> :
+    (tensor<2x2x4x4xf32>) -> tensor<2x2x2x2xf32>
+  func.return %y : tensor<2x2x2x2xf32>
+}
+"""
+"""Layers that no operator of Ascend IR computes with an input of 16 bits."""
+
+
+def test_layers_that_keep_8_bits(quantize) -> None:
+    module, session = quantize("bits=16", NARROW)
+    assert {op.qparams.data.storage.width.data for op in module.walk() if isinstance(op, nn.QuantizeOp)} == {8}
+    reasons = {r.layer: r.reason for r in session.remarks if "16 bits" in r.reason}
+    said = "not as the configuration has it: cannot have an input of 16 bits"
+    assert reasons == {"conv3": said, "pool": said}
+
+
+def test_a_record_of_16_bits_for_a_layer_without_them(quantize, folder: Path) -> None:
+    write(folder, "record.txt", 'record { key: "pool" value { scale_d: 0.1 offset_d: 0 act_type: "INT16" } }')
+    with pytest.raises(CompileError, match="'pool': its input is INT16, which no operator of Ascend IR for it takes"):
+        quantize("record={}/record.txt", NARROW, data="")
 
 
 def test_the_bias_of_a_record(quantize, folder: Path) -> None:

@@ -154,6 +154,14 @@ def test_a_tensor_point_in_numbers(data: Path, lowered: bool) -> None:
     assert np.array_equal(Executable(module).run({"x": x})["y"], expected)
 
 
+def test_a_tensor_point_of_16_bits_has_8(data: Path) -> None:
+    session = new_session()
+    (point,) = params(quantized(POOL, f"data={data} bits=16 tensor-quantize=max:0", session))
+    assert point.storage.width.data == 8
+    (reason,) = [r.reason for r in session.remarks if r.rule == "tensor-quantize-left"]
+    assert reason == "input max:0 has 8 bits, not 16: AscendAntiQuant takes int8"
+
+
 def test_onnxruntime_computes_the_same(data: Path, tmp_path: Path) -> None:
     session = new_session()
     module = quantized(NET, f"data={data} joint-quant=true tensor-quantize=sum:0,sum:1", session)

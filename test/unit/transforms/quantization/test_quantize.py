@@ -16,6 +16,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
+from amct_opt.transforms.quantization.profiles import ASCEND_PYTORCH
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 
@@ -159,6 +160,32 @@ def test_sums_of_no_normal_scale_raise_those_of_weights(data: tuple[Path, np.nda
         ("conv", "scale-range"),
         ("fc", "scale-range"),
     }
+
+
+@pytest.mark.parametrize("profile", ["ascend", "ascend-pytorch"])
+def test_a_rule_that_zeroes_a_weight_names_its_layer(profile: str, data: tuple[Path, np.ndarray]) -> None:
+    """AMCT for PyTorch has scale 1 for weights near 1e-9; the default keeps them."""
+    text = (
+        scaled(0, -30).replace('"conv">', '"conv", {module = "Conv2d"}>').replace('"fc">', '"fc", {module = "Linear"}>')
+    )
+    module, session = network(text)
+    session.register_profile(ASCEND_PYTORCH)
+    session.profile = profile
+    QuantizePass(data=str(data[0])).apply(session, module)
+    found = {r.layer: r.reason for r in session.remarks if r.rule == "zeroed"}
+    reason = "all weights under {0} of {0} scales become zero: the scales are too large for them"
+    assert found == ({} if profile == "ascend" else {"conv": reason.format(4), "fc": reason.format(1)})
+
+
+def test_a_record_that_zeroes_a_channel_names_its_layer(data: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    scales = "".join(f"scale_w: {scale} offset_w: 0 " for scale in (0.03, 1000.0, 0.03, 0.03))
+    record = f'record {{ key: "conv" value {{ scale_d: 0.03 offset_d: 0 {scales}}} }}'
+    (tmp_path / "record.txt").write_text(record)
+    module, session = network()
+    QuantizePass(data=str(data[0]), record=str(tmp_path / "record.txt")).apply(session, module)
+    (found,) = [r for r in session.remarks if r.rule == "zeroed"]
+    assert found.layer == "conv"
+    assert found.reason.startswith("all weights under 1 of 4 scales become zero")
 
 
 def test_metadata_names_the_data(data: tuple[Path, np.ndarray]) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from xdsl.ir import SSAValue
 
 from .....dialects import ascend, nn
-from .....dialects.ascend.base import i8
+from .....dialects.ascend.cube import DATA
 from .....dialects.nn.shapes import element_of
 from ....deployed import is_accumulator, producer, quantizer_of
 from ...node import Converter, Node
 
 ON_INTEGERS: dict[str, Converter] = {}
-"""Converters of layers on int8, by type. In ONNX itself these operators accept only floats."""
+"""Converters of layers on int8 and int16, by type. In ONNX itself these operators accept only floats."""
 
 ON_ACCUMULATORS: dict[str, Converter] = {}
 """The converters of operators between a layer and its AscendDequant, by type."""
@@ -75,17 +75,17 @@ def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SS
 
 
 def converter_on_integers(node: Node) -> Converter | None:
-    """The function that converts a node that reads int8 or accumulators; None for other nodes.
+    """The function that converts a node that reads integers or accumulators; None for other nodes.
 
     Raises CompileError for an operator that cannot read integers of AscendQuant.
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):
         return ON_ACCUMULATORS.get(node.op_type)
-    if not any(element_of(v) == i8 for v in values):
+    if not any(element_of(v) in DATA for v in values):
         return None
     if (convert := ON_INTEGERS.get(node.op_type)) is not None:
         return convert
     if node.op_type not in MOVES and any(quantizer_of(v) is not None for v in values):
-        raise node.error("computes in float, and takes the int8 result of AscendQuant")
+        raise node.error("computes in float, and takes the integers of AscendQuant")
     return None

@@ -1,4 +1,4 @@
-"""Layers on int8: the same operators as on floats, with int8 weights and an int32 bias, giving int32."""
+"""Layers on int8 or int16: the same operators as on floats, with int8 weights and an int32 bias, giving int32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def conv(node: Node) -> Converted:
     if rank == 3:
         return _one_axis(node)
     if rank not in _CONVOLUTIONS:
-        raise node.error(f"computes in int8 on a tensor of rank {rank}, Ascend IR has ranks 3 to 5")
+        raise node.error(f"computes in integers on a tensor of rank {rank}, Ascend IR has ranks 3 to 5")
     kind, data_format = _CONVOLUTIONS[rank]
     window = _window(node, data_format, _weight_shape(node)[2:])
     groups = node.int("group", 1)
@@ -40,7 +40,7 @@ def _one_axis(node: Node) -> Converted:
     line = _window(node, "NCL", [size])
     weight = node.binding(1)
     if not isinstance(weight, Constant):
-        raise node.error("computes in int8 along one axis with a weight that is computed at run time")
+        raise node.error("computes in integers along one axis with a weight that is computed at run time")
     window = {
         "strides": full_rank("NCHW", (1, *line["strides"].get_values()[2:])),
         "pads": [0, 0, *line["pads"]],
@@ -57,7 +57,7 @@ def _one_axis(node: Node) -> Converted:
 def conv_transpose(node: Node) -> Converted:
     x = node.value(0)
     if node.ints("output_shape") is not None:
-        raise node.error("computes in int8 and has an output_shape, which Ascend IR takes as pads only")
+        raise node.error("computes in integers and has an output_shape, which Ascend IR takes as pads only")
     window = _window(node, "NCHW", _weight_shape(node)[2:])
     padding = full_rank("NCHW", _entries(node, "output_padding", [0, 0]), neutral=0)
     input_size = node.constant(np.zeros(4, np.int64), ".input_size")
@@ -70,7 +70,7 @@ def conv_transpose(node: Node) -> Converted:
 def gemm(node: Node) -> Converted:
     for name in ("alpha", "beta"):
         if node.float(name, 1.0) != 1.0:
-            raise node.error(f"computes in int8 with {name} = {node.float(name, 1.0):g}, but it must be 1")
+            raise node.error(f"computes in integers with {name} = {node.float(name, 1.0):g}, but it must be 1")
     _weight_shape(node)
     a, b = bool(node.int("transA", 0)), bool(node.int("transB", 0))
     operands = node.value(0), node.value(1), _bias(node, 2)
@@ -109,10 +109,10 @@ def average_pool(node: Node) -> Converted:
     is_global = node.op_type == "GlobalAveragePool"
     kernel = [1, 1] if is_global else node.required_ints("kernel_shape")
     if len(kernel) != 2:
-        raise node.error(f"computes in int8 with kernel_shape {kernel}, Ascend IR has windows of two axes")
+        raise node.error(f"computes in integers with kernel_shape {kernel}, Ascend IR has windows of two axes")
     window = _window(node, "NCHW", kernel)
     if set(window.pop("dilations").get_values()) != {1}:
-        raise node.error("computes in int8 with dilations, which Ascend IR does not support")
+        raise node.error("computes in integers with dilations, which Ascend IR does not support")
     return node.emit(
         ascend.AvgPoolV2Op,
         x,
@@ -128,9 +128,9 @@ def average_pool(node: Node) -> Converted:
 def _weight_shape(node: Node) -> tuple[int, ...]:
     """Raises CompileError for a weight that is not int8 or not constant."""
     if node.dtype(1).name != "int8":
-        raise node.error(f"has int8 data and a weight of {node.dtype(1)}")
+        raise node.error(f"has integer data and a weight of {node.dtype(1)}")
     if node.array(1) is None and not isinstance(producer(node.value(1)), ascend.AscendWeightQuantOp):
-        raise node.error("computes in int8 with a weight that is computed at run time")
+        raise node.error("computes in integers with a weight that is computed at run time")
     return node.shape(1)
 
 
@@ -139,10 +139,10 @@ def _bias(node: Node, index: int) -> SSAValue | None:
     if not node.has(index):
         return None
     if node.dtype(index).name != "int32":
-        raise node.error(f"has int8 data and a bias of {node.dtype(index)}, but it must be int32")
+        raise node.error(f"has integer data and a bias of {node.dtype(index)}, but it must be int32")
     binding, array = node.binding(index), node.array(index)
     if not isinstance(binding, Constant) or array is None or array.size != max(array.shape, default=1):
-        raise node.error("computes in int8 with a bias that is not a constant vector")
+        raise node.error("computes in integers with a bias that is not a constant vector")
     return node.sink.value(binding.reshaped((array.size,)))
 
 
@@ -181,7 +181,7 @@ def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int]) -> list[int
         case _:
             sizes = shape_of(node.value(0))[2:]
             if node.op_type == "ConvTranspose":
-                raise node.error("computes in int8 with auto_pad SAME_UPPER, which Ascend IR takes as pads only")
+                raise node.error("computes in integers with auto_pad SAME_UPPER, which Ascend IR takes as pads only")
             if any(not known(size) and stride > 1 for size, stride in zip(sizes, strides, strict=True)):
                 raise node.error("has auto_pad SAME_UPPER, which depends on sizes that are not known")
             return [p for pair in same_pad_pairs(sizes, kernel, strides) for p in pair]

@@ -16,7 +16,7 @@ from ....deployed import accumulator, check_finite, check_offset, constant, para
 from ...node import Constant, Converted, Node, converter
 from .integers import without_added_axis
 
-_TYPES = {"INT8": 2, "INT4": 29}
+_TYPES = {"INT8": 2, "INT16": 6, "INT4": 29}
 """dst_type: a name in ONNX, a number in Ascend IR."""
 
 

@@ -33,8 +33,8 @@ Patterns = tuple[type[AdaptPattern[Any]], ...]
 class AdaptQatPass(ModulePass):
     """Make quantize and dequantize of quantization-aware training what quantization after training would have left.
 
-    Weights become integers, uint8 becomes int8, float biases of quantized layers become int32. A layer that breaks a rule
-    computes in float, with its weight still rounded to its grid, and gets a remark.
+    Weights become integers, uint8 and uint16 become int8 and int16, float biases of quantized layers become int32. A layer that
+    breaks a rule computes in float, with its weight still rounded to its grid, and gets a remark.
     """
 
     name = "adapt-qat"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -25,14 +25,17 @@ from .....dialects.nn import (
     ints,
 )
 from .....dialects.nn.shapes import element_of
+from .....ir.dtypes import numpy_dtype
 from .....ir.functions import main_function
 from .....rewriting import M, Remarks, StepPattern, condition
 from .....runtime.kernels import kernel_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_UI8 = IntegerType(8, Signedness.UNSIGNED)
-_MOVED = 128
+_SIGNED: Mapping[Attribute, IntegerType] = {
+    IntegerType(bits, Signedness.UNSIGNED): IntegerType(bits) for bits in (8, 16)
+}
+"""What unsigned integers become, which are larger by half of the number of values."""
 
 
 class AdaptPattern(StepPattern[M]):
@@ -142,42 +145,48 @@ class FoldTranspose(AdaptPattern[TransposedConstant]):
 
 
 class StoreSigned(AdaptPattern[QuantizeOp | ConstantOp]):
-    """int8 in place of uint8 between a quantize, or a constant, and its dequantizes: same values, zero points shifted by 128"""
+    """int8 and int16 in place of uint8 and uint16 before dequantizes: same values, zero points shifted by as much"""
 
-    name = "int8"
+    name = "signed"
     roots = (QuantizeOp, ConstantOp)
 
     @condition
-    def int8(self, m: QuantizeOp | ConstantOp) -> str | None:
+    def signed_integers(self, m: QuantizeOp | ConstantOp) -> str | None:
         """only dequantize reads the integers; those that are quantized at run time may be an output as well"""
         readers = DequantizeOp if isinstance(m, ConstantOp) else DequantizeOp | ReturnOp
         if all(isinstance(user, readers) for user in _users(m.result)):
             return None
-        return "its uint8 result is taken by more than dequantize"
+        return f"its uint{_storage(m).width.data} result is taken by more than dequantize"
 
     def match(self, op: Operation) -> QuantizeOp | ConstantOp | None:
         value = op.results[0]
-        return cast(QuantizeOp | ConstantOp, op) if element_of(value) == _UI8 and value.uses else None
+        return cast(QuantizeOp | ConstantOp, op) if element_of(value) in _SIGNED and value.uses else None
 
     def rewrite(self, m: QuantizeOp | ConstantOp, rewriter: PatternRewriter) -> None:
-        users = _users(m.result)
+        users, storage = _users(m.result), _storage(m)
         for user in users:
             if isinstance(user, DequantizeOp):
-                user.qparams = _moved(user.qparams)
-        signed = _signed(m)
+                user.qparams = _moved(user.qparams, storage)
+        signed = _signed(m, storage)
         rewriter.replace(m, signed)
         if any(isinstance(user, ReturnOp) for user in users):
-            self.remarks.note(signed, "int8-output", "an output of uint8 becomes one of int8, smaller by 128")
+            name = f"int{storage.width.data}"
+            reason = f"an output of u{name} becomes one of {name}, smaller by {_half(storage)}"
+            self.remarks.note(signed, f"{name}-output", reason)
             main_function(self.module).update_function_type()
 
 
-def _signed(op: QuantizeOp | ConstantOp) -> QuantizeOp | ConstantOp:
+def _storage(op: QuantizeOp | ConstantOp) -> IntegerType:
+    return _SIGNED[element_of(op.result)]
+
+
+def _signed(op: QuantizeOp | ConstantOp, storage: IntegerType) -> QuantizeOp | ConstantOp:
     if isinstance(op, ConstantOp):
-        moved = (op.array.astype(np.int16) - _MOVED).astype(np.int8)
+        moved = (op.array.astype(np.int32) - _half(storage)).astype(numpy_dtype(storage))
         return ConstantOp.of(moved, op.key, op.location)
     return QuantizeOp.make(
         op.input,
-        qparams=_moved(op.qparams),
+        qparams=_moved(op.qparams, storage),
         source=op.source,
         origin=op.origin,
         location=op.location,
@@ -189,6 +198,10 @@ def _users(value: SSAValue) -> list[Operation]:
     return [use.operation for use in value.uses]
 
 
-def _moved(params: QParamsAttr) -> QParamsAttr:
+def _half(storage: IntegerType) -> int:
+    return 1 << (storage.width.data - 1)
+
+
+def _moved(params: QParamsAttr, storage: IntegerType) -> QParamsAttr:
     p = params.data
-    return QParamsAttr(replace(p, storage=i8, zero_point=tuple(z - _MOVED for z in p.zero_point)))
+    return QParamsAttr(replace(p, storage=storage, zero_point=tuple(z - _half(storage) for z in p.zero_point)))

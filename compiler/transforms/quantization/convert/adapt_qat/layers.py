@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i8
+from xdsl.dialects.builtin import ModuleOp, i8, i16
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -88,10 +88,10 @@ class AdaptLayer(WeightedPattern[Trained]):
         return None if m.weight is not None else "its data is quantized, its weight is not"
 
     @condition
-    def int8_data(self, m: Trained) -> str | None:
-        """its data is int8 or uint8"""
+    def integer_data(self, m: Trained) -> str | None:
+        """its data is of 8 or 16 bits"""
         storage = _params(m.data).storage
-        return None if storage == i8 else f"its data is {storage}, not i8 or ui8"
+        return None if storage in (i8, i16) else f"its data is {storage}, not of 8 or 16 bits"
 
     @condition
     def per_tensor_data(self, m: Trained) -> str | None:

@@ -27,7 +27,7 @@ from .....dialects.nn import (
     spread,
 )
 from ...convert.conversion import ROUNDED_FROM, point_of
-from ...convert.layer_weights import Weight, integers_of, levels_among, weight_as
+from ...convert.layer_weights import Weight, integers_of, levels_among, numbers_of, weight_as
 from ...convert.parameters import bias_fits, quantized_bias, widened
 from ...decide.recurrent import recurrent_layers
 from ...decide.sites import Site, sites
@@ -130,11 +130,11 @@ class IntegerLayer:
 
     def operands(self) -> Mapping[int, Array]:
         """The operands that it will read after conversion, as real numbers that the integers represent."""
-        weight = _read(self.weight._replace(scales=self.scales))
+        weight = numbers_of(self.weight._replace(scales=self.scales))
         same = np.array_equal(weight, self.weight.array)
         read = {WEIGHT: self.weight.array if same else weight}  # one array where the constant has these numbers
         if self.second is not None:
-            read[SECOND] = _read(self.second)
+            read[SECOND] = numbers_of(self.second)
         if (bias := self.bias) is not None:
             read[BIAS] = self.rounded_bias(bias)
         return read
@@ -174,14 +174,6 @@ class IntegerLayer:
         plan = replace(self.plan, weights=(given, *self.plan.weights[1:]))
         set_plan(self.compute, plan)
         return replace(self, plan=plan, weight=found._replace(value=constant.result))
-
-
-def _read(weight: Weight) -> Array:
-    """The real numbers that the integers of a weight represent, in its type."""
-    scales, points = (
-        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
-    )
-    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
 
 
 def integer_layers(module: ModuleOp, profile: Profile) -> list[IntegerLayer]:
