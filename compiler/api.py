@@ -31,11 +31,10 @@ from .session import Session
 from .targets import Target
 from .transforms.quantization.calibrate import calibrate_points
 from .transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
-from .transforms.quantization.options import SettingsOptions
+from .transforms.quantization.options import Method, RecoveryOptions, SettingsOptions
 from .transforms.quantization.place.insert_observers import insert_observers
 from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize
-from .transforms.quantization.recovery_options import Method, RecoveryOptions
 from .transforms.quantization.request import Request
 from .universe import new_session
 

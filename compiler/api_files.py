@@ -59,13 +59,15 @@ def quantize_file(
     beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
     in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
+    from .flows.quantization import FileOptions
     from .flows.quantization import quantize_file as quantized
 
     chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
     within = _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
     running = BackendOptions(cluster=engine_of_client(client))
-    return quantized(Path(model), chosen, given, Path(folder), within, running, opset, labels=labels, check=checked)
+    asked = FileOptions(quantization=chosen, data=given, running=running, opset=opset, labels=labels, check=checked)
+    return quantized(Path(model), Path(folder), asked, within)
 
 
 def tune(
@@ -92,11 +94,12 @@ def tune(
     machines, as in `quantize`. Raises CompileError, located; a goal that is missed is in the
     result (`best.reached`).
     """
+    from .flows.quantization import FileOptions
     from .flows.quantization import quantize_file as quantized
     from .flows.tune import tune_file
     from .flows.tune.budget import UNLIMITED, Budget
     from .flows.tune.goal import Goal
-    from .flows.tune.search import merged
+    from .flows.tune.network import merged
 
     judges = [each for each in (sqnr, labels, metric) if each is not None]
     if len(judges) != 1 or (drop is None) != (sqnr is not None):
@@ -109,7 +112,8 @@ def tune(
     within = _session(session, profile)
     running = BackendOptions(cluster=engine_of_client(client))
     found = tune_file(Path(model), chosen, given, Path(folder), within, goal, running, measuring, bounds)
-    quantized(Path(model), merged(chosen, found.best.changes), given, Path(folder), within.clone(), running)
+    best = FileOptions(quantization=merged(chosen, found.best.changes), data=given, running=running)
+    quantized(Path(model), Path(folder), best, within.clone())
     return found
 
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..api import Loaded, PathLike, load
 from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting, replacing_all
-from ..flows.auto_nuq import FEW_LEVELS
+from ..flows.auto_calibration import FEW_LEVELS
 from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
 from ..formats.caffe.file import Blob as FileBlob
 from ..formats.caffe.file import read_weights

@@ -32,7 +32,7 @@ from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
 from ..transforms.quantization.calibrate.data_options import AUTOMATIC
-from ..transforms.quantization.decide.layers import checked, quantizable_layers
+from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
@@ -81,11 +81,10 @@ def create_config(
         settings = SettingsOptions(config=os.fspath(config_defination)).settings()
         settings = replace(settings, batch_num=settings.batch_num or BATCH_NUM)
     like_amct(module, session)
-    profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
-    settings = with_named_levels(checked(settings, module, profile), module, profile, session)
-    text = json_text(settings, quantizable_layers(module, profile, settings), framework)
+    layers = resolve(settings, module, profile_of(session))
+    text = json_text(with_named_levels(layers, session), [each.layer for each in layers.able], framework)
     with made(path.parent), replacing(path) as stream:
         stream.write(text.encode())
 
@@ -127,7 +126,7 @@ class Calibration:
         like_amct(self._module, self._session)
         simplified = self._module.clone()
         run_passes(simplified, SIMPLIFY, self._session.silent())
-        checked(settings, simplified, profile_of(self._session))
+        resolve(settings, simplified, profile_of(self._session))
         self._runs = settings.batch_num or BATCH_NUM
         self._spool = Spool(main_function(self._module), "calibration")
         self._close = finalize(self, self._spool.close)  # a program may never run the model

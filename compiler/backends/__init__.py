@@ -129,6 +129,7 @@ def _installed() -> bool:
 
 
 def torch_installed() -> bool:
+    """Whether torch can be imported."""
     return find_spec("torch") is not None
 
 

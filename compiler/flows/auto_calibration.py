@@ -12,13 +12,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
+from ..configuration.layer_settings import uniform, with_levels
+from ..configuration.settings import Nuq
 from ..diagnostics import CompileError
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
 from ..transforms.quantization.calibrate.data_options import DataOptions
-from ..transforms.quantization.decide.layers import checked, quantizable_layers
-from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
+from ..transforms.quantization.decide.layers import resolve
+from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import sensitivities
@@ -101,7 +103,7 @@ def auto_calibrate_file(
     """Quantize `model`, leaving the fewest of the most sensitive layers in float that the evaluator's `metric_eval` accepts.
 
     Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
-    `strategy` replaces the way to search (`auto_nuq.FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
+    `strategy` replaces the way to search (`FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
     in which errors of its methods are located; `rank` gives the order in which layers are tried; the files are those of
     `framework`, by default the one of the model's file. Raises CompileError, located,
     for anything that cannot be done, also where no layer can be quantized as wanted.
@@ -116,11 +118,12 @@ def auto_calibrate_file(
     search = Search.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
     check_wanted(search.request(()), module, session, files, model)
     chosen, request, final = search.run(strategy)
-    profile = request.profile
-    settings = with_named_levels(checked(request.settings, module, profile), module, profile, session)
+    layers = resolve(request.settings, module, request.profile)
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
     texts = {
-        "final_config": json_text(settings, quantizable_layers(module, profile, settings), files.framework),
+        "final_config": json_text(
+            with_named_levels(layers, session), [each.layer for each in layers.able], files.framework
+        ),
         "ranking_information": _json(finite(search.ranking)),
         "record": _json({"original": search.original, "trials": trials}),
     }
@@ -229,3 +232,41 @@ def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
         else:
             low = middle + 1
     return found
+
+
+def _most_of_few_levels(search: Search) -> None:
+    """Quantize uniformly first, then give few levels to all candidates or, if refused, to as many of the heaviest as accepted.
+
+    Candidates are the layers whose weights the configuration gives few levels; if it names none, all that may have them.
+    Raises CompileError for a model without any, and if the uniformly quantized model is refused.
+    """
+    asked = search.request(())
+    module = search.fused(asked)
+    layers = resolve(asked.settings, module, asked.profile)
+    settings = layers.settings
+    wanted = levels_by_layer(layers, search.session)
+    layers = replace(layers, settings=uniform(settings))
+    sizes = weights_by_layer(layers)
+    heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))
+    if not heaviest_first:
+        raise CompileError(
+            "holds no layer whose weights may have few levels", where=settings.where or str(search.evaluator.path)
+        )
+    search.ranking = {name: sizes[name] for name in heaviest_first}
+    able = [each.layer for each in layers.able]
+
+    def accepts(heavy: tuple[str, ...]) -> bool:
+        levels: Mapping[str, Nuq] = {name: wanted.get(name, Nuq()) for name in heavy}
+        return search.accepts(heavy, replace(asked, settings=with_levels(layers.settings, able, levels)))
+
+    if not accepts(()):
+        hint = "accuracy_based_auto_calibration leaves layers in float"
+        raise CompileError(
+            "metric_eval refuses the uniformly quantized model", where=str(search.evaluator.path), hint=hint
+        )
+    if not accepts(heaviest_first):
+        count = len(heaviest_first)
+        fewest(count, lambda lightest: accepts(heaviest_first[: count - lightest]))
+
+
+FEW_LEVELS = Strategy("auto_nuq", "few_levels", _most_of_few_levels)

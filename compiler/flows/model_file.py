@@ -17,7 +17,7 @@ from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
-from ..transforms.quantization.decide.layers import checked
+from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.request import Request
 from ..transforms.simplification import SIMPLIFY
 
@@ -57,7 +57,7 @@ def fuse(request: Request, module: ModuleOp, session: Session) -> None:
 
     Afterwards `session.skip_fusion` lists all layers that must not be fused; written records repeat that per layer.
     """
-    resolved = checked(request.settings, module, request.profile)
+    resolved = resolve(request.settings, module, request.profile).settings
     layers = (request.record or Record()).layers
     skipped = {name for name, layer in layers.items() if layer.skip_fusion}
     # the inputs of these stay values of their own

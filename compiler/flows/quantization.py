@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -61,8 +61,12 @@ SMALLEST_SPLIT = 8
 """From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
 runs is specified."""
 
-STAGES: Sequence[str] = ("fake-quantized (nn)", "integer (ascend)", "integer kernels (nn)")
-"""What is measured, in messages."""
+STAGES: Mapping[str, str] = {
+    "fake_quantized": "fake-quantized (nn)",
+    "integer": "integer (ascend)",
+    "kernels": "integer kernels (nn)",
+}
+"""What is measured: the fields of `Accuracy`, and their names in messages."""
 
 Stage = Callable[[], Executable]
 """Makes a program of a module."""
@@ -80,27 +84,64 @@ _MEASURING_SEED = 1
 """The seed of the synthetic inputs to measure with; calibration uses 0."""
 
 
-def quantize_file(
-    model: Path,
-    options: QuantizeOptions,
-    data: DataOptions,
-    folder: Path,
-    session: Session,
-    running: BackendOptions = AUTOMATIC,
-    opset: int | None = None,
-    matmul_nbits: bool = False,
-    labels: str | None = None,
-    measuring: Measuring | None = MEASURING,
-    check: str | None = None,
-) -> Summary:
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """What is asked of `quantize_file`, beside the model and the folder."""
+
+    quantization: QuantizeOptions
+    data: DataOptions
+    running: BackendOptions = AUTOMATIC
+    opset: int | None = None
+    """The opset of the ONNX file; by default the source's, or the first later one that can represent the quantized model."""
+    matmul_nbits: bool = False
+    """Whether products with weights in groups are written as MatMulNBits of onnxruntime."""
+    labels: str | None = None
+    """Labels of the data (`load_labels`): the right answers of every stage are counted on the measuring samples."""
+    measuring: Measuring | None = MEASURING
+    """What is measured for the report (`report_of`); None measures nothing for it."""
+    check: str | None = None
+    """The samples on which every pass and file is checked (`--check`): an empty name for those that measure, None for none."""
+
+    def files(self) -> list[Path]:
+        """The files of settings and data that are named."""
+        return [*self.quantization.files(), *self.data.files()]
+
+
+class Split(NamedTuple):
+    """The samples of a network, for calibration and for measuring."""
+
+    calibration: Samples | None
+    """None for synthetic samples."""
+    held: Samples
+    """Those that measure."""
+    apart: bool
+    """Whether the two sets are disjoint."""
+    batch_num: int | None
+
+    @property
+    def calibrating(self) -> DataOptions:
+        """The samples for calibration as a pass takes them."""
+        return DataOptions(self.calibration, batch_num=self.batch_num)
+
+
+class _Forms(NamedTuple):
+    """One network, in the forms that are measured and written."""
+
+    original: ModuleOp
+    """As it was read."""
+    reference: ModuleOp
+    """The float module whose layers read what the quantized one's read: behind equalization it is not the original."""
+    quantized: ModuleOp
+    ascend: ModuleOp
+    stages: Mapping[str, Stage]
+    """The programs of the quantized forms, by `STAGES`."""
+    large: bool
+    """Whether the stages have no room beside each other."""
+
+
+def quantize_file(model: Path, folder: Path, options: FileOptions, session: Session) -> Summary:
     """Import, canonicalize, fuse, quantize and lower `model`; write the results into `folder`, all or none of them.
 
-    `labels` are those of the data (`load_labels`): the right answers of every stage are counted on the measuring samples.
-    `opset` is that of the ONNX file; by default the source's, or the first later one that can represent the quantized model.
-    `matmul_nbits` writes products with weights in groups as MatMulNBits of onnxruntime.
-    `measuring` says what is measured for the report (`report_of`); None measures nothing for it.
-    `check` names samples on which every pass and file is checked (`--check`); with an empty name, those that measure. None
-    checks nothing.
     Without data, seeded synthetic inputs are used and every result is marked synthetic; if quantization needs no data (weights
     alone, rounded to nearest), the model does not run and nothing is measured. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
@@ -108,100 +149,125 @@ def quantize_file(
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     files = outputs_of(model, folder)
-    onnx = OnnxTarget(opset=opset, matmul_nbits=matmul_nbits)
+    onnx = OnnxTarget(opset=options.opset, matmul_nbits=options.matmul_nbits)
     written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
-    module = read_model(model, session, written, (*options.files(), *data.files()))
-    sources = files_read(model, module, session)
-    original = module.clone()
-    if isinstance(options.config, str):
+    module = read_model(model, session, written, options.files())
+    sources, original = files_read(model, module, session), module.clone()
+    if isinstance(options.quantization.config, str):
         like_amct(module, session)
-    request = options.request(session)
-    batch_num = data.batch_num or request.settings.batch_num
-    calibration, held, held_back = split(data, batch_num, module, session)
-    judged = None if labels is None else load_labels(labels, held)
-    if check is not None:
-        from ..checking.checker import Checker
-
-        session.checker = Checker(DataOptions(check).available(module, session) if check else held)
-        session.checker.reading(model, module)
-    large = weight_bytes(original) > _LARGE
-
-    def settle() -> None:
-        if large:
-            reclaim()
-
+    request = options.quantization.request(session)
+    samples = split(options.data.within(request.settings), module, session)
+    labels = None if options.labels is None else load_labels(options.labels, samples.held)
+    if options.check is not None:
+        _start_checking(model, module, options.check, samples, session)
     simplify_and_fuse(request, module, session)
     _warn_of_training(module, model, session)
     onnx.check(module, session)
-    if not matmul_nbits:
-        _check_bits(opset, request)
-    calibrating = DataOptions(calibration, batch_num=batch_num)
-    reference = original
-    if request.recovery.equalize:  # the values between its layers are other ones than the original's
-        equalize(module, request, lambda: calibrating.load(module, session), session, running.runner())
-        request = replace(request, recovery=replace(request.recovery, equalize=False))
-        reference = module.clone()
-    settle()
-    run_on_verified(module, [Quantize(request, calibrating, running)], session)
-    settle()
-    quantized = module
-    module = without_relu6(module, session)
-    run_passes(module, [LowerToAscendPass()], session)
-    kernels = _integer_kernels(quantized, session)
-    runs = data.data is not None or metadata(quantized).get("synthetic") == "true"
-    stages = [partial(Executable, quantized), partial(Executable, module), *kernels]
-    # each keeps its smaller weights as float32
-    together = [[stage] for stage in stages] if large else [stages]
-    found: list[dict[str, Difference]] = []
-    for some in together if runs else ():
-        settle()
-        found += measure(Executable(original), [stage() for stage in some], held, session)
-        for weight in weights_of(original):
-            weight.release()
-    settle()
-    fake, integer, *by_kernels = found or ({}, {})
-    if calibration is not None:
-        by_stage = dict(zip(STAGES, (fake, integer, *by_kernels), strict=False))
-        for doubt in (
-            *doubts_of_data(original, calibration, session.commands),
-            *doubts_of_result(original, by_stage, session.commands),
-        ):
-            session.warn(doubt)
-        for doubt in doubts_of_split(calibration, held) if held_back else ():
-            session.warn(doubt)
-    answers = {} if judged is None else _answers([partial(Executable, original), *stages], judged, held, session)
+    if not options.matmul_nbits:
+        _check_bits(options.opset, request)
+    forms = _quantized(original, module, request, samples, options.running, session)
+    runs = options.data.data is not None or metadata(forms.quantized).get("synthetic") == "true"
+    differences = _differences(forms, samples, session) if runs else {}
+    _warn_of_doubts(forms, differences, samples, session)
+    answers = {} if labels is None else _answers(forms, labels, samples, session)
     summary = Summary(
         model=model,
-        metadata=metadata(module),
-        layers=describe_layers(quantized, session.remarks),
+        metadata=metadata(forms.ascend),
+        layers=describe_layers(forms.quantized, session.remarks),
         accuracy=Accuracy(
-            held.count if runs else 0,
-            held_back and runs,
-            held.synthetic and runs,
-            fake,
-            integer,
-            *(by_kernels or [{}]),
+            samples.held.count if runs else 0,
+            samples.apart and runs,
+            samples.held.synthetic and runs,
+            **{stage: differences.get(stage, {}) for stage in STAGES},
             answers=answers,
         ),
-        sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(quantized), {}),
+        sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(forms.quantized), {}),
         files=files,
         warnings=tuple(session.warnings),
     )
     formats: dict[str, tuple[Target, ModuleOp]] = {
-        "onnx": (onnx, quantized),
-        "nn": (MlirTarget(), quantized),
-        "ascend": (MlirTarget(), module),
-        "record": (RecordTarget(flavour=profile_of(session).amct), quantized),
+        "onnx": (onnx, forms.quantized),
+        "nn": (MlirTarget(), forms.quantized),
+        "ascend": (MlirTarget(), forms.ascend),
+        "record": (RecordTarget(flavour=profile_of(session).amct), forms.quantized),
     }
-    simulation = Simulation(quantized, in_integers if kernels else None, settle)
     layers: dict[str, Any] | None = None
-    if measuring is not None and runs:
-        with session.phase("measure layers"):
-            few = in_batches(reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
-            layers = {"commands": session.commands, **measure_layers(reference, quantized, few, session)}
-        settle()
+    if options.measuring is not None and runs:
+        layers = _measured_layers(forms, options.measuring, samples.held, session)
         summary = replace(summary, files={**files, "layers": folder / LAYERS})
-    return _write(summary, formats, layers, simulation if runs else None, held, session)
+    rewrite = in_integers if "kernels" in forms.stages else None
+    simulation = Simulation(forms.quantized, rewrite, partial(_settle, forms.large)) if runs else None
+    return _write(summary, formats, layers, simulation, samples.held, session)
+
+
+def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, session: Session) -> None:
+    """Check every pass and file from here on, on samples of their own if `check` names some."""
+    from ..checking.checker import Checker
+
+    session.checker = Checker(DataOptions(check).available(module, session) if check else samples.held)
+    session.checker.reading(model, module)
+
+
+def _quantized(
+    original: ModuleOp, module: ModuleOp, request: Request, samples: Split, running: BackendOptions, session: Session
+) -> _Forms:
+    """Quantize a fused module in place, and lower a copy of it."""
+    large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original
+    if request.recovery.equalize:
+        equalize(module, request, lambda: calibrating.load(module, session), session, running.runner())
+        request = replace(request, recovery=replace(request.recovery, equalize=False))
+        reference = module.clone()
+    _settle(large)
+    run_on_verified(module, [Quantize(request, calibrating, running)], session)
+    _settle(large)
+    ascend = without_relu6(module, session)
+    run_passes(ascend, [LowerToAscendPass()], session)
+    programs = [partial(Executable, module), partial(Executable, ascend), *_integer_kernels(module, session)]
+    return _Forms(original, reference, module, ascend, dict(zip(STAGES, programs, strict=False)), large)
+
+
+def _settle(large: bool) -> None:
+    """Give memory back that a large network leaves behind."""
+    if large:
+        reclaim()
+
+
+def _differences(forms: _Forms, samples: Split, session: Session) -> dict[str, dict[str, Difference]]:
+    """Each stage's difference from the original's outputs."""
+    stages = list(forms.stages.values())
+    found: list[dict[str, Difference]] = []
+    # each keeps its smaller weights as float32
+    for together in [[stage] for stage in stages] if forms.large else [stages]:
+        _settle(forms.large)
+        found += measure(Executable(forms.original), [stage() for stage in together], samples.held, session)
+        for weight in weights_of(forms.original):
+            weight.release()
+    _settle(forms.large)
+    return dict(zip(forms.stages, found, strict=True))
+
+
+def _warn_of_doubts(
+    forms: _Forms, differences: Mapping[str, Mapping[str, Difference]], samples: Split, session: Session
+) -> None:
+    """Warn where data and results are not plausible."""
+    if samples.calibration is None:
+        return
+    by_stage = {STAGES[stage]: each for stage, each in differences.items()}
+    for doubt in (
+        *doubts_of_data(forms.original, samples.calibration, session.commands),
+        *doubts_of_result(forms.original, by_stage, session.commands),
+        *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),
+    ):
+        session.warn(doubt)
+
+
+def _measured_layers(forms: _Forms, measuring: Measuring, held: Samples, session: Session) -> dict[str, Any]:
+    """What the report says about each layer."""
+    with session.phase("measure layers"):
+        few = in_batches(forms.reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
+        found = {"commands": session.commands, **measure_layers(forms.reference, forms.quantized, few, session)}
+    _settle(forms.large)
+    return found
 
 
 def _whole(count: int, samples: Samples) -> int:
@@ -254,28 +320,24 @@ def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def split(
-    data: DataOptions, batch_num: int | None, module: ModuleOp, session: Session
-) -> tuple[Samples | None, Samples, bool]:
-    """The samples for calibration (None for synthetic ones), those for measuring, and whether the two sets are disjoint.
-
-    If `batch_num` is given, that many runs calibrate, and the next tenth as many measure.
-    """
+def split(data: DataOptions, module: ModuleOp, session: Session) -> Split:
+    """Split the samples; with `batch_num` so many runs calibrate, and the next tenth as many measure."""
+    batch_num = data.batch_num
     if data.data is None:
-        return None, synthetic_samples(main_function(module), _MEASURING_SEED), True
+        return Split(None, synthetic_samples(main_function(module), _MEASURING_SEED), True, batch_num)
     if batch_num is not None:
         beside = max(1, batch_num // 10)
         samples = data.available(module, session, batch_num + beside)
         calibration, used = runs_of(samples, batch_num), runs_of(samples, min(batch_num + beside, samples.runs))
         warn_of_unused(batch_num, samples.runs - used.runs, session)
         held = used.count - calibration.count
-        return (calibration, used.tail(held), True) if held else (calibration, calibration, False)
+        return Split(calibration, used.tail(held) if held else calibration, bool(held), batch_num)
     samples = data.available(module, session)
     batch = samples.batch_size
     held = -(-max(1, samples.count // 10) // batch) * batch
     if samples.count < SMALLEST_SPLIT or samples.count - held < batch:
-        return samples, samples, False
-    return samples.head(samples.count - held), samples.tail(held), True
+        return Split(samples, samples, False, None)
+    return Split(samples.head(samples.count - held), samples.tail(held), True, None)
 
 
 def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
@@ -310,12 +372,12 @@ def measure(
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
-def _answers(stages: Sequence[Stage], labels: Labels, samples: Samples, session: Session) -> dict[str, Answers]:
+def _answers(forms: _Forms, labels: Labels, samples: Split, session: Session) -> dict[str, Answers]:
     """The right answers of the float model and of each stage, by the names in the summary."""
     silent = session.silent()
-    right = [ranks(stage(), samples, labels, silent).right for stage in stages]
-    names = ("float", "fake_quantized", "integer", "kernels")
-    return {name: Answers(Share.of(each), Pair.of(right[0], each)) for name, each in zip(names, right, strict=False)}
+    programs = {"float": partial(Executable, forms.original), **forms.stages}
+    right = {name: ranks(program(), samples.held, labels, silent).right for name, program in programs.items()}
+    return {name: Answers(Share.of(each), Pair.of(right["float"], each)) for name, each in right.items()}
 
 
 def _write(

@@ -89,12 +89,11 @@ def sensitivity_of(
     """
     whole = read_model(model, session, ())
     request = options.request(session)
-    batch_num = data.batch_num or request.settings.batch_num
-    calibration, held, held_back = split(data, batch_num, whole, session)
-    if calibration is not None:
-        warn_of_data(whole, calibration, session)
+    split_data = split(data.within(request.settings), whole, session)
+    held, calibrating = split_data.held, split_data.calibrating
+    if split_data.calibration is not None:
+        warn_of_data(whole, split_data.calibration, session)
     simplify_and_fuse(request, whole, session)
-    calibrating = DataOptions(calibration, batch_num=batch_num)
     equalize(whole, request, lambda: calibrating.load(whole, session), session, running.runner())
     quantized = whole.clone()
     request = replace(request, recovery=replace(request.recovery, equalize=False))
@@ -123,7 +122,7 @@ def sensitivity_of(
         )
         for name in sorted(alone, key=lambda name: -alone[name].noise)
     ]
-    return Sensitivity(layers, _shown(total), measuring.count, held_back, measure)
+    return Sensitivity(layers, _shown(total), measuring.count, split_data.apart, measure)
 
 
 def _shown(measured: Differences | Divergences) -> float:

@@ -38,16 +38,32 @@ Roots = tuple[type[Operation], ...]
 _UNKNOWN = UnknownLoc()
 
 
+_GROUP = 32
+"""Parts of one depth that become one part of a fused location, so that a location of many places grows in little time."""
+
+
 def fused_location(*ops: Operation) -> LocationAttr:
-    """The locations of several operations as one, without duplicates."""
-    parts: dict[LocationAttr, None] = {}
+    """The locations of several operations as one, without duplicates among up to 32 of them; more are grouped, as a tree."""
+    parts: dict[object, LocationAttr] = {}
     for op in ops:
         inner = op.location
         nested = cast("Iterable[LocationAttr]", inner.locations) if isinstance(inner, FusedLoc) else (inner,)
-        parts.update(dict.fromkeys(p for p in nested if not isinstance(p, UnknownLoc)))
+        for part in nested:
+            if not isinstance(part, UnknownLoc):  # hashing a group takes as long as it is large
+                parts.setdefault(id(part) if isinstance(part, FusedLoc) else part, part)
     if not parts:
         return _UNKNOWN
-    return next(iter(parts)) if len(parts) == 1 else FusedLoc(tuple(parts), NoneAttr())
+    found = list(parts.values())
+    while len(found) > _GROUP and len({*map(_depth, found[-_GROUP:])}) == 1:
+        found[-_GROUP:] = [FusedLoc(tuple(found[-_GROUP:]), NoneAttr())]
+    return found[0] if len(found) == 1 else FusedLoc(tuple(found), NoneAttr())
+
+
+def _depth(location: LocationAttr) -> int:
+    depth = 0
+    while isinstance(location, FusedLoc):
+        location, depth = cast("LocationAttr", location.locations.data[0]), depth + 1
+    return depth
 
 
 def rewrite(module: ModuleOp, *patterns: RewritePattern, erase_dead: bool = True) -> bool:

@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..amct.evaluators import evaluator_for
     from ..files import scratch
-    from ..flows.auto_calibration import LEAST_IN_FLOAT, auto_calibrate_file
-    from ..flows.auto_nuq import FEW_LEVELS
+    from ..flows.auto_calibration import FEW_LEVELS, LEAST_IN_FLOAT, auto_calibrate_file
     from ..flows.sensitivity import ranked_at_outputs
     from ..transforms.quantization.recover.sensitivity import sensitivities
 

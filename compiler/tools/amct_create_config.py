@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.saving import framework_of
     from ..frontends import files_of
     from ..pipelines.passes import run_passes
-    from ..transforms.quantization.decide.layers import checked, quantizable_layers
+    from ..transforms.quantization.decide.layers import resolve
     from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
     from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import like_amct, profile_of
@@ -93,15 +93,14 @@ def run(args: argparse.Namespace) -> None:
     module, session = load_module(args.model, imports, command_session(args))
     session.profile = args.profile
     like_amct(module, session)
-    profile = profile_of(session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
-    settings = checked(settings, module, profile)
-    layers = quantizable_layers(module, profile, settings)
+    resolved = resolve(settings, module, profile_of(session))
+    layers = [each.layer for each in resolved.able]
     if args.output.suffix.lower() == ".json":
-        text = json_text(with_named_levels(settings, module, profile, session), layers, framework_of(args.model))
+        text = json_text(with_named_levels(resolved, session), layers, framework_of(args.model))
     else:
-        text = simplified_text(settings)
+        text = simplified_text(resolved.settings)
     with replacing(args.output) as stream:
         stream.write(text.encode())
     if args.json:

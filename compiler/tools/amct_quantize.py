@@ -105,24 +105,22 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
-    from ..flows.quantization import quantize_file
+    from ..flows.quantization import FileOptions, quantize_file
     from ..reports.measures import MEASURING
 
-    session, options = quantizing_session(args), quantize_options(args)
+    session = quantizing_session(args)
+    options = FileOptions(
+        quantization=quantize_options(args),
+        data=data_options(args),
+        running=backend_options(args),
+        opset=args.opset,
+        matmul_nbits=args.matmul_nbits,
+        labels=args.labels,
+        measuring=None if args.no_report else MEASURING,
+        check=args.check,
+    )
     with progress_bar() as session.on_progress:
-        summary = quantize_file(
-            args.model,
-            options,
-            data_options(args),
-            args.output,
-            session,
-            backend_options(args),
-            args.opset,
-            args.matmul_nbits,
-            args.labels,
-            None if args.no_report else MEASURING,
-            args.check,
-        )
+        summary = quantize_file(args.model, args.output, options, session)
     report = Drawn() if args.no_report else draw(args.output)
     if args.json:
         print_json(args, printed_data(summary, report.path))

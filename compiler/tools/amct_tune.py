@@ -30,7 +30,7 @@ from .tables import print_table, progress_bar, some
 if TYPE_CHECKING:
     from ..flows.tune import Tuned
     from ..flows.tune.goal import Goal
-    from ..flows.tune.search import Trial
+    from ..flows.tune.trials import Trial
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
@@ -99,10 +99,10 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done, and if the goal is not reached."""
     from dataclasses import replace
 
-    from ..flows.quantization import quantize_file
+    from ..flows.quantization import FileOptions, quantize_file
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
-    from ..flows.tune.search import merged
+    from ..flows.tune.network import merged
     from ..pipelines.options import values_of
 
     goal, options, data = _goal(args), quantize_options(args), data_options(args)
@@ -118,7 +118,8 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
-        summary = quantize_file(args.model, best, data, args.output, session, running)
+        options = FileOptions(quantization=best, data=data, running=running)
+        summary = quantize_file(args.model, args.output, options, session)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})

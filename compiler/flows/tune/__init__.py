@@ -20,7 +20,9 @@ from ..sensitivity import MEASURES
 from ..summary import finite
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import Goal
-from .search import Search, Trial
+from .network import Network
+from .search import Search
+from .trials import Trial, Trials
 
 LOCK = ".amct-tune"
 """The file in the output folder that keeps a second search out of it."""
@@ -81,35 +83,23 @@ def tune_file(
     whole = read_model(model, session, [*outputs.values(), log], given)
     read = {*files_read(model, whole, session), *given}
     request = options.request(session)
-    batch_num = data.batch_num or request.settings.batch_num
-    calibration, held, held_back = split(data, batch_num, whole, session)
+    samples = split(data.within(request.settings), whole, session)
     if test is not None:
-        held, held_back = test.available(whole, session), True
+        samples = samples._replace(held=test.available(whole, session), apart=True)
+    held = samples.held
     goal = goal.of(held, session)
     simplify_and_fuse(request, whole, session)
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
-        search = Search(
-            whole,
-            options,
-            DataOptions(calibration, batch_num=batch_num),
-            measuring,
-            goal.judge(whole, measuring, session, running.runner()),
-            budget,
-            MEASURES[rank_by],
-            multiply_accumulates(whole, measuring),
-            session,
-            running,
-            onnx,
-            log,
-            _digest(read, repr(known)),
-        )
-        search.resume()
-        resumed = len(search.trials)
-        search.run()
-    judge = search.judge
-    return Tuned(tuple(search.trials), search.best, judge.measure, judge.original, held.count, held_back, resumed)
+        judge = goal.judge(whole, measuring, session, running.runner())
+        macs, rank = multiply_accumulates(whole, measuring), MEASURES[rank_by]
+        network = Network(whole, options, samples.calibrating, running, measuring, rank, macs, session)
+        results = Trials(onnx, log, _digest(read, repr(known)), judge.original)
+        results.resume()
+        resumed = len(results.trials)
+        Search(network, judge, budget, results).run()
+    return Tuned(tuple(results.trials), results.best, judge.measure, judge.original, held.count, samples.apart, resumed)
 
 
 def _session_key(session: Session) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -13,12 +13,10 @@ from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames
 from ...pipelines.options import Parts
 from ...session import Session
-from .decide.layers import checked, quantizable_layers
+from .decide.layers import Layers, able_names, resolve
 from .decide.named_layers import record_in_module
-from .options import SettingsOptions
-from .point_options import AS_THE_PROFILE, PointOptions
+from .options import AS_THE_PROFILE, NO_RECOVERY, PointOptions, RecoveryOptions, SettingsOptions
 from .profiles import Profile, profile_of
-from .recovery_options import NO_RECOVERY, RecoveryOptions
 
 
 @dataclass(frozen=True)
@@ -64,19 +62,25 @@ class Request:
             return any(any(layer.shift_bit) for layer in self.record.layers.values())
         return self.settings.joint_quant and self.profile.points == "layers"
 
-    def within(self, module: ModuleOp, session: Session) -> Request:
-        """The request in the names of a module's layers.
+    def within(self, module: ModuleOp, session: Session) -> Resolved:
+        """The request in the names of a module's layers, with what it is for each of them.
 
         Raises CompileError, located in the settings' file, for layers and observers that do not exist, and for what a layer
         cannot have.
         """
-        settings = checked(self.settings, module, self.profile)
-        check_observers(settings, session.observers)
-        if self.record is None:
-            return replace(self, settings=settings)
-        quantizable = {layer.name for layer in quantizable_layers(module, self.profile)}
-        record = record_in_module(self.record, LayerNames.of(module), quantizable)
-        return replace(self, settings=settings, record=record)
+        layers = resolve(self.settings, module, self.profile)
+        check_observers(layers.settings, session.observers)
+        record = self.record
+        if record is not None:
+            record = record_in_module(record, LayerNames.of(module), able_names(layers.candidates))
+        return Resolved(layers.settings, self.profile, record, self.points, self.recovery, layers=layers)
+
+
+@dataclass(frozen=True)
+class Resolved(Request):
+    """A request in the names of one module's layers, with its settings of each: all that decides about the module."""
+
+    layers: Layers = field(kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from amct_opt.backends.data_hash import digest_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
-from amct_opt.flows.tune.search import Trial
+from amct_opt.flows.tune.trials import Trial
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data import Samples, load_samples

@@ -17,8 +17,8 @@ from amct_opt import CompileError, Executable, Settings
 from amct_opt.dialects.nn import ObserveOp
 from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.transforms.quantization.options import RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
 
 from ..conftest import Amct
 

@@ -1,7 +1,7 @@
 """Names with any characters, and locations, survive the text."""
 
 import pytest
-from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
 from amct_opt.diagnostics import describe
@@ -9,6 +9,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.unique_names import Names
+from amct_opt.rewriting import fused_location
 from amct_opt.universe import new_session
 
 NAMES = [
@@ -119,6 +120,20 @@ def test_fused_locations_of_one_place_are_named_once() -> None:
     (constant,) = ops(module, nn.ConstantOp)
     assert isinstance(constant.location, FusedLoc)
     assert describe(constant.location) == "node 'a'"
+
+
+def test_a_location_of_many_places_is_a_tree() -> None:
+    """Each of 2,000 places is added by copying at most 32 parts of each depth; all are named, in order, after parsing as well."""
+    module = parse("%c = nn.constant dense<1> : tensor<1xi8>")
+    (constant,), (other,) = ops(module, nn.ConstantOp), ops(module.clone(), nn.ConstantOp)
+    constant.location, names = UnknownLoc(), [f"l{i}" for i in range(2000)]
+    for name in names:
+        other.location = NameLoc(StringAttr(name), UnknownLoc())
+        constant.location = fused_location(constant, other, other)
+        assert not isinstance(constant.location, FusedLoc) or len(constant.location.locations) <= 3 * 32
+    constant.location = fused_location(constant, constant)
+    (read,) = ops(roundtrip(module, generic=False, locations=True), nn.ConstantOp)
+    assert describe(constant.location) == describe(read.location) == " + ".join(f"node '{name}'" for name in names)
 
 
 def test_equal_names_are_numbered_on() -> None:

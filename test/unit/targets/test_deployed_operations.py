@@ -241,6 +241,7 @@ CASES: dict[str, Callable[[Net], Any]] = {
 INTEGERS = {
     *("AscendQuant", "AscendAntiQuant", "AscendDequant", "AscendRequant", "AscendWeightQuant"),
     *("AscendAntiQuantV2", "WeightQuantBatchMatmulV2"),
+    *("BasicLSTMInplaceFillWindowCache", "BasicGRUInplaceFillWindowCache"),
 }
 """Whose files have tests of their own."""
 UNWRITTEN = {"AscendDequantS16", "AscendRequantS16", "AscendQuantV2"}

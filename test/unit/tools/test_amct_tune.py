@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import amct_opt
-from amct_opt.flows.tune import search
+from amct_opt.flows.tune import network, search
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -43,7 +43,7 @@ def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
 
 def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
-    attempt = search.Search.quantized
+    attempt = network.Network.quantized
 
     def killed(self, changes):
         if changes:
@@ -52,7 +52,7 @@ def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch:
 
     arguments = "tune", MODEL, "--data", DATA, "--sqnr", "36", "--weight-bits", "4", "-o", tmp_path
     with monkeypatch.context() as patch:
-        patch.setattr(search.Search, "quantized", killed)
+        patch.setattr(network.Network, "quantized", killed)
         with pytest.raises(KeyboardInterrupt):
             amct_tool(*arguments)
     assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "digits_qdq.onnx"}

@@ -13,7 +13,7 @@ from amct_opt.pipelines.options import leaves
 from amct_opt.tools import amct
 from amct_opt.tools.settings_file import located, settings_of
 from amct_opt.tools.shared import quantize_options
-from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
+from amct_opt.transforms.quantization.options import RecoveryOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 
 MODULE = """func.func @main(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....configuration.layer_settings import LayerSettings, settings_for
+from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Arq
 from ....dialects.nn import (
@@ -38,7 +38,7 @@ from ..decide.planning import SKIPPED
 from ..decide.recurrent import INPUT, ROWS, STATE, Recurrent, recurrent_layers
 from ..place.alignment import align
 from ..place.points import Points, Spec, make_point, producer_of, spec_of
-from ..request import Request
+from ..request import Request, Resolved
 from .conversion import ConversionPattern, carry_out
 from .layer_weights import Weight, described, feed_bias, weight_as
 from .parameters import bias_fits, quantized_bias, sum_scales, widened
@@ -46,7 +46,7 @@ from .parameters import bias_fits, quantized_bias, sum_scales, widened
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def plan_recurrent(module: ModuleOp, request: Request, remarks: Remarks) -> None:
+def plan_recurrent(module: ModuleOp, request: Resolved, remarks: Remarks) -> None:
     """Decide for each recurrent layer whether it computes in integers, whether only its weights are quantized, or neither, and
     leave a remark. Points observe the input and the state of a layer that computes in integers.
 
@@ -56,7 +56,7 @@ def plan_recurrent(module: ModuleOp, request: Request, remarks: Remarks) -> None
     for each in list(recurrent_layers(module)):
         if each.is_quantized or (plan_of(each.op) is not None and request.record is None):
             continue
-        held = settings_for(request.settings, each.layer)
+        held = request.layers.held[each.op]
         given = None if request.record is None else request.record.layers.get(each.layer.name)
         alone = _alone(each, held, request, given)
         if (broken := _broken(each, held, request, given, alone)) is not None:

@@ -15,7 +15,8 @@ from ....dialects.nn import PointOp, array_of, before_points
 from ....ir.functions import main_function
 from ....rewriting import Remarks
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from .planning import Request, leave_in_float
+from ..request import Resolved
+from .planning import leave_in_float
 from .value_layers import ValueLayer, ValueLayers, quantized_layers
 
 NO_INTEGER_OPERANDS = "not all of its operands are computed in integers"
@@ -63,7 +64,7 @@ class Between:
 
 
 def layers_in_integers(
-    module: ModuleOp, request: Request, remarks: Remarks
+    module: ModuleOp, request: Resolved, remarks: Remarks
 ) -> tuple[dict[Operation, ValueLayer], Between]:
     """The operations quantized by a profile with points on values, and their neighbours. All others with real results are
     marked to stay float.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.checks import check_names
 from ....configuration.compressed import compressed_operators
-from ....configuration.layer_settings import Layer, weight_only
+from ....configuration.layer_settings import Layer, LayerSettings, settings_for, weight_only
 from ....configuration.record import Record
 from ....configuration.settings import Settings
 from ....diagnostics import CompileError
@@ -31,7 +34,7 @@ from ....ir.functions import main_function
 from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ..profiles import Profile, Row
-from .legality import Broken, first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
+from .legality import first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
 from .rules.layer_rules import computes_in_integers
@@ -112,35 +115,75 @@ def channel_axis(op: NNOp) -> int | None:
     return 0
 
 
-def quantizable_layers(module: ModuleOp, profile: Profile, settings: Settings = NO_SETTINGS) -> list[Layer]:
-    """The layers that the profile quantizes and legality allows as settings have them, in program order.
+class Candidate(NamedTuple):
+    """A layer of a kind that is quantized: a site of the profile, or a recurrent layer."""
 
-    Those that are quantized already are among them.
-    """
+    site: Site
+    layer: Layer
+    whole: str | None
+    """The reason that keeps it from computing on integers; None if it can, or does already."""
+    alone: Callable[[], str | None]
+    """The reason that keeps its weights from being quantized alone."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a module that a profile could quantize, and what settings, in the module's names, are for each of them."""
+
+    settings: Settings
+    profile: Profile
+    candidates: Sequence[Candidate]
+    """In program order; recurrent layers are last."""
+
+    @cached_property
+    def held(self) -> Mapping[Operation, LayerSettings]:
+        """The settings of each layer, by its operation. Raises CompileError, located in the settings' file, for what a layer
+        cannot have.
+        """
+        return {each.site.compute: settings_for(self.settings, each.layer) for each in self.candidates}
+
+    @cached_property
+    def able(self) -> Sequence[Candidate]:
+        """Those that legality allows as settings have them: all of the layer, or its weights alone."""
+        return [each for each in self.candidates if self.broken(each) is None]
+
+    def broken(self, each: Candidate) -> str | None:
+        """The reason that keeps a layer from being quantized as settings have it."""
+        return each.alone() if weight_only(self.settings, each.layer) else each.whole
+
+
+def able_names(candidates: Iterable[Candidate]) -> set[str]:
+    """The names of the layers that can compute on integers, or do already."""
+    return {each.layer.name for each in candidates if each.whole is None}
+
+
+def candidates(module: ModuleOp, profile: Profile) -> list[Candidate]:
+    """The layers of a module that a profile could quantize."""
     found = ((site, profile.rows[type(site.compute)]) for site in sites(module, profile.rows))
-    layers = [layer_at(site, row) for site, row in found if _broken(site, row, profile, settings) is None]
-    recurrent = (e.layer for e in recurrent_layers(module) if recurrent_broken(e, profile, settings) is None)
-    return [*layers, *recurrent]
+    recurrent = [_recurrent(each, profile) for each in recurrent_layers(module)]
+    return [*(_candidate(site, row, profile) for site, row in found), *recurrent]
 
 
-def recurrent_broken(each: Recurrent, profile: Profile, settings: Settings) -> str | None:
-    """The reason that keeps a recurrent layer from being quantized as settings have it: all of it, or its weights alone."""
-    alone = weight_only(settings, each.layer)
-    if each.is_quantized and (alone or each.activations is not None):
-        return None
-    if not alone and profile.points == "values":
-        return f"profile {profile.name} quantizes only its weights, on request"
-    broken = each.broken if alone else each.float_because
-    return None if broken is None else broken[1]
-
-
-def _broken(site: Site, row: Row, profile: Profile, settings: Settings) -> Broken | None:
-    """The first rule that keeps a layer from being quantized as settings have it: all of it, or its weight alone."""
+def _candidate(site: Site, row: Row, profile: Profile) -> Candidate:
+    layer = layer_at(site, row)
     if is_quantized(site):
-        return None
-    if weight_only(settings, layer_at(site, row)):
-        return weight_only_broken(site, row)
-    return first_broken(site, row.rules, profile.table)
+        return Candidate(site, layer, None, lambda: None)
+    whole = _reason(first_broken(site, row.rules, profile.table))
+    return Candidate(site, layer, whole, cache(lambda: _reason(weight_only_broken(site, row))))
+
+
+def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
+    if each.is_quantized and each.activations is not None:
+        whole = None
+    elif profile.points == "values":
+        whole = f"profile {profile.name} quantizes only its weights, on request"
+    else:
+        whole = _reason(each.float_because)
+    return Candidate(each.site, each.layer, whole, lambda: None if each.is_quantized else _reason(each.broken))
+
+
+def _reason(broken: tuple[object, str] | None) -> str | None:
+    return None if broken is None else broken[1]
 
 
 def is_quantized(site: Site) -> bool:
@@ -175,39 +218,27 @@ def half_quantized(site: Site, row: Row) -> str | None:
     return "its input is quantized in the model, its weight is not: both stay so"
 
 
-def named_in(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
-    """The settings with every layer called by its own name, where they have the path of a PyTorch module (`in_module`)."""
-    able = {layer.name for layer in quantizable_layers(module, profile)}
-    return in_module(settings, LayerNames.of(module), able)
-
-
-def checked(settings: Settings, module: ModuleOp, profile: Profile) -> Settings:
-    """The settings as `named_in` gives them, for the module: everything that they name is in it, files that they name can be
-    read, and nothing is asked that is not done.
+def resolve(settings: Settings, module: ModuleOp, profile: Profile) -> Layers:
+    """What settings are for the layers of a module: everything that they name is in it, files that they name can be read, and
+    nothing is asked that is not done. Paths of PyTorch modules and patterns become the names of layers (`in_module`).
 
     Raises CompileError, located in the settings' file or in one that it names.
     """
     check_supported(settings)
     if settings.nuq_config is not None:
         compressed_operators(Path(settings.nuq_config.mapping_file))
-    names = LayerNames.of(module)
-    settings = named_in(settings, module, profile)
-    layers = quantizable_layers(module, profile, settings)
+    names, found = LayerNames.of(module), candidates(module, profile)
+    layers = Layers(in_module(settings, names, able_names(found)), profile, found)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
+    able = [each.layer for each in layers.able]
     others = {layer_of(op): f"nothing quantizes {op.name}" for op in operations}
-    for site in sites(module, profile.rows):
-        if (broken := _broken(site, profile.rows[type(site.compute)], profile, settings)) is not None:
-            others[layer_of(site.compute)] = broken[1]
-    for each in recurrent_layers(module):
-        if (reason := recurrent_broken(each, profile, settings)) is not None:
-            others[each.layer.name] = reason
-    origins = [op.origin for op in operations]
-    frameworks = {o.framework.data for o in origins if isinstance(o, OriginAttr)}
-    frameworks |= {"pytorch" for o in origins if isinstance(o, OriginAttr) and o.module_class}
-    for layer in layers:
+    others |= {each.layer.name: reason for each in found if (reason := layers.broken(each)) is not None}
+    for layer in able:
         others.pop(layer.name, None)
-    check_names(settings, layers, others, types_of(frameworks), names.close)
-    return settings
+    origins = [op.origin for op in operations if isinstance(op.origin, OriginAttr)]
+    frameworks = {o.framework.data for o in origins} | {"pytorch" for o in origins if o.module_class}
+    check_names(layers.settings, able, others, types_of(frameworks), names.close)
+    return layers
 
 
 def check_supported(settings: Settings) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from xdsl.dialects.builtin import ModuleOp
-
 from ....configuration.compressed import compressed_operators
-from ....configuration.layer_settings import settings_for, with_levels
+from ....configuration.layer_settings import with_levels
 from ....configuration.settings import Nuq, NuqConfig, Settings
 from ....dialects.nn import array_of
 from ....rewriting import layer_of
 from ....session import Session
 from ..profiles import Profile
-from .layers import layer_at, quantizable_layers
+from .layers import Layers
 from .legality import non_uniform_broken
-from .sites import Site, sites
+from .sites import Site
 
 HEAVY = 0.8
 """The share of all weights that the heaviest layers have together."""
@@ -44,37 +42,34 @@ def layers_of_few_levels(
     return chosen
 
 
-def with_named_levels(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> Settings:
+def with_named_levels(layers: Layers, session: Session) -> Settings:
     """The settings with an explicit entry for every layer whose weight gets few levels."""
-    layers = quantizable_layers(module, profile, settings)
-    return with_levels(settings, layers, levels_by_layer(settings, module, profile, session))
+    return with_levels(layers.settings, (each.layer for each in layers.able), levels_by_layer(layers, session))
 
 
-def levels_by_layer(settings: Settings, module: ModuleOp, profile: Profile, session: Session) -> dict[str, Nuq]:
+def levels_by_layer(layers: Layers, session: Session) -> dict[str, Nuq]:
     """The layers of an unquantized module whose weights get few levels, however settings choose them."""
-    allowed = {layer_of(site.compute): site for site in _allowed(settings, module, profile)}
-    held = {
-        name: settings_for(settings, layer_at(site, profile.rows[type(site.compute)])) for name, site in allowed.items()
-    }
-    asked = {name: each.weight for name, each in held.items() if isinstance(each.weight, Nuq)}
-    return {**layers_of_few_levels(settings, list(allowed.values()), profile, session), **asked}
+    allowed = {layer_of(site.compute): site for site in _allowed(layers)}
+    weights = {name: layers.held[site.compute].weight for name, site in allowed.items()}
+    asked = {name: weight for name, weight in weights.items() if isinstance(weight, Nuq)}
+    return {**layers_of_few_levels(layers.settings, list(allowed.values()), layers.profile, session), **asked}
 
 
-def weights_by_layer(settings: Settings, module: ModuleOp, profile: Profile) -> dict[str, int]:
+def weights_by_layer(layers: Layers) -> dict[str, int]:
     """The sizes of weights that may have few levels, by the layers that settings quantize, the heaviest first."""
-    sizes = {layer_of(site.compute): _size(site, profile) for site in _allowed(settings, module, profile)}
+    sizes = {layer_of(site.compute): _size(site, layers.profile) for site in _allowed(layers)}
     return dict(sorted(sizes.items(), key=lambda each: -each[1]))
 
 
-def _allowed(settings: Settings, module: ModuleOp, profile: Profile) -> list[Site]:
+def _allowed(layers: Layers) -> list[Site]:
     """The layers that settings quantize and whose weights may have few levels."""
-    layers = quantizable_layers(module, profile, settings)
-    quantized = {layer.name for layer in layers if settings_for(settings, layer).quantize and layer.weighted}
+    able = [each for each in layers.able if each.layer.weighted and layers.held[each.site.compute].quantize]
+    quantized, rows = {each.layer.name for each in able}, layers.profile.rows
+    found = [each.site for each in layers.candidates if each.layer.name in quantized]
     return [
         site
-        for site in sites(module, profile.rows)
-        if layer_of(site.compute) in quantized
-        and non_uniform_broken(site, profile.rows[type(site.compute)].rules) is None
+        for site in found
+        if (row := rows.get(type(site.compute))) is not None and non_uniform_broken(site, row.rules) is None
     ]
 
 

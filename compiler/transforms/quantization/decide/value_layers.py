@@ -8,7 +8,6 @@ from functools import cached_property
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....configuration.layer_settings import settings_for
 from ....configuration.record import Record
 from ....dialects.nn import DequantizeOp, FusedOp, array_of, is_layer, plan_of, set_plan
 from ....dialects.nn.shapes import element_of
@@ -17,9 +16,10 @@ from ....ir.functions import body, main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..place.grids import Grids
-from .layers import half_quantized, has_integer_weight, layer_at
+from ..request import Resolved
+from .layers import half_quantized, has_integer_weight
 from .legality import first_broken
-from .planning import SKIPPED, Computed, Request, leave_in_float
+from .planning import SKIPPED, Computed, leave_in_float
 from .sites import Site, sites
 from .weight_only import plan_weight_only, takes_weight_only
 
@@ -60,9 +60,9 @@ ValueLayers = Mapping[Operation, ValueLayer]
 """The layers by their operation in the graph."""
 
 
-def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> dict[Operation, ValueLayer]:
+def quantized_layers(module: ModuleOp, request: Resolved, remarks: Remarks) -> dict[Operation, ValueLayer]:
     """The quantized layers; with a record, only those it lists. All others with real results are marked to stay float."""
-    settings, record, profile = request.settings, request.record, request.profile
+    settings, record, profile, known = request.settings, request.record, request.profile, request.layers
     layers: dict[Operation, ValueLayer] = {}
     considered: set[Operation] = set()
     grids = Grids(profile.rows)
@@ -71,7 +71,7 @@ def quantized_layers(module: ModuleOp, request: Request, remarks: Remarks) -> di
             continue  # a later operation of a region
         considered.add(site.owner)
         row = profile.rows[type(site.compute)]
-        held = settings_for(settings, layer_at(site, row))
+        held = known.held[site.compute]
         if record is not None:
             set_plan(site.compute, None)
         if (plan := plan_of(site.compute)) is not None:  # already decided

@@ -8,10 +8,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ....configuration.layer_settings import recorded_impossible, settings_for
+from ....configuration.layer_settings import recorded_impossible
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....dialects.nn import ObserveOp, Plan, plan_of, set_plan
+from ....dialects.nn import ObserveOp, OpaqueOp, Plan, plan_of, set_plan
 from ....ir.layer_names import LayerNames
 from ....rewriting import Remarks, layer_of
 from ....rewriting.driver import garbage_collection_off
@@ -19,15 +19,15 @@ from ....session import Session, session_of
 from ..convert.precision import mark_fp16, wants_fp16
 from ..convert.recurrent_weights import plan_recurrent
 from ..decide.layers import (
+    Layers,
+    able_names,
     check_record,
     half_quantized,
     is_dequantized,
     is_quantized,
-    layer_at,
-    quantizable_layers,
     takes_int16,
 )
-from ..decide.legality import first_broken, other_layers, weight_only_broken
+from ..decide.legality import first_broken, other_layers
 from ..decide.missed_fusions import note_foldable_norms, note_small_operations
 from ..decide.named_layers import note_modules
 from ..decide.planning import (
@@ -41,11 +41,10 @@ from ..decide.planning import (
     plan_layers,
     warn_unbalanced,
 )
-from ..decide.recurrent import recurrent_layers
 from ..decide.sites import Site, note_other_functions, sites
 from ..decide.weight_only import plan_weight_only, takes_weight_only
-from ..profiles import Profile, profile_of
-from ..request import QuantizationOptions, Request
+from ..profiles import Profile
+from ..request import QuantizationOptions, Request, Resolved
 from .joint import join_sums
 from .points import Points, producer_of, spec_of
 from .tensor_points import insert_tensor_points, recorded_tensors
@@ -83,7 +82,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     remarks = Remarks(session, InsertObserversPass.name)
     note_other_functions(module, remarks)
     if record is not None:
-        _check_layers(record, module, session)
+        _check_layers(record, module, request.layers)
     plan_recurrent(module, request, remarks)
     if profile.points == "values":
         _note_tensors(settings, module, profile, remarks)
@@ -96,14 +95,14 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     remarks.flush()
 
 
-def _insert_layer_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[Computed]:
+def _insert_layer_points(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Computed]:
     """Insert points on layer inputs and on requested tensors. Returns the layers that compute on quantized inputs."""
     settings, record, profile = request.settings, request.record, request.profile
     points = Points(module)
     layers: list[Computed] = []
     for site in sites(module, profile.rows):
         row = profile.rows[type(site.compute)]
-        held = settings_for(settings, layer_at(site, row))
+        held = request.layers.held[site.compute]
         layer = Computed(site, row, held)
         if plan_of(site.compute) is not None and record is None:
             continue  # already decided
@@ -205,19 +204,13 @@ def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remark
             )
 
 
-def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
+def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
     """Raises CompileError, located in the record's file, unless all its layers can be quantized."""
-    profile = profile_of(session)
-    recurrent = {each.layer.name for each in recurrent_layers(module)}
+    found = {each.layer.name: each for each in known.candidates}
+    recurrent = {name for name, each in found.items() if isinstance(each.site.compute, OpaqueOp)}
     check_record(record, recurrent)
-    quantizable = {layer.name for layer in quantizable_layers(module, profile)}
-    found = {layer_of(site.compute): site for site in sites(module, profile.rows)}
-    alone = {
-        name
-        for name, site in found.items()
-        if is_quantized(site) or weight_only_broken(site, profile.rows[type(site.compute)]) is None
-    }
-    alone |= recurrent
+    quantizable = able_names(known.candidates)
+    alone = {name for name, each in found.items() if each.alone() is None} | recurrent
     layers = {layer_of(op) for op in module.walk()}
     tensors = recorded_tensors(record, layers)
     for name in (name for name in record.layers if name not in tensors):
@@ -229,10 +222,8 @@ def _check_layers(record: Record, module: ModuleOp, session: Session) -> None:
             raise record.error(name, "cannot be quantized")
         if name in recurrent:
             continue
-        check_factors(found[name], record)
-        row = profile.rows[type(found[name].compute)]
-        layer = layer_at(found[name], row)
-        if record.layers[name].bits == 16 and not takes_int16(found[name], row):
+        check_factors(site := found[name].site, record)
+        if record.layers[name].bits == 16 and not takes_int16(site, known.profile.rows[type(site.compute)]):
             raise record.error(name, "its input is INT16, which no operator of Ascend IR for it takes")
-        if (reason := recorded_impossible(record.layers[name], layer)) is not None:
+        if (reason := recorded_impossible(record.layers[name], found[name].layer)) is not None:
             raise record.error(name, reason)

@@ -21,14 +21,14 @@ from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..decide.between import layers_in_integers
 from ..decide.value_layers import ValueLayer, ValueLayers, is_quantizable
-from ..request import Request
+from ..request import Resolved
 from .aligned_values import align_values
 from .grids import Grids, point_on, uses_of
 from .points import Spec, make_point, set_parameters, spec_of
 from .recorded_values import recorded_values
 
 
-def insert_value_points(module: ModuleOp, request: Request, remarks: Remarks) -> list[ValueLayer]:
+def insert_value_points(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[ValueLayer]:
     """Insert one point on every value that settings, the profile and its rules allow to quantize; group aligned points. Returns
     the operations that compute on quantized values.
 

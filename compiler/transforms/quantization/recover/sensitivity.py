@@ -18,7 +18,7 @@ from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
-from ..decide.layers import is_quantized, quantizable_layers
+from ..decide.layers import able_names, candidates, is_quantized
 from ..decide.sites import Site, sites
 from ..profiles import profile_of
 from .balance_channels import balancer_of
@@ -73,7 +73,7 @@ def quantized_layers(module: ModuleOp, session: Session) -> tuple[str, ...]:
 def _quantized(module: ModuleOp, session: Session) -> dict[str, Site]:
     """The layers that are quantized."""
     profile = profile_of(session)
-    names = {layer.name for layer in quantizable_layers(module, profile)}
+    names = able_names(candidates(module, profile))
     found = {layer_of(site.compute): site for site in sites(module, profile.rows) if is_quantized(site)}
     return {name: site for name, site in found.items() if name in names}
 

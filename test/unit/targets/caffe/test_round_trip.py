@@ -209,7 +209,6 @@ CASES: dict[str, tuple[Change, tuple[str, str], str]] = {
     "float scales": (blob("conv.dequant", 0, data=[1.0] * 4), ("", ""), "needs one of 64-bit integers"),
     "no scales": (without("conv.dequant"), ("", ""), "has 0 blobs, but it needs one"),
     "two scales": (blob("conv.dequant", 0, uint64_data=[BITS] * 2), ("", ""), "4 and 2"),
-    "shifts": (blob("conv.dequant", 0, uint64_data=[5 << 32 | BITS, BITS, BITS, BITS]), ("", ""), "neither all 0"),
     "weight offset": (blob("conv.dequant", 0, uint64_data=[1 << 40 | BITS] * 4), ("", ""), "an offset that is not 0"),
     "scale 0": (blob("conv.dequant", 0, uint64_data=[0] * 4), ("", ""), "not positive and finite"),
     "no scale": (lambda _: None, (r"scale: \S+\n", ""), "has no scale"),

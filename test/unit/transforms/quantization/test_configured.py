@@ -14,7 +14,7 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.session import Session
-from amct_opt.transforms.quantization.decide.layers import quantizable_layers
+from amct_opt.transforms.quantization.decide.layers import candidates
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session
@@ -140,7 +140,11 @@ def test_what_all_layers_cannot_have_is_remarked(quantize, folder: Path) -> None
 def test_json_lists_what_is_quantized(quantize, folder: Path) -> None:
     module = parse_module(new_session(), NET, "net.mlir")
     settings = SettingsOptions(observer="ifmr", skip_layers=("conv1",)).settings()
-    write(folder, "config.json", json_text(settings, quantizable_layers(module, ASCEND)))
+    write(
+        folder,
+        "config.json",
+        json_text(settings, [each.layer for each in candidates(module, ASCEND) if each.whole is None]),
+    )
     module, session = quantize("config={}/config.json batch-num=6")
     assert {name for name, p in inputs(module).items() if p is not None} == {"conv2", "fc"}
     assert missed(session)["conv1"] == "quant-enable"

@@ -28,6 +28,7 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
+from amct_opt.transforms.quantization.options import RecoveryOptions
 from amct_opt.transforms.quantization.recover.equalize.costs import FLOAT, Grids, Seen, Weight
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.recover.equalize.links import links_of
@@ -35,7 +36,6 @@ from amct_opt.transforms.quantization.recover.equalize.products import products_
 from amct_opt.transforms.quantization.recover.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.recover.equalize.trial import Trial
 from amct_opt.transforms.quantization.recover.outputs import halves
-from amct_opt.transforms.quantization.recovery_options import RecoveryOptions
 from amct_opt.transforms.quantization.request import QuantizeOptions
 from amct_opt.universe import new_session
 
@@ -385,7 +385,8 @@ def test_grids_are_those_of_the_request(profile: str, options: str) -> None:
     }"""
     module, _ = amct_opt.parse(text, session)
     request = make_pass("quantize", options).request(session)
-    assert grids_of(module, sites(module, [nn.ConvOp]), as_rounded(request)) == list(GRIDS[profile, options])
+    layers = as_rounded(request).within(module, session).layers
+    assert grids_of(sites(module, [nn.ConvOp]), layers) == list(GRIDS[profile, options])
 
 
 @pytest.mark.parametrize("options", ["", "weight-bits=4 observer=minmax"])

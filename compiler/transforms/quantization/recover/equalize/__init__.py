@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
 from typing import Any, NamedTuple, cast
@@ -18,14 +18,15 @@ from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...calibrate.data_options import BackendOptions, DataOptions
+from ...decide.layers import Layers
 from ...decide.sites import Site
-from ...recovery_options import NO_RECOVERY, RecoveryOptions
+from ...options import NO_RECOVERY, RecoveryOptions
 from ...request import QuantizationOptions, Request
 from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
 from .absorb import absorbed
-from .channels_seen import ChannelsOf, Seen, channels_seen
+from .channels_seen import ChannelsOf, channels_seen
 from .costs import Grids, Weight
 from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
@@ -92,10 +93,10 @@ def equalize(
     links, refused = links_of(module)
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
-    request = request.within(module, session)
+    rounded = as_rounded(request).within(module, session)
     links += products_of(module, links, request, session, remarks)
     if links:
-        _equalize(module, links, request, samples(), session, runner, remarks)
+        _equalize(module, links, request, rounded.layers, samples(), session, runner, remarks)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -104,49 +105,58 @@ def _equalize(
     module: ModuleOp,
     links: Sequence[Link],
     request: Request,
+    rounded: Layers,
     samples: Samples,
     session: Session,
     runner: Runner,
     remarks: Remarks,
 ) -> None:
+    """Scale the links by each method, move minima, and keep all of it only where the outputs win at the end."""
+    search = _searched(module, links, rounded, samples, session, runner)
+    nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
+    judging = few(samples)
+    trial = Trial(module, nearest, [(judging, judging)], session, runner)
+    final = Trial(module, request, halves(judging), session, runner)
+    done = [_scale(method, search, trial, remarks) for method in _METHODS]
+    divided = {link for each in done for link in each}
+    changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
+    changes += _absorb(links, divided, search, trial, remarks)
+    if changes and request.recovery != RecoveryOptions(equalize=True):
+        _judge(changes, final, remarks)
+
+
+def _searched(
+    module: ModuleOp, links: Sequence[Link], rounded: Layers, samples: Samples, session: Session, runner: Runner
+) -> Search:
+    """The exponents that serve the layers of the links on the data."""
     every = [
         site for link in links for site in (link.site, *(reader.site for reader in link.readers)) if site is not None
     ]
     layers = {site.compute: site for site in every}
     weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
-    grids = grids_of(module, weighted, as_rounded(request))
+    grids = grids_of(weighted, rounded)
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
     search = Search(links, weights, inputs, seen, matters_of(module))
     search.run()
-    nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
-    judging = few(samples)
-    trial = Trial(module, nearest, [(judging, judging)], session, runner)
-    final = Trial(module, request, halves(judging), session, runner)
-    divided: dict[Link, Array] = {}
-    changes: list[tuple[Link, Change]] = []
-    for method in _METHODS:
-        able: dict[Link, Array] = {}
-        for link, exponents in search.exponents.items():
-            if (link.site is None) != method.product:
-                continue
-            if exponents.any():
-                able[link] = exponents
-            else:
-                remarks.missed(link.compute, *method.no_gain)
-        done, lost = _done(able, search, trial, method.worth)
-        changes += [(link, change) for link, each in done.items() for change in each]
-        for link, exponents in able.items():
-            if link in done:
-                divided[link] = exponents
-                remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
-            else:
-                remarks.missed(link.compute, *lost.get(link, _INEXACT))
-    changes += _absorb(links, divided, {link: seen[inputs[link.readers[0].compute]] for link in links}, trial, remarks)
-    if changes and request.recovery != RecoveryOptions(equalize=True):
-        _judge(changes, final, remarks)
+    return search
+
+
+def _scale(method: _Method, search: Search, trial: Trial, remarks: Remarks) -> Mapping[Link, Sequence[Change]]:
+    """Scale the links of a method where it serves the outputs, and leave a remark on each; returns what is changed."""
+    found = {link: exponents for link, exponents in search.exponents.items() if (link.site is None) == method.product}
+    able = {link: exponents for link, exponents in found.items() if exponents.any()}
+    for link in (link for link in found if link not in able):
+        remarks.missed(link.compute, *method.no_gain)
+    done, lost = _done(able, search, trial, method.worth)
+    for link, exponents in able.items():
+        if link in done:
+            remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
+        else:
+            remarks.missed(link.compute, *lost.get(link, _INEXACT))
+    return done
 
 
 def _judge(changes: Sequence[tuple[Link, Change]], final: Trial, remarks: Remarks) -> None:
@@ -194,15 +204,16 @@ def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Li
 
 
 def _absorb(
-    links: Sequence[Link], divided: Mapping[Link, Array], seen: Mapping[Link, Seen], trial: Trial, remarks: Remarks
+    links: Sequence[Link], divided: Collection[Link], search: Search, trial: Trial, remarks: Remarks
 ) -> list[tuple[Link, Change]]:
     """Move minima of channels between biases, where the quantized module's outputs win; returns what is changed."""
-    above = [link for link in links if _is_whole(link) and (seen[link].least > 0).any()]
+    least = {link: search.seen[link.readers[0].compute].least for link in links}
+    above = [link for link in links if _is_whole(link) and (least[link] > 0).any()]
     if not above:
         return []
     trial.begin()
     none = np.zeros(1, np.int32)
-    found = {link: absorbed(link, seen[link].least, divided.get(link, none)) for link in above}
+    found = {link: absorbed(link, least[link], search.exponents[link] if link in divided else none) for link in above}
     changes = [(link, change) for link, each in found.items() for change in each]
     if not changes:
         return []
@@ -210,7 +221,7 @@ def _absorb(
     if lost is not None:
         undo([change for _, change in changes])
     for link in (link for link, each in found.items() if each):
-        count, readers = int((seen[link].least > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
+        count, readers = int((least[link] > 0).sum()), ", ".join(layer_of(r.compute) for r in link.readers)
         if lost is None:
             outcome = f"7/8 of the minima of {count} of {link.size} channels moved into the biases of {readers}"
             remarks.applied(link.compute, "absorbed", outcome)

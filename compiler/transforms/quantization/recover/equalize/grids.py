@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from xdsl.dialects.builtin import ModuleOp
-
-from .....configuration.layer_settings import settings_for
+from .....configuration.layer_settings import LayerSettings
 from .....configuration.settings import Arq, Calibration
 from .....dialects.nn.shapes import shape_of
-from ...decide.layers import layer_at, quantizable_layers
+from .....rewriting import layer_of
+from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...request import Request
 from .costs import FLOAT, Grids
@@ -46,19 +45,15 @@ def as_rounded(request: Request, least: int = ROUNDED) -> Request:
     return replace(request, settings=found)
 
 
-def grids_of(module: ModuleOp, layers: Sequence[Site], request: Request) -> list[Grids]:
-    """The grids of layers with a weight, as the request, in the module's names, has them."""
-    able = {layer.name for layer in quantizable_layers(module, request.profile, request.settings)}
-    return [_grids(site, able, request) for site in layers]
+def grids_of(sites: Sequence[Site], layers: Layers) -> list[Grids]:
+    """The grids of sites with a weight, as settings have them."""
+    able = {each.layer.name for each in layers.able}
+    held = layers.held
+    return [_grids(site, held.get(site.compute)) if layer_of(site.compute) in able else FLOAT for site in sites]
 
 
-def _grids(site: Site, able: set[str], request: Request) -> Grids:
-    row = request.profile.rows.get(type(site.compute))
-    layer = None if row is None else layer_at(site, row)
-    if layer is None or layer.name not in able:
-        return FLOAT
-    held = settings_for(request.settings, layer)
-    if not held.quantize or held.weight is None:
+def _grids(site: Site, held: LayerSettings | None) -> Grids:
+    if held is None or not held.quantize or held.weight is None:
         return FLOAT
     inputs = None if held.weight_compress_only else held.bits
     is_matrix = len(shape_of(site.compute.operands[1])) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from ..balance_channels import balance_factors
 from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .costs import Weight
-from .limits import Limits
 from .links import Link
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+LARGEST = 24
+"""The largest exponent: what is scaled stays far within float32."""
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 """How much of the spread of activations may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
 SWEEPS = 20
@@ -25,6 +26,35 @@ WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
 PRODUCT_WORTH = 0.25
 """The same where it takes a product at run time."""
+
+
+class Limits(NamedTuple):
+    """What a link's channels may be divided by, so that bounds between layers (Relu6, Clip) cut off what they did before, as
+    far as data shows.
+    """
+
+    least: Array
+    """The least exponent of each channel: float64 [channels]. Below it, the channel would reach a bound."""
+    fixed: Array
+    """The channels that reach a bound, and keep their scale: bool [channels]."""
+
+    @staticmethod
+    def of(link: Link, seen: Mapping[ChannelsOf, Seen]) -> Limits:
+        least, fixed = np.full(link.size, -float(LARGEST)), np.zeros(link.size, np.bool_)
+        for bounded in link.bounded:
+            found, (low, high) = seen[ChannelsOf(bounded.value, bounded.axis)], bounded.op.bounds
+            for peaks, bound in ((found.high, high), (-found.low, -low)):
+                if bound == 0 or np.isinf(bound):
+                    continue  # it moves with the channel
+                with np.errstate(divide="ignore"):
+                    room = np.floor(np.log2(bound / peaks))
+                np.maximum.at(least, bounded.of, -np.minimum(room, LARGEST))
+                np.logical_or.at(fixed, bounded.of, peaks >= bound)
+        return Limits(least, fixed)
+
+    def within(self, exponents: Array) -> Array:
+        """The nearest exponents that are allowed: int32."""
+        return np.where(self.fixed, 0, np.clip(np.rint(exponents), self.least, LARGEST)).astype(np.int32)
 
 
 def worth(link: Link) -> float:
@@ -45,7 +75,8 @@ class Search:
     ):
         """`matters` weights the errors of the layers' output channels."""
         self._weights = weights
-        self._seen = {op: seen[channels] for op, channels in inputs.items()}
+        self.seen: Mapping[NNOp, Seen] = {op: seen[channels] for op, channels in inputs.items()}
+        """The channels of the layers' inputs."""
         self._limits = {link: Limits.of(link, seen) for link in links}
         self.exponents: dict[Link, Array] = {link: np.zeros(link.size, np.int32) for link in links}
         self._begun: dict[NNOp, Link] = {link.begins: link for link in links if link.begins is not None}
@@ -75,7 +106,7 @@ class Search:
         """
         first, second = np.zeros(link.size), np.zeros(link.size)
         for reader in link.readers:
-            np.maximum.at(first, reader.of, self._seen[reader.compute].peaks)
+            np.maximum.at(first, reader.of, self.seen[reader.compute].peaks)
             np.maximum.at(second, reader.of, self._weights[reader.compute].input_peaks(self._down(reader.compute)))
         both = (first > 0) & (second > 0)
         found: list[Array] = []
@@ -91,11 +122,11 @@ class Search:
         total = 0.0
         for reader in link.readers:
             op = reader.compute
-            errors = self._weights[op].error(self._seen[op], exponents[reader.of], self._down(op))
+            errors = self._weights[op].error(self.seen[op], exponents[reader.of], self._down(op))
             total += float((errors * self._matters[op]).sum())
         weight = None if link.begins is None else self._weights.get(link.begins)
         if weight is not None and not weight.grids.per_channel:
-            errors = weight.output_errors(self._seen[link.compute], self._up(link.compute), exponents)
+            errors = weight.output_errors(self.seen[link.compute], self._up(link.compute), exponents)
             total += float((errors * self._matters[link.compute]).sum())
         return total
 

@@ -25,7 +25,8 @@ from ...convert.parameters import activation_params
 from ...decide.sites import graph_points
 from ...profiles import profile_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
-from ..round_weights.layer_data import decibels, measured_on, points_of, split
+from ..round_weights.networks import measured_on, points_of, split
+from ..round_weights.sums import decibels
 from .kept import Errors, kept_of
 from .readers import Reader, Readers, UnknownError
 from .search import Range, least_error

@@ -18,7 +18,8 @@ from .....dialects.nn import QParams
 from .....runtime.data import Samples
 from .....session import Session
 from ...calibrate.observing import in_batches
-from ..round_weights.layer_data import rounding_by, some_of
+from ..round_weights.networks import rounding_by
+from ..round_weights.sums import some_of
 from .places import Places
 from .readers import Reader
 

@@ -22,13 +22,14 @@ from .....session import Session, session_of
 from ...calibrate.data_options import ClusterOptions, DataOptions
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
+from ...options import Method
 from ...profiles import profile_of
-from ...recovery_options import Method
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .layer_by_layer import layer_by_layer
-from .layer_data import Networks, Rows, Solution, Sums
+from .networks import Networks, Solution
 from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
+from .sums import Rows, Sums
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,7 +12,7 @@ from .....ir.weights import return_freed_memory
 from .....rewriting import Remarks
 from .....runtime.data import Samples
 from .integer_layers import IntegerLayer
-from .layer_data import Networks
+from .networks import Networks
 
 Step = Callable[[IntegerLayer, Networks], IntegerLayer]
 """Maps a layer, with the networks before it, to the changed layer."""

@@ -1,0 +1,123 @@
+"""A network that is quantized with one choice of options after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...configuration.layer_settings import weight_bits
+from ...configuration.settings import Arq
+from ...lowering.ascend.fused import inline_fused
+from ...pipelines.options import composed, values_of
+from ...pipelines.passes import run_on_verified
+from ...rewriting import layer_of
+from ...runtime.data import Samples
+from ...runtime.metrics import Measure
+from ...session import Session
+from ...targets.onnx import OnnxTarget
+from ...transforms.quantization.calibrate.data_options import BackendOptions, DataOptions
+from ...transforms.quantization.calibrate.observing import in_batches
+from ...transforms.quantization.decide.sites import Site, sites
+from ...transforms.quantization.quantize import Quantize
+from ...transforms.quantization.recover.equalize import equalize
+from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
+from ...transforms.quantization.recover.shared_exchange import exchanged_by
+from ...transforms.quantization.request import QuantizeOptions
+from .budget import Costs, computes_on_integers, costs_of
+from .trials import WIDTHS, Changes, name_of
+from .widths import FLOAT, LOW, WHOLE, Choice, Program
+
+RANKED = 32
+"""The largest number of samples used to rank the layers."""
+
+
+@dataclass
+class Network:
+    """A fused network, with what quantizes it and what measures its layers."""
+
+    whole: ModuleOp
+    options: QuantizeOptions
+    calibration: DataOptions
+    running: BackendOptions
+    measuring: Samples
+    rank_by: type[Measure]
+    macs: Mapping[str, int]
+    session: Session
+    kept: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
+    """The module of the best trial, by its changes; no other module is kept."""
+
+    def quantized(self, changes: Changes) -> ModuleOp:
+        """A quantized copy of the network."""
+        name, session = name_of(changes), self.session.silent()
+        if name in self.kept:
+            return self.kept[name]
+        module = self.whole.clone()
+        request = merged(self.options, changes).request(self.session)
+        run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
+        return module
+
+    def costs(self, module: ModuleOp) -> Costs:
+        """What a quantized copy of the network costs."""
+        return costs_of(module, self.macs, self.session)
+
+    def program(self, recipe: Changes, *, low_bits: bool) -> Program:
+        """What each layer costs at each width; with `low_bits` those of fewer bits are measured as well."""
+        whole, silent = self.whole.clone(), self.session.silent()
+        request = merged(self.options, recipe).request(self.session)
+        equalize(whole, request, partial(self.calibration.load, whole, self.session), silent, self.running.runner())
+        given = self.quantized(recipe)
+        rest = self.costs(given)
+        forms = {WHOLE: given.clone()}
+        if (low := self._low_layers()) and low_bits:
+            bits = tuple(f"{name}:{LOW}" for name in low)
+            forms[LOW] = self.quantized({**recipe, "layer_weight_bits": bits}).clone()
+        for module in (whole, *forms.values()):
+            inline_fused(module)
+        layers = quantized_layers(forms[WHOLE], self.session)
+        samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
+        found: dict[str, list[Choice]] = {name: [] for name in layers}
+        for name, site in self._sites(whole, layers).items():
+            found[name].append(Choice(name, FLOAT, 0.0, self._costs_of(site)))
+        for bits, module in forms.items():
+            names = layers if bits == WHOLE else low
+            runner = self.running.runner()
+            noise = exchanged_by(
+                runner, whole, module, names, whole, samples, self.session, "rank layers", self.rank_by
+            )
+            for name, site in self._sites(module, names).items():
+                found[name].append(Choice(name, bits, noise[name].noise, self._costs_of(site)))
+        for choices in found.values():
+            rest -= choices[1].costs
+        return Program(tuple(map(tuple, found.values())), rest)
+
+    def _low_layers(self) -> list[str]:
+        """The layers whose weights can have `LOW` bits and are to have more, unless their bits are given for all trials."""
+        request = self.options.request(self.session).within(self.whole, self.session)
+        found = list[str]()
+        for each in request.layers.able:
+            layer, held = each.layer, request.layers.held[each.site.compute]
+            if held.skipped or layer.name in request.settings.weight_bits or not isinstance(held.weight, Arq):
+                continue
+            if held.weight.bits > LOW and LOW in weight_bits(layer, held.weight_compress_only):
+                found.append(layer.name)
+        return found
+
+    def _sites(self, module: ModuleOp, names: Sequence[str]) -> dict[str, Site]:
+        found = {
+            layer_of(site.compute): site for site in sites(module, self.options.request(self.session).profile.rows)
+        }
+        return {name: found[name] for name in names if name in found}
+
+    def _costs_of(self, site: Site) -> Costs:
+        integer, name = computes_on_integers(site), layer_of(site.compute)
+        stored = OnnxTarget().stored_bytes(by_itself(site), self.session.silent())
+        return Costs(stored, 0 if integer else self.macs.get(name, 0), int(integer))
+
+
+def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:
+    """The options with the changes of a trial; widths of layers are added to those that are given."""
+    widths = {name: (*getattr(options, name), *changes.get(name, ())) for name in WIDTHS}
+    return composed(QuantizeOptions, {**values_of(options), **changes, **widths})

@@ -1,0 +1,116 @@
+"""The trials of a search, which are on disk beside the model of the best one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...files import filling, reading, replacing
+from ...session import Session
+from ...targets.onnx import OnnxTarget
+from .budget import Costs
+from .widths import Program
+
+Changes = Mapping[str, Any]
+"""Options of `QuantizeOptions`, by name."""
+
+WIDTHS = "skip_layers", "layer_weight_bits"
+"""The options that give layers a width. They add to those that are given for all trials."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One quantization that was measured."""
+
+    changes: dict[str, Any]
+    quality: float
+    reached: bool
+    """The goal is reached, and the budget kept."""
+    kept: bool
+    """The budget is kept."""
+    costs: Costs
+    seconds: float
+
+    @property
+    def floats(self) -> Sequence[str]:
+        """The layers that this trial left in float."""
+        return self.changes.get("skip_layers", ())
+
+    @property
+    def recipe(self) -> Changes:
+        """The changes that concern all layers."""
+        return {name: value for name, value in self.changes.items() if name not in WIDTHS}
+
+
+@dataclass
+class Trials:
+    """The results of a search so far."""
+
+    onnx: Path
+    """The model of the best trial."""
+    log: Path
+    key: str
+    """A hash of everything that the search depends on."""
+    original: float | None
+    """The quality of the float network, if that says anything."""
+    trials: list[Trial] = field(default_factory=list[Trial])
+    programs: dict[str, Program] = field(default_factory=dict[str, Program])
+    """What layers cost, by the changes with which that was measured."""
+
+    @property
+    def best(self) -> Trial:
+        """The best trial; the first of equal ones, which changes less."""
+        return max(self.trials, key=lambda t: (t.reached, t.kept, -len(t.floats) if t.reached else 0, t.quality))
+
+    def find(self, name: str) -> Trial | None:
+        """The trial of these changes."""
+        return next((t for t in self.trials if name_of(t.changes) == name), None)
+
+    def add(self, trial: Trial, module: ModuleOp, session: Session) -> bool:
+        """Write a new trial and, if it is the best so far, its model; whether it is."""
+        self.trials.append(trial)
+        if self.best is not trial:
+            self.save()
+            return False
+        with filling(self.log.parent) as folder:
+            OnnxTarget().write(module, folder / self.onnx.name, session)
+            (folder / self.log.name).write_bytes(self.text())
+        return True
+
+    def save(self) -> None:
+        """Write all results, of which none has a better model."""
+        with replacing(self.log) as stream:
+            stream.write(self.text())
+
+    def text(self) -> bytes:
+        """The text of all results."""
+        data = {
+            "key": self.key,
+            "original": self.original,
+            "trials": [asdict(trial) for trial in self.trials],
+            "layers": {name: asdict(program) for name, program in self.programs.items()},
+        }
+        return f"{json.dumps(data, indent=2)}\n".encode()
+
+    def resume(self) -> None:
+        """Take the results of an earlier run of the same search."""
+        try:
+            with reading(self.log.parent):
+                found = json.loads(self.log.read_text("utf-8"))
+            if found["key"] != self.key or not self.onnx.exists():
+                return
+            trials = [Trial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
+            programs = {name: Program.of(each) for name, each in found["layers"].items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # no earlier run, or a file of something else
+        self.trials, self.programs = trials, programs
+
+
+def name_of(changes: Changes) -> str:
+    """A name of changes, the same for equal ones."""
+    return json.dumps({key: changes[key] for key in sorted(changes)}, default=list)
