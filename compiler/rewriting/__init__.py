@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, Un
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from ..diagnostics import Gain, Remark, RemarkKind, describe
+from ..diagnostics import Gain, Remark, RemarkKind, describe, op_error
 from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, QuantizeOp, constant_of
 from ..ir.dtypes import finfo
 from ..ir.layer_names import layer_name, modules_of, named_among
@@ -149,8 +149,16 @@ class Remarks:
 class Condition(Generic[M]):
     """A named legality condition: its name is the member's, its statement the docstring, the reason what `holds` returns."""
 
-    def __init__(self, check: Callable[[Any, M], str | None], statement: str = "", paths: Sequence[str] = ()):
+    def __init__(
+        self,
+        check: Callable[[Any, M], str | None],
+        statement: str = "",
+        paths: Sequence[str] = (),
+        hint: str | None = None,
+    ):
         self._check = check
+        self.hint: str | None = hint
+        """The advice of the error that a condition is if it does not hold; None if it leaves a remark."""
         self.statement: str = statement or (check.__doc__ or "").strip()
         self.paths: tuple[str, ...] = tuple(paths)
         self.name: str = ""
@@ -166,6 +174,11 @@ class Condition(Generic[M]):
 def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
     """Decorator: a method that returns None or the reason why the condition does not hold."""
     return Condition(check)
+
+
+def strict(hint: str = "") -> Callable[[Callable[[Any, M], str | None]], Condition[M]]:
+    """Decorator: a condition that is an error where it does not hold. `{layer}` in the hint is the operation's name."""
+    return lambda check: Condition(check, hint=hint)
 
 
 def requires(holds: Callable[[Any], object], statement: str, reason: str | Callable[[Any], str]) -> Condition[Any]:
@@ -293,12 +306,51 @@ class CheckedPattern(RewritePattern, Generic[M]):
     def match(self, op: Operation) -> M | None:
         """The operations of the structure with root `op`; None if there is no match."""
 
-    def refusal(self, m: M) -> Refusal | None:
-        """The first condition that does not hold, with the reason; None if all hold."""
+    def require(self, m: M, subject: Operation) -> None:
+        """Raises CompileError, located at `subject`, for the first strict condition that does not hold."""
         for each in self.conditions:
-            if (reason := each.holds(self, m)) is not None:
+            if each.hint is not None and (reason := each.holds(self, m)) is not None:
+                raise op_error(subject, reason, each.hint.format(layer=layer_of(subject)))
+
+    def refusal(self, m: M) -> Refusal | None:
+        """The first condition that does not hold, with the reason, beside strict ones; None if all hold."""
+        for each in self.conditions:
+            if each.hint is None and (reason := each.holds(self, m)) is not None:
                 return Refusal(each.name, reason)
         return None
+
+
+class StepPattern(CheckedPattern[M]):
+    """A rewrite of operations where they are, as a step of quantization. Subclasses define `match` and `rewrite`.
+
+    A condition that does not hold leaves a remark about `subject`, or is an error if it is `strict`.
+    """
+
+    def __init__(self, remarks: Remarks):
+        self.remarks = remarks
+
+    @abstractmethod
+    def rewrite(self, m: M, rewriter: PatternRewriter) -> None:
+        """Changes the operations, and records what was done. What is rewritten must not match again."""
+
+    def subject(self, m: M, root: Operation) -> Operation:
+        """The operation that remarks are about; the root unless overridden."""
+        return root
+
+    def refused(self, m: M) -> None:
+        """Called after the remark about a condition that does not hold."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if (match := self.match(op)) is None:
+            return
+        subject = self.subject(match, op)
+        self.require(match, subject)
+        if (refusal := self.refusal(match)) is not None:
+            self.remarks.missed(subject, *refusal)
+            self.refused(match)
+            return
+        self.rewrite(match, rewriter)
+        rewriter.has_done_action = True
 
 
 class FusionPattern(CheckedPattern[M]):

@@ -13,9 +13,7 @@ from ...dialects.ascend.base import data_type_number
 from ...dialects.ascend.recurrent import STORAGE
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Condition, condition
-from ...transforms.quantization.decide import recurrent as layer
-from ...transforms.quantization.decide.recurrent import INPUT, ROWS, STATE, Recurrent
-from ...transforms.quantization.decide.rules.layer_rules import Rule
+from ...transforms.quantization.decide.recurrent import INPUT, ROWS, STATE, DecideRecurrent, Recurrent
 from .constants import Array
 from .quantized import (
     Inputs,
@@ -29,10 +27,12 @@ from .quantized import (
 )
 from .rules import Builder, Values
 
+_LAYER = DecideRecurrent(lambda _: None)
 
-def _of_layer(rule: Rule) -> Condition[nn.OpaqueOp]:
+
+def _of_layer(asked: Condition[Recurrent]) -> Condition[nn.OpaqueOp]:
     """A condition under which AMCT and the quantization of this project take a recurrent layer."""
-    return Condition(lambda _, op: rule.check(Recurrent(op).site), rule.statement)
+    return Condition(lambda _, op: asked.holds(_LAYER, Recurrent(op)), asked.statement)
 
 
 class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], QuantizedInputs[nn.OpaqueOp]):
@@ -45,12 +45,12 @@ class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], Quant
     sources = (("onnx", "LSTM"), ("onnx", "GRU"))
     PER = "row"
 
-    one_direction = _of_layer(layer.one_direction)
-    initial_state = _of_layer(layer.states_computed)
-    no_lengths = _of_layer(layer.no_lengths)
-    default_activations = _of_layer(layer.default_attributes)
-    linear_before_reset = _of_layer(layer.linear_before_reset)
-    all_outputs = _of_layer(layer.all_outputs)
+    one_direction = _of_layer(DecideRecurrent.one_direction)
+    initial_state = _of_layer(DecideRecurrent.initial_state)
+    no_lengths = _of_layer(DecideRecurrent.no_lengths)
+    default_activations = _of_layer(DecideRecurrent.default_activations)
+    linear_before_reset = _of_layer(DecideRecurrent.linear_before_reset)
+    all_outputs = _of_layer(DecideRecurrent.all_outputs)
 
     @condition
     def integer_type(self, op: nn.OpaqueOp) -> str | None:

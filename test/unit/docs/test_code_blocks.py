@@ -22,6 +22,7 @@ SLOW = {
     "docs/howto/observer.md",
     "docs/howto/op.md",
     "docs/howto/profile.md",
+    "docs/howto/quantized-layer.md",
     "docs/migrating.md",
     "docs/observers.md",
     "docs/pytorch.md",

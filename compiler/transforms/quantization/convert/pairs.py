@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import OpResult, SSAValue
@@ -32,19 +32,36 @@ def quantized_pair(
     return quantize, dequantize
 
 
+class MovablePair(NamedTuple):
+    """Quantize and dequantize before passive operations and ReLUs, in whose place the layer could have its own."""
+
+    site: Site
+    quantize: QuantizeOp
+    dequantize: DequantizeOp
+    chain: list[NNOp]
+    """The operations between, the last one first."""
+
+
+def movable_pair(site: Site) -> MovablePair | None:
+    """The pair of one scale that a layer's input is computed from by operations that keep integers; None if it is right before
+    the layer, or there is none.
+    """
+    chain = _chain(site.activation)
+    back = chain[-1].operands[0].owner if chain else None
+    if not isinstance(back, DequantizeOp) or back.qparams.data.axis is not None:
+        return None
+    before = back.input.owner
+    return MovablePair(site, before, back, chain) if isinstance(before, QuantizeOp) else None
+
+
 def quantize_at(site: Site) -> None:
     """Move quantize and dequantize from before passive operations and ReLUs to right before the layer. Results do not change:
     rounding keeps the order of numbers, and 0 is one of the integers.
     """
-    data = site.activation
-    chain = _chain(data)
-    if data is None or not chain:
+    data, pair = site.activation, movable_pair(site)
+    if data is None or pair is None:
         return
-    back = chain[-1].operands[0].owner
-    if not isinstance(back, DequantizeOp) or back.qparams.data.axis is not None:
-        return
-    if not isinstance(before := back.input.owner, QuantizeOp):
-        return
+    _, before, back, chain = pair
     if all(op.results[0].has_one_use() for op in chain):
         chain[-1].operands[0] = before.input
     quantize, dequantize = quantized_pair(data, back.qparams, before.location, data.name_hint, source=before.source)

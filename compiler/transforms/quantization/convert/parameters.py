@@ -75,6 +75,12 @@ def widened(scales: Array, bias: Array | None, input_scale: float) -> Array:
     return np.maximum(scales, least.astype(np.float32))
 
 
+def sum_scales(weight: Array, activation: Array) -> Array:
+    """The scales of the sums of products: float32, of the weight's shape. They may be no normal numbers (`are_normal`)."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(weight * activation, np.float32)
+
+
 def bias_fits(bias: Array, scales: Array, dtype: type[np.floating] = np.float64) -> bool:
     """Whether the results of `quantized_bias` fit into int32."""
     with np.errstate(all="ignore"):

@@ -6,33 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Arq
-from ....diagnostics import op_error
 from ....dialects.nn import (
-    ConstantOp,
-    DequantizeOp,
     ObserveOp,
+    OpaqueOp,
     Plan,
     QParams,
-    QParamsAttr,
     SliceOp,
     WeightPlan,
     array_of,
     before_points,
-    constant_of,
     plan_of,
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Remarks
+from ....rewriting import Remarks, strict
 from ....runtime.affine import are_normal
 from ..decide.planned_weights import recorded_weight, weight_as_held
 from ..decide.planning import SKIPPED
@@ -40,8 +39,9 @@ from ..decide.recurrent import INPUT, ROWS, STATE, Recurrent, recurrent_layers
 from ..place.alignment import align
 from ..place.points import Points, Spec, make_point, producer_of, spec_of
 from ..request import Request, Resolved
-from .layer_weights import IntegerWeights, Weight, described, weight_as
-from .parameters import bias_fits, quantized_bias, widened
+from .conversion import ConversionPattern, carry_out
+from .layer_weights import Weight, described, feed_bias, weight_as
+from .parameters import bias_fits, quantized_bias, sum_scales, widened
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -149,74 +149,81 @@ def _spec(held: LayerSettings, given: LayerRecord | None, what: str) -> Spec:
     return spec_of(held, given)
 
 
-def quantize_recurrent(module: ModuleOp, weights: IntegerWeights, remarks: Remarks) -> None:
-    """Feed integer weights, and biases, to the recurrent layers that are planned to have them.
+class PlannedRecurrent:
+    """A recurrent layer with the plan of its weights."""
 
-    Raises CompileError, located at the layer, for a plan that does not fit its weights.
-    """
-    for each in list(recurrent_layers(module)):
-        plan = plan_of(each.op)
-        if each.is_quantized or plan is None or not plan.weights:
-            continue
-        if len(plan.weights) != len(each.weights):
-            raise op_error(each.op, "has a plan for one weight, where W and R are quantized together")
-        found = [weight_as(value, how, each.op) for value, how in zip(each.weights, plan.weights, strict=True)]
-        if plan.input:
-            if (activations := each.activations) is None:
-                continue  # its points are not calibrated, which a remark says
-            params = [one.qparams.data for one in activations]
-            found = _with_biases(each, found, params)
-            x, h = (f"{float(p.scales()):.6g}, zero point {p.zero_point[0]}" for p in params)
+    def __init__(self, layer: Recurrent, plan: Plan):
+        self.layer, self.plan = layer, plan
+        activations = layer.activations if plan.input else None
+        self.inputs: list[QParams] = [] if activations is None else [one.qparams.data for one in activations]
+        """The parameters of its input and its state; none if they stay float."""
+
+    @cached_property
+    def biases(self) -> list[Array | None]:
+        """The biases of the input and of the state."""
+        numbers = array_of(self.layer.operand("bias"))
+        return [None, None] if numbers is None else [*np.split(numbers.reshape(-1), 2)]
+
+    @cached_property
+    def weights(self) -> list[Weight]:
+        """W and R, with scales in which the biases fit into int32. Raises CompileError like `weight_as`."""
+        pairs = zip(self.layer.weights, self.plan.weights, strict=True)
+        found = [weight_as(value, how, self.layer.op) for value, how in pairs]
+        for i, (weight, half, params) in enumerate(zip(found, self.biases, self.inputs, strict=False)):
+            if not weight.fixed:
+                found[i] = weight._replace(scales=widened(weight.scales, half, float(params.scales())))
+        return found
+
+    @cached_property
+    def sums(self) -> list[Array]:
+        """The scales of the sums that the biases are added to: float32, [] or [gates * hidden]; none if its inputs stay float."""
+        return [sum_scales(w.scales, p.scales()) for w, p in zip(self.weights, self.inputs, strict=False)]
+
+
+class ConvertRecurrent(ConversionPattern[PlannedRecurrent]):
+    """a recurrent layer, with integers for W and R, and for its biases if its input and its state are quantized"""
+
+    name = "recurrent"
+    roots = (OpaqueOp,)
+
+    @strict()
+    def both_weights(self, m: PlannedRecurrent) -> str | None:
+        """its plan has W and R"""
+        whole = len(m.plan.weights) == len(m.layer.weights)
+        return None if whole else "has a plan for one weight, where W and R are quantized together"
+
+    @strict("give skip-layers={layer}")
+    def normal_sums(self, m: PlannedRecurrent) -> str | None:
+        """the scales of its sums are normal float32 numbers"""
+        return None if all(map(are_normal, m.sums)) else "has sums in units that are not normal float32 numbers"
+
+    @strict("give skip-layers={layer}")
+    def biases_fit(self, m: PlannedRecurrent) -> str | None:
+        """its biases fit into int32 at the scales of a record; scales that are computed are raised until they do"""
+        halves = zip(m.biases, m.sums, strict=False)
+        fit = all(half is None or bias_fits(half, sums) for half, sums in halves)
+        return None if fit else "has a bias that does not fit into int32 at these scales"
+
+    def match(self, op: Operation) -> PlannedRecurrent | None:
+        """The layer; none whose points are not calibrated: their remarks say so."""
+        each, plan = self.conversion.recurrent.get(cast(OpaqueOp, op)), plan_of(op)
+        if each is None or plan is None or not plan.weights or each.is_quantized:
+            return None
+        return PlannedRecurrent(each, plan) if not plan.input or each.activations is not None else None
+
+    def rewrite(self, m: PlannedRecurrent, rewriter: PatternRewriter) -> None:
+        each, how = m.layer, ""
+        if m.inputs:
+            x, h = (f"{float(p.scales()):.6g}, zero point {p.zero_point[0]}" for p in m.inputs)
             how = f"input, scale {x}; state, scale {h}; "
-        else:
-            how = ""
-        for index, weight in enumerate(found, 1):
-            weights.feed(each.site, index, weight)
-        alone = "" if plan.input else ", alone"
-        remarks.applied(each.op, "quantized", f"{how}W {described(found[0])}, R {described(found[1])}{alone}")
-
-
-def _with_biases(each: Recurrent, weights: list[Weight], inputs: list[QParams]) -> list[Weight]:
-    """The weights with scales in which the biases fit into int32, after the biases of the input and of the state have become
-    int32 in units of the sums that they are added to.
-    """
-    bias = each.operand("bias")
-    numbers = None if bias is None else array_of(bias)
-    halves: list[Array | None] = [None, None] if numbers is None else [*np.split(numbers.reshape(-1), 2)]
-    scaled: list[Weight] = []
-    units: list[Array] = []
-    for weight, half, params in zip(weights, halves, inputs, strict=True):
-        scale = params.scales()
-        scales = weight.scales if weight.fixed else widened(weight.scales, half, float(scale))
-        with np.errstate(over="ignore", under="ignore"):
-            sums = np.asarray(scales * scale, np.float32)
-        if not are_normal(sums):
-            raise op_error(each.op, "has sums in units that are not normal float32 numbers", _skip(each))
-        if half is not None and not bias_fits(half, sums):
-            raise op_error(each.op, "has a bias that does not fit into int32 at these scales", _skip(each))
-        scaled.append(weight._replace(scales=scales))
-        units.append(np.broadcast_to(sums, shape_of(weight.value)[ROWS : ROWS + 1]))
-    if bias is not None and numbers is not None:
-        _feed_bias(each, numbers, np.concatenate(units))
-    return scaled
-
-
-def _skip(each: Recurrent) -> str:
-    return f"give skip-layers={each.layer.name}"
-
-
-def _feed_bias(each: Recurrent, numbers: Array, units: Array) -> None:
-    """Feed the dequantized int32 form of the biases `[1, 2 * gates * hidden]`."""
-    place, bias = each.place("bias"), each.operand("bias")
-    constant = constant_of(bias)
-    assert place is not None
-    assert bias is not None
-    assert constant is not None
-    key = constant.key.removesuffix(".folded")
-    integers = ConstantOp.of(quantized_bias(numbers, units), f"{key}.i32", constant.location)
-    qparams = QParamsAttr.of(i32, units, axis=1, key=f"{key}.scale")
-    back = DequantizeOp.make(
-        integers.result, qparams=qparams, result_types=[bias.type], location=constant.location, name=bias.name_hint
-    )
-    Rewriter.insert_op([integers, back], InsertPoint.before(each.op))
-    each.op.operands[place] = back.result
+            if (numbers := array_of(each.operand("bias"))) is not None:
+                rows = shape_of(each.weights[0])[ROWS : ROWS + 1]
+                units = np.concatenate([np.broadcast_to(sums, rows) for sums in m.sums])
+                place = each.place("bias")
+                assert place is not None, "its bias has numbers"
+                feed_bias(each.site, place, quantized_bias(numbers, units), units, 1)
+        for index, weight in enumerate(m.weights, 1):
+            self.conversion.weights.feed(each.site, index, weight)
+        w, r = map(described, m.weights)
+        self.remarks.applied(each.op, "quantized", f"{how}W {w}, R {r}{'' if m.inputs else ', alone'}")
+        carry_out(each.op, self.remarks)

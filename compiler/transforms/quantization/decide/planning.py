@@ -33,8 +33,7 @@ from ....session import Session
 from ..convert.shift_accumulators import shift_of
 from ..place.points import producer_of, spec_of
 from ..profiles import Profile, Row
-from ..recover.balance_channels import balancer_of
-from ..recover.balance_channels.input_channels import weight_peaks
+from ..recover.balance_channels import balancer_of, weight_peaks
 from ..request import Request, Resolved
 from .conditions import decide_each
 from .layers import half_quantized, has_integer_weight, is_dequantized, is_quantized

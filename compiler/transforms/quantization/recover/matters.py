@@ -27,7 +27,7 @@ from ....dialects.nn.shapes import shape_of
 from ...channels import Channels, carried, output_channels
 from ...fusion.computing import Computing, channel_axis
 from ..decide.sites import Site, sites
-from .balance_channels.input_channels import activation_axis, weight_channels
+from .balance_channels import activation_axis, weight_channels
 from .round_weights.integer_layers import WEIGHT
 
 Array = np.ndarray[Any, np.dtype[Any]]

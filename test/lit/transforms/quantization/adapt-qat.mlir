@@ -223,6 +223,18 @@ func.func @int8_output(%x: tensor<2xf32>) -> tensor<2xui8> {
 
 // -----
 
+// Something other than a dequantize reads the integers.
+// REMARK: [adapt-qat missed signed-integers] {{.*}} its uint8 result is taken by more than dequantize
+// CHECK-LABEL: @signed_integers
+// CHECK:       nn.quantize %x by <ui8, scale = 0.25, zero_point = 10>
+func.func @signed_integers(%x: tensor<2xf32>) -> tensor<2xui8> {
+  %q = nn.quantize %x by <ui8, scale = 0.25, zero_point = 10> : (tensor<2xf32>) -> tensor<2xui8>
+  %r = nn.transpose %q perm [0] : tensor<2xui8>
+  func.return %r : tensor<2xui8>
+}
+
+// -----
+
 // What no operator computes in integers stays float, on a rounded weight: there is no Conv3DTranspose, and Conv3D has no offset_x.
 // CHECK-LABEL: @float_operators
 // CHECK-DAG:   nn.constant dense<-1.000000e+00> : tensor<1x1x1x1x1xf32>

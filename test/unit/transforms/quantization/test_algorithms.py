@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from amct_opt.transforms.quantization.convert.non_uniform import levels_of, nearest
-from amct_opt.transforms.quantization.convert.shift_accumulators.shift import best_shift, shift_errors
-from amct_opt.transforms.quantization.recover.balance_channels.input_channels import balance_factors
+from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
+from amct_opt.transforms.quantization.convert.shift_accumulators import best_shift, shift_errors
+from amct_opt.transforms.quantization.recover.balance_channels import balance_factors
 
 RNG = np.random.default_rng(11)
 

@@ -18,7 +18,7 @@ from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.session import Session
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.convert.non_uniform import levels_of, nearest
+from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
 from amct_opt.transforms.quantization.convert.parameters import quantized
 from amct_opt.universe import new_session
 

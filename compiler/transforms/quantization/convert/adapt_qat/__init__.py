@@ -7,29 +7,26 @@ scale for data and for the weights of matrix products, symmetric constant weight
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....diagnostics import op_error
-from .....dialects.nn import ConstantOp, DequantizeOp, QuantizeOp, array_of, constant_of, dequantize_of
+from .....dialects.nn import DequantizeOp, QuantizeOp
 from .....dialects.nn.shapes import element_of
 from .....ir.dtypes import is_float
 from .....ir.functions import main_function
-from .....rewriting import Remarks, erase_dead_constants
-from .....runtime.kernels import kernel_for
+from .....rewriting import Remarks, erase_dead_constants, rewrite
 from .....session import session_of
-from ...decide.sites import Site, note_other_functions, sites
-from ...profiles import Row, profile_of
-from ..pairs import quantize_at
-from .bias import quantize_bias
-from .factors import absorb_factors
-from .integers import erase_unused, quantize_constants, store_signed, transpose_constants
-from .rules import broken
+from ...decide.sites import note_other_functions
+from .factors import AbsorbFactors
+from .integers import AdaptPattern, FoldQuantize, FoldTranspose, StoreSigned, erase_unused
+from .layers import AdaptLayer, QuantizeAtLayer
+
+Patterns = tuple[type[AdaptPattern[Any]], ...]
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,16 @@ class AdaptQatPass(ModulePass):
 
     name = "adapt-qat"
 
+    PATTERNS: ClassVar[Patterns] = (
+        FoldQuantize,
+        FoldTranspose,
+        StoreSigned,
+        AbsorbFactors,
+        QuantizeAtLayer,
+        AdaptLayer,
+    )
+    """Each is applied to the whole module before the next one."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises CompileError, located, for float inputs other than float32 and for pairs with different factors."""
         session = session_of(ctx)
@@ -49,14 +56,9 @@ class AdaptQatPass(ModulePass):
         note_other_functions(op, remarks)
         _check_inputs(op)
         _check_pairs(op)
-        quantize_constants(op)
-        transpose_constants(op)
-        store_signed(op, remarks)
-        absorb_factors(op, remarks)
-        rows = profile_of(session).rows
-        for site in sites(op, rows):
-            if rows[type(site.compute)].weight is not None:
-                _adapt(site, rows[type(site.compute)], remarks)
+        added = cast(Patterns, session.patterns_of(self.name))
+        for pattern in (*added, *self.PATTERNS):
+            rewrite(op, pattern(remarks, op), erase_dead=False)
         erase_unused([o for o in op.walk() if isinstance(o, QuantizeOp | DequantizeOp)])
         erase_dead_constants(op)
         remarks.flush()
@@ -79,34 +81,3 @@ def _check_pairs(module: ModuleOp) -> None:
         before = op.input.op
         if isinstance(before, QuantizeOp) and before.qparams != op.qparams:
             raise op_error(op, "has a different scale or zero point than the quantize before it", "pairs share factors")
-
-
-def _adapt(site: Site, row: Row, remarks: Remarks) -> None:
-    """Quantize a layer, or leave a remark with the reason why not."""
-    assert row.weight is not None
-    quantize_at(site)
-    data, weight = dequantize_of(site.activation), dequantize_of(site.operand(row.weight))
-    if data is None and weight is None:
-        return
-    if (why := broken(site, row, data, weight)) is not None:
-        remarks.missed(site.compute, *why)
-        if weight is not None and constant_of(weight.input) is not None:
-            site.set_operand(row.weight, _rounded(weight))
-        return
-    assert data is not None
-    assert weight is not None
-    kept = quantize_bias(site, row, data.qparams.data, weight.qparams.data)
-    remarks.applied(site.compute, "quantized", "as it was trained")
-    if kept is not None:
-        remarks.note(site.compute, "int32-bias", kept)
-
-
-def _rounded(weight: DequantizeOp) -> SSAValue:
-    """A dequantized weight as a float constant."""
-    array, constant, kernel = array_of(weight.input), constant_of(weight.input), kernel_for(weight)
-    assert array is not None
-    assert constant is not None
-    assert kernel is not None
-    made = ConstantOp.of(np.asarray(kernel(array)), constant.key, constant.location)
-    Rewriter.insert_op(made, InsertPoint.after(constant))
-    return made.result

@@ -7,12 +7,12 @@ stay those of training, except for the signs of channels whose factor is negativ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from .....dialects.nn import (
     AddOp,
@@ -31,7 +31,7 @@ from .....dialects.nn import (
 )
 from .....dialects.nn.shapes import shape_of
 from .....ir.dtypes import integer_range
-from .....rewriting import Remarks, layer_of
+from .....rewriting import condition, layer_of
 from ....fusion.computing import (
     COMPUTING,
     Array,
@@ -44,35 +44,68 @@ from ....fusion.computing import (
 )
 from ....fusion.fuse_bn.norm import factor_and_shift
 from ...decide.layers import channel_axis as weight_axis
-from .integers import erase_unused
+from .integers import AdaptPattern, erase_unused
 
 _F32 = np.finfo(np.float32)
 _ROUNDING = 8 * _F32.eps
 """What float32 leaves of a factor that is divided by itself: a root, two quotients and a product."""
 
 
-def absorb_factors(module: ModuleOp, remarks: Remarks) -> None:
-    """Make what follows layers with integer weights, channel by channel, part of their scales and biases, in float64.
+_Step = tuple[NNOp, Array, Array]
+"""An operation behind a layer, its factors and its shifts, float64 `[C]`."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A layer with an integer weight, and what follows it channel by channel."""
+
+    op: Computing
+    dequantize: DequantizeOp
+    integers: Array
+    steps: Sequence[_Step]
+
+
+class AbsorbFactors(AdaptPattern[Scaled]):
+    """scales and a bias that hold what follows a layer with an integer weight channel by channel, computed in float64
 
     Scales by which only rounding would multiply stay as they were trained.
     """
-    for op in [o for o in module.walk() if isinstance(o, COMPUTING)]:
+
+    name = "channel-factors"
+    roots = COMPUTING
+
+    @condition
+    def channel_factors(self, m: Scaled) -> str | None:
+        """factors are finite, they leave the scales of output channels in float32's range, and integers can change sign"""
+        factor, shift = _together(m.steps)
+        params = m.dequantize.qparams.data
+        if not np.isfinite(factor).all() or not np.isfinite(shift).all():
+            return "its factors are not finite"
+        scales = params.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
+        if scales.max() > _F32.max or scales.min() < _F32.tiny:
+            return "scales times its factors leave the range of float32"
+        if weight_axis(m.op) is None or params.block is not None or params.axis not in (None, weight_axis(m.op)):
+            return "the scales of the weight do not belong to output channels"
+        if (factor < 0).any() and (params.zero_points().any() or m.integers.min() == integer_range(params.storage)[0]):
+            return "a factor is negative, and the weight has integers without a negative"
+        return None
+
+    def match(self, op: Operation) -> Scaled | None:
+        assert isinstance(op, COMPUTING)
         back = dequantize_of(op.operands[1])
         integers = None if back is None else array_of(back.input)
         if back is None or integers is None or (op.bias is not None and constant_of(op.bias) is None):
-            continue
+            return None
         steps = [*_steps(op)]
-        if not any(isinstance(step, BatchNormOp | DivOp | MulOp) for step, _, _ in steps):
-            continue
-        if (why := _refusal(op, back, integers, steps)) is not None:
-            remarks.missed(steps[-1][0], "channel-factors", why)
-            continue
-        _absorb(op, back, integers, steps)
-        remarks.applied(steps[-1][0], "channel-factors", f"into the scales and the bias of {layer_of(op)}")
+        factors = any(isinstance(step, BatchNormOp | DivOp | MulOp) for step, _, _ in steps)
+        return Scaled(op, back, integers, steps) if factors else None
 
+    def subject(self, m: Scaled, root: Operation) -> Operation:
+        return m.steps[-1][0]
 
-_Step = tuple[NNOp, Array, Array]
-"""An operation behind a layer, its factors and its shifts, float64 `[C]`."""
+    def rewrite(self, m: Scaled, rewriter: PatternRewriter) -> None:
+        _absorb(m, rewriter)
+        self.remarks.applied(m.steps[-1][0], "channel-factors", f"into the scales and the bias of {layer_of(m.op)}")
 
 
 def _steps(op: Computing) -> Iterator[_Step]:
@@ -125,7 +158,7 @@ def _constant_along(op: Computing, reader: NNOp) -> Array | None:
     return None if isinstance(numbers, str) else numbers
 
 
-def _together(steps: list[_Step]) -> tuple[Array, Array]:
+def _together(steps: Sequence[_Step]) -> tuple[Array, Array]:
     """The factor and shift of operations one after the other."""
     factor, shift = np.ones(1), np.zeros(1)
     for _, times, plus in steps:
@@ -133,50 +166,37 @@ def _together(steps: list[_Step]) -> tuple[Array, Array]:
     return factor, shift
 
 
-def _refusal(op: Computing, back: DequantizeOp, integers: Array, steps: list[_Step]) -> str | None:
-    factor, shift = _together(steps)
-    params = back.qparams.data
-    if not np.isfinite(factor).all() or not np.isfinite(shift).all():
-        return "its factors are not finite"
-    scales = params.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
-    if scales.max() > _F32.max or scales.min() < _F32.tiny:
-        return "scales times its factors leave the range of float32"
-    if weight_axis(op) is None or params.block is not None or params.axis not in (None, weight_axis(op)):
-        return "the scales of the weight do not belong to output channels"
-    if (factor < 0).any() and (params.zero_points().any() or integers.min() == integer_range(params.storage)[0]):
-        return "a factor is negative, and the weight has integers without a negative"
-    return None
-
-
-def _absorb(op: Computing, back: DequantizeOp, integers: Array, steps: list[_Step]) -> None:
+def _absorb(m: Scaled, rewriter: PatternRewriter) -> None:
+    op, back, steps = m.op, m.dequantize, m.steps
     factor, shift = _together(steps)
     constant = constant_of(back.input)
     assert constant is not None
     weight = back
     inserted: list[Operation] = []
     if np.abs(factor - 1).max() > _ROUNDING:
-        weight = _scaled_weight(op, back, constant, integers, factor)
+        weight = _scaled_weight(m, constant, factor)
         inserted = [weight.input.owner, weight] if isinstance(weight.input.owner, Operation) else []
     bias = np.zeros(op.output_channels) if op.bias is None else constant_numbers(op.bias)
     key = f"{constant.key.removesuffix('.i8').removesuffix('weight')}bias.folded"
     added = ConstantOp.of((bias * factor + shift).astype(np.float32), key, steps[-1][0].location)
     last = steps[-1][0]
     made = with_parameters(op, weight.result, added.result, last.results[0].type)
-    Rewriter.replace_op(last, [*inserted, added, made], [made.results[0]])
-    erase_unused([op, *(step for step, _, _ in steps[:-1])])
+    rewriter.replace(last, [*inserted, added, made], [made.results[0]])
+    erase_unused([op, *(step for step, _, _ in steps[:-1])], rewriter.erase)
 
 
-def _scaled_weight(
-    op: Computing, back: DequantizeOp, constant: ConstantOp, integers: Array, factor: Array
-) -> DequantizeOp:
+def _scaled_weight(m: Scaled, constant: ConstantOp, factor: Array) -> DequantizeOp:
     """The weight times a factor per output channel: scales stay positive, so that signs go into the integers."""
-    axis = weight_axis(op)
+    axis, integers, params = weight_axis(m.op), m.integers, m.dequantize.qparams.data
     assert axis is not None
     along = [-1 if i == axis else 1 for i in range(integers.ndim)]
     signed = ConstantOp.of((integers * np.sign(factor).astype(integers.dtype).reshape(along)), constant.key)
-    scales = back.qparams.data.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
-    zero = back.qparams.data.zero_points().reshape(-1).tolist()
-    qparams = QParamsAttr.of(back.qparams.data.storage, scales, zero, axis, f"{constant.key}.scale")
+    scales = params.scales().astype(np.float64) * np.where(factor == 0, 1, np.abs(factor))
+    zero = params.zero_points().reshape(-1).tolist()
     return DequantizeOp.make(
-        signed.result, qparams=qparams, result_types=back.result_types, location=back.location, name=None
+        signed.result,
+        qparams=QParamsAttr.of(params.storage, scales, zero, axis, f"{constant.key}.scale"),
+        result_types=m.dequantize.result_types,
+        location=m.dequantize.location,
+        name=m.steps[-1][0].results[0].name_hint,
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....dialects.nn import (
@@ -26,7 +27,7 @@ from .....dialects.nn import (
 from .....dialects.nn.shapes import element_of
 from .....ir.dtypes import numpy_dtype
 from .....ir.functions import main_function
-from .....rewriting import Remarks
+from .....rewriting import M, Remarks, StepPattern, condition
 from .....runtime.kernels import kernel_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,22 +38,46 @@ _SIGNED: Mapping[Attribute, IntegerType] = {
 """What unsigned integers become, which are larger by half of the number of values."""
 
 
-def quantize_constants(module: ModuleOp) -> None:
-    """Fold Quantize (and Clip, which exporters use for narrow ranges) of constants; each constant once per parameters."""
-    made: dict[object, ConstantOp] = {}
-    for op in [o for o in module.walk() if isinstance(o, DequantizeOp)]:
-        steps = _steps(op.input)
-        if steps is None or not steps:
-            continue
-        constant = constant_of(steps[0].operands[0])
+class AdaptPattern(StepPattern[M]):
+    """A part of `--adapt-qat`."""
+
+    def __init__(self, remarks: Remarks, module: ModuleOp):
+        super().__init__(remarks)
+        self.module = module
+
+
+@dataclass(frozen=True)
+class QuantizedConstant:
+    """A constant that the graph quantizes, by operations in order."""
+
+    steps: Sequence[Operation]
+    dequantize: DequantizeOp
+
+
+class FoldQuantize(AdaptPattern[QuantizedConstant]):
+    """integers in place of Quantize of a constant (and Clip, which exporters use for narrow ranges), once per parameters"""
+
+    name = "fold-quantize"
+    roots = (DequantizeOp,)
+
+    def __init__(self, remarks: Remarks, module: ModuleOp):
+        super().__init__(remarks, module)
+        self._made: dict[object, ConstantOp] = {}
+
+    def match(self, op: Operation) -> QuantizedConstant | None:
+        steps = _steps(op.operands[0])
+        return QuantizedConstant(steps, cast(DequantizeOp, op)) if steps else None
+
+    def rewrite(self, m: QuantizedConstant, rewriter: PatternRewriter) -> None:
+        constant = constant_of(m.steps[0].operands[0])
         assert constant is not None
-        key = (constant, *((type(s), tuple(s.properties.items())) for s in steps))
-        if key not in made:
-            integers = ConstantOp.of(_computed(constant.array, steps), f"{constant.key}.i8", constant.location)
-            Rewriter.insert_op(integers, InsertPoint.after(constant))
-            made[key] = integers
-        op.operands[0] = made[key].result
-        erase_unused(steps)
+        key = (constant, *((type(s), tuple(s.properties.items())) for s in m.steps))
+        if key not in self._made:
+            integers = ConstantOp.of(_computed(constant.array, m.steps), f"{constant.key}.i8", constant.location)
+            rewriter.insert(integers, InsertPoint.after(constant))
+            self._made[key] = integers
+        m.dequantize.operands[0] = self._made[key].result
+        erase_unused(m.steps, rewriter.erase)
 
 
 def _steps(value: SSAValue) -> list[Operation] | None:
@@ -67,7 +92,7 @@ def _steps(value: SSAValue) -> list[Operation] | None:
     return steps
 
 
-def _computed(array: Array, steps: list[Operation]) -> Array:
+def _computed(array: Array, steps: Sequence[Operation]) -> Array:
     for step in steps:
         kernel = kernel_for(step)
         assert kernel is not None
@@ -75,70 +100,90 @@ def _computed(array: Array, steps: list[Operation]) -> Array:
     return array
 
 
-def erase_unused(steps: Sequence[Operation]) -> None:
+def erase_unused(steps: Sequence[Operation], erase: Callable[[Operation], None] = Rewriter.erase_op) -> None:
     """Erase the unused ones of these operations, which are in program order."""
     for step in reversed(steps):
         if not step.results[0].uses:
-            step.detach()
-            step.erase()
+            erase(step)
 
 
-def transpose_constants(module: ModuleOp) -> None:
-    """Fold the transpose of a dequantized constant: PyTorch exports the weight of a linear layer so."""
-    for op in [o for o in module.walk() if isinstance(o, TransposeOp)]:
-        back = dequantize_of(op.input)
+@dataclass(frozen=True)
+class TransposedConstant:
+    """The transpose of a dequantized constant."""
+
+    transpose: TransposeOp
+    dequantize: DequantizeOp
+    constant: ConstantOp
+
+
+class FoldTranspose(AdaptPattern[TransposedConstant]):
+    """transposed integers in place of the transpose of a dequantized constant: PyTorch exports the weight of a linear layer so"""
+
+    name = "fold-transpose"
+    roots = (TransposeOp,)
+
+    def match(self, op: Operation) -> TransposedConstant | None:
+        back = dequantize_of(op.operands[0])
         constant = None if back is None else constant_of(back.input)
-        if back is None or constant is None:
-            continue
-        perm, p = ints(op.perm), back.qparams.data
+        return None if back is None or constant is None else TransposedConstant(cast(TransposeOp, op), back, constant)
+
+    def rewrite(self, m: TransposedConstant, rewriter: PatternRewriter) -> None:
+        op, back, constant = m.transpose, m.dequantize, m.constant
+        perm = ints(op.perm)
         turned = ConstantOp.of(np.ascontiguousarray(constant.array.transpose(perm)), constant.key, constant.location)
-        qparams = QParamsAttr(p.transposed(perm, constant.array.shape))
         made = DequantizeOp.make(
             turned.result,
-            qparams=qparams,
+            qparams=QParamsAttr(back.qparams.data.transposed(perm, constant.array.shape)),
             bits=back.bits,
             levels=back.levels,
             result_types=op.result_types,
             location=op.location,
             name=op.result.name_hint,
         )
-        Rewriter.replace_op(op, [turned, made], [made.result])
-        erase_unused([back])
+        rewriter.replace(op, [turned, made], [made.result])
+        erase_unused([back], rewriter.erase)
 
 
-def store_signed(module: ModuleOp, remarks: Remarks) -> None:
-    """Turn uint8 and uint16 between a quantize, or a constant, and its dequantizes into int8 and int16: same values, zero points
-    shifted by as much.
-    """
-    for op in [o for o in module.walk() if isinstance(o, QuantizeOp | ConstantOp)]:
+class StoreSigned(AdaptPattern[QuantizeOp | ConstantOp]):
+    """int8 and int16 in place of uint8 and uint16 before dequantizes: same values, zero points shifted by as much"""
+
+    name = "signed"
+    roots = (QuantizeOp, ConstantOp)
+
+    @condition
+    def signed_integers(self, m: QuantizeOp | ConstantOp) -> str | None:
+        """only dequantize reads the integers; those that are quantized at run time may be an output as well"""
+        readers = DequantizeOp if isinstance(m, ConstantOp) else DequantizeOp | ReturnOp
+        if all(isinstance(user, readers) for user in _users(m.result)):
+            return None
+        return f"its uint{_storage(m).width.data} result is taken by more than dequantize"
+
+    def match(self, op: Operation) -> QuantizeOp | ConstantOp | None:
         value = op.results[0]
-        storage = _SIGNED.get(element_of(value))
-        if storage is None or not (users := _users(value)):
-            continue
-        name, signed = f"int{storage.width.data}", _signed(op, storage)
-        if signed is None:
-            remarks.missed(op, name, f"its u{name} result is taken by more than dequantize")
-            continue
+        return cast(QuantizeOp | ConstantOp, op) if element_of(value) in _SIGNED and value.uses else None
+
+    def rewrite(self, m: QuantizeOp | ConstantOp, rewriter: PatternRewriter) -> None:
+        users, storage = _users(m.result), _storage(m)
         for user in users:
             if isinstance(user, DequantizeOp):
                 user.qparams = _moved(user.qparams, storage)
-        Rewriter.replace_op(op, signed)
+        signed = _signed(m, storage)
+        rewriter.replace(m, signed)
         if any(isinstance(user, ReturnOp) for user in users):
+            name = f"int{storage.width.data}"
             reason = f"an output of u{name} becomes one of {name}, smaller by {_half(storage)}"
-            remarks.note(signed, f"{name}-output", reason)
-            main_function(module).update_function_type()
+            self.remarks.note(signed, f"{name}-output", reason)
+            main_function(self.module).update_function_type()
 
 
-def _signed(op: QuantizeOp | ConstantOp, storage: IntegerType) -> QuantizeOp | ConstantOp | None:
-    """The operation with signed integers; None if an operation other than dequantize, or an output, reads them."""
-    users = _users(op.results[0])
+def _storage(op: QuantizeOp | ConstantOp) -> IntegerType:
+    return _SIGNED[element_of(op.result)]
+
+
+def _signed(op: QuantizeOp | ConstantOp, storage: IntegerType) -> QuantizeOp | ConstantOp:
     if isinstance(op, ConstantOp):
-        if not all(isinstance(u, DequantizeOp) for u in users):
-            return None
         moved = (op.array.astype(np.int32) - _half(storage)).astype(numpy_dtype(storage))
         return ConstantOp.of(moved, op.key, op.location)
-    if not all(isinstance(u, DequantizeOp | ReturnOp) for u in users):
-        return None
     return QuantizeOp.make(
         op.input,
         qparams=_moved(op.qparams, storage),

@@ -22,7 +22,7 @@ from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...options import NO_RECOVERY, RecoveryOptions
 from ...request import QuantizationOptions, Request
-from ..balance_channels.input_channels import Weighted, activation_axis
+from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
 from .absorb import absorbed

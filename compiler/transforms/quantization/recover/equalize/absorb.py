@@ -26,7 +26,7 @@ from .....dialects.nn import (
 )
 from .....dialects.nn.shapes import shape_of
 from ...decide.sites import Site
-from ..balance_channels.input_channels import Weighted
+from ..balance_channels import Weighted
 from .costs import FLOAT, Weight
 from .links import WEIGHT, Link
 from .scaling import Change

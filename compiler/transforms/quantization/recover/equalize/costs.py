@@ -14,7 +14,7 @@ import numpy as np
 
 from .....dialects.nn import ConvTransposeOp, MatMulOp
 from .....runtime.affine import in_blocks, scales_of
-from ..balance_channels.input_channels import Weighted
+from ..balance_channels import Weighted
 from .channels_seen import Seen
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -32,7 +32,7 @@ from .....rewriting import Refusal, layer_of
 from ....channels import Channels, carried, output_channels
 from ....fusion.computing import Computing, channel_axis
 from ...decide.sites import Site, sites
-from ..balance_channels.input_channels import Weighted, activation_axis
+from ..balance_channels import Weighted, activation_axis
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

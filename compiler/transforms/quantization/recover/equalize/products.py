@@ -17,7 +17,7 @@ from ....fusion.fuse_activation.activations import LINEAR, single_kind
 from ...decide.sites import Site, sites
 from ...place.insert_observers import insert_observers
 from ...request import Request
-from ..balance_channels.input_channels import Weighted, activation_axis
+from ..balance_channels import Weighted, activation_axis
 from .links import Link, NotLinked, Reader, ask_for_numbers
 
 

@@ -14,7 +14,7 @@ from .....dialects.nn.shapes import element_of, shape_of
 from .....ir.dtypes import numpy_dtype
 from .....rewriting import layer_of
 from ...decide.sites import Site
-from ..balance_channels.input_channels import Weighted, activation_axis, weight_channels
+from ..balance_channels import Weighted, activation_axis, weight_channels
 from .links import WEIGHT, Link
 
 Array = np.ndarray[Any, np.dtype[Any]]

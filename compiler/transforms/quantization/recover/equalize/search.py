@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .....dialects.nn import NNOp
-from ..balance_channels.input_channels import balance_factors
+from ..balance_channels import balance_factors
 from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .costs import Weight

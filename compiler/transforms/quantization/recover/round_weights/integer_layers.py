@@ -26,7 +26,7 @@ from .....dialects.nn import (
     set_plan,
     spread,
 )
-from ...convert.convert_observers import ROUNDED_FROM, point_of
+from ...convert.conversion import ROUNDED_FROM, point_of
 from ...convert.layer_weights import Weight, integers_of, levels_among, numbers_of, weight_as
 from ...convert.parameters import bias_fits, quantized_bias, widened
 from ...decide.recurrent import recurrent_layers
