@@ -25,7 +25,7 @@ KEPT = {
         (ascend.BasicLSTMInplaceFillWindowCacheOp, ascend.BasicGRUInplaceFillWindowCacheOp),
         "not lowered (`no-linalg-form`): a loop over steps of a recurrent layer",
     ),
-    nn.OpaqueOp: "not lowered (`no-linalg-form`): an operator of the source framework, which `nn` carries and does not define"
+    nn.OpaqueOp: "not lowered (`no-linalg-form`): an operator of the source framework, which `nn` carries and does not define",
 }
 
 
