@@ -157,6 +157,11 @@ class ConvertLayer(ConversionPattern[Layer]):
 
     roots = (NNOp,)
 
+    def __init__(self, conversion: Conversion):
+        super().__init__(conversion)
+        # of this module: the driver need not visit what the conversion makes
+        vars(self)["roots"] = tuple({type(op) for op in conversion.layers if isinstance(op, self.roots)})
+
     @abstractmethod
     def takes(self, m: Layer) -> bool:
         """Whether the layer is of this kind."""

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import Rewriter
 
 from ....diagnostics import Remark
 from ....dialects.nn import DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
@@ -45,8 +46,8 @@ class ConvertWeightedLayer(ConvertLayer):
     @strict("leave it out of the record, or give skip-layers={layer}")
     def bias_fits(self, m: Layer) -> str | None:
         """its bias fits into int32 at the scales of a record; scales that are computed are raised until it does"""
-        numbers = m.bias_numbers
-        if numbers is None or not m.weight.fixed or bias_fits(numbers, m.sums, m.bias_type):
+        numbers = m.bias_numbers if m.weight.fixed else None
+        if numbers is None or bias_fits(numbers, m.sums, m.bias_type):
             return None
         return "has a bias that does not fit into int32 at the record's scales"
 
@@ -139,7 +140,7 @@ class ConvertPoint(ConversionPattern[ObserveOp]):
         properties = {"source": m.source, "group": m.group, "master": m.master}
         pair = quantized_pair(m.input, m.qparams, m.location, m.input.name_hint, **properties)
         set_type(pair[1].result, m.result.type)
-        rewriter.replace(m, pair, pair[1].results)
+        Rewriter.replace_op(m, pair, pair[1].results)  # no pattern starts from the two, or from what reads them
 
 
 Patterns = tuple[type[ConversionPattern[Any]], ...]
