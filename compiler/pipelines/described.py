@@ -67,10 +67,13 @@ def statement(cls: type[Any]) -> str:
 
 
 def patterns(pass_name: str, session: Session) -> list[str]:
-    """A pass's patterns in the order in which they are tried, with their roots, statements and conditions: lines of text.
+    """A pass's patterns in the order in which they are tried, with their roots, statements and conditions: lines of text. Those
+    of a pass that runs other passes (`RUNS`) stand below the names of these.
 
     Raises CompileError for a pass that does not exist, or that is not made of patterns.
     """
+    if runs := getattr(session.passes[pass_name], "RUNS", ()):
+        return [line for each in runs for line in (f"--{each}", *(f"  {one}" for one in patterns(each, session)))]
     ours = universe.patterns(pass_name, session.passes[pass_name])
     lines: list[str] = []
     for each in (*session.patterns_of(pass_name), *(ours[name] for name in ours)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -34,6 +34,9 @@ class FuseAllPass(NormOptions, RegionOptions, FusionOptions, ModulePass):
     """
 
     name = "fuse-all"
+
+    RUNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in (*FOLDS, REGIONS))
+    """The passes made of patterns that it runs."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         folds = FOLDS if profile_of(session_of(ctx)).amct is None else (FuseModuleNormsPass(),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,6 +28,14 @@ class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     """
 
     name = "quantize"
+
+    RUNS: ClassVar[tuple[str, ...]] = (
+        "insert-observers",
+        "balance-channels",
+        "convert-observers",
+        "shift-accumulators",
+    )
+    """The passes made of patterns that it runs."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         Quantize(self.request(session_of(ctx)), self, self).apply(ctx, op)

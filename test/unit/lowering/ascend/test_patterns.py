@@ -137,6 +137,11 @@ def test_a_command_lists_patterns(capsys):
     with pytest.raises(SystemExit):
         run(["--list-patterns", "fuse-bn"])
     assert "compute-batch-norm (nn.batch_norm)" in capsys.readouterr().out.splitlines()
+    with pytest.raises(SystemExit):
+        run(["--list-patterns", "quantize"])
+    printed = capsys.readouterr().out
+    assert "--insert-observers\n  quantize-convolution (nn.conv, nn.conv_transpose)\n" in printed
+    assert "\n      bias-fits: " in printed.partition("\n--convert-observers\n")[2]
     assert run(["--list-patterns", "canonicalize"]) == 1
     assert "pass 'canonicalize' is not made of patterns" in capsys.readouterr().err
 
