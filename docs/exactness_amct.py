@@ -33,6 +33,8 @@ from amct_opt.transforms.quantization.profiles import like_amct
 from amct_opt.transforms.quantization.quantize import quantize
 from amct_opt.universe import new_session
 
+_NAMED = 2
+"""Layers up to this number are named."""
 PAGE = Path(__file__).parent / "exactness.md"
 BEGIN, END = "<!-- begin amct (generated) -->", "<!-- end amct (generated) -->"
 HEAD = (
@@ -49,11 +51,17 @@ def numbers(layers: Mapping[str, LayerRecord], field: str) -> Iterator[tuple[str
 
 
 def differing(real: Mapping[Any, Any], ours: Mapping[Any, Any]) -> str:
-    """How many entries differ or are only on one side; for floats with the largest relative difference."""
+    """How many entries differ or are only on one side; for floats with the largest relative difference, and the layers if they
+    are few.
+    """
     bad = [key for key in real.keys() | ours.keys() if real.get(key) != ours.get(key)]
     both = [(real[key], ours[key]) for key in bad if isinstance(real.get(key), float) and key in ours]
     most = max((abs(a - b) / abs(a) for a, b in both), default=0.0)
-    return f"{len(bad)} of {len(real)}, {most:.0e}" if both else f"{len(bad)} of {len(real)}"
+    count = f"{len(bad)} of {len(real)}"
+    if not both:
+        return count
+    layers = list(dict.fromkeys(key[0] for key in bad))
+    return f"{count}, {most:.0e}" + (f" ({', '.join(layers)})" if len(layers) <= _NAMED else "")
 
 
 def records(real: Path, ours: Path) -> list[str]:

@@ -38,7 +38,7 @@ class AntiQuant(FromAscendQuant[nn.DequantizeOp]):
     def quantizes(self, op: nn.DequantizeOp) -> Sequence[nn.QuantizeOp]:
         return [op.input.owner] if isinstance(op.input.owner, nn.QuantizeOp) else []
 
-    int8_activation = requires(
+    integer_activation = requires(
         lambda op: op.qparams.data.storage == i8,
         "the integers are int8",
         lambda op: f"its integers are {op.qparams.data.storage}, AscendAntiQuant takes i8",
