@@ -135,10 +135,38 @@ def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> str:
 @converter(nn.PadOp)
 def pad(op: nn.PadOp, layer: Layer) -> str:
     mode = op.mode.data
-    if mode is nn.PadMode.WRAP:
-        layer.require(19, "Pad with mode wrap")
+    if mode is nn.PadMode.WRAP and layer.opset < 19:
+        return _wrapped(op, layer)
     value = layer.scalar(_padding(op), op.input, "value") if mode is nn.PadMode.CONSTANT else None
     return layer.node("Pad", op.input, layer.ints(nn.ints(op.pads), "pads"), value, mode=mode.value)
+
+
+def _wrapped(op: nn.PadOp, layer: Layer) -> str:
+    """Mode wrap came with opset 19; before, what is at the other end of each axis (Slice) is put beside it (Concat)."""
+    pads, shape = nn.ints(op.pads), shape_of(op.input)
+    rank = len(shape)
+    axes = [a for a in range(rank) if max(pads[a], pads[rank + a]) > 0]
+    if not axes:
+        return layer.node("Pad", op.input, layer.ints(pads, "pads"))
+    removed = [min(p, 0) for p in pads]
+    x = layer.helper("Pad", op.input, layer.ints(removed, "pads")) if any(removed) else layer.value(op.input)
+    for axis in axes:
+        before, after = pads[axis], pads[rank + axis]
+        size = shape[axis] + removed[axis] + removed[rank + axis] if known(shape[axis]) else 0
+        if max(before, after) > size:
+            layer.require(19, f"Pad with mode wrap of axis {axis}, whose size is unknown or less than the pad")
+        parts = [x]
+        if before > 0:
+            parts = [_part(x, axis, size - before, size, layer), *parts]
+        if after > 0:
+            parts = [*parts, _part(x, axis, 0, after, layer)]
+        name = layer.label if axis == axes[-1] else f"{layer.label}/Concat"
+        (x,) = layer.emit("Concat", parts, {"axis": axis}, name)
+    return x
+
+
+def _part(x: str, axis: int, start: int, end: int, layer: Layer) -> str:
+    return layer.helper("Slice", x, layer.ints([start], "start"), layer.ints([end], "end"), layer.ints([axis], "axes"))
 
 
 def _padding(op: nn.PadOp) -> float:

@@ -54,9 +54,9 @@ func.func @main(%x: tensor<1x2x2xf16> {nn.name = "x"}) -> (tensor<1x2x2xf16> {nn
         "opset=15",
     ),
     "mode of a later opset": (
-        unary("nn.pad %x pads [1, 1] mode wrap : (tensor<4xf32>) -> tensor<6xf32>", "tensor<6xf32>"),
+        unary("nn.pad %x pads [5, 1] mode wrap : (tensor<4xf32>) -> tensor<10xf32>", "tensor<10xf32>"),
         18,
-        "needs Pad with mode wrap",
+        "needs Pad with mode wrap of axis 0, whose size is unknown or less than the pad",
         "opset=19",
     ),
     "clip bound that the type cannot hold": (
@@ -227,10 +227,13 @@ def test_opset_out_of_range(opset: int) -> None:
 def test_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """`-t 'onnx{opset=13}'` reaches the target; an error is one located line, a hint and status 1."""
     source, out = tmp_path / "net.mlir", tmp_path / "net.onnx"
-    source.write_text(unary("nn.pad %x pads [1, 1] mode wrap : (tensor<4xf32>) -> tensor<6xf32>", "tensor<6xf32>"))
+    source.write_text(unary("nn.pad %x pads [5, 1] mode wrap : (tensor<4xf32>) -> tensor<10xf32>", "tensor<10xf32>"))
     assert run([str(source), "-t", "onnx{opset=13}", "-o", str(out)]) == 1
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"{source}:3:3: error: 'nn.pad' op needs Pad with mode wrap, which opset 13 does not have"
+    assert lines[0] == (
+        f"{source}:3:3: error: 'nn.pad' op needs Pad with mode wrap of axis 0, whose size is unknown "
+        "or less than the pad, which opset 13 does not have"
+    )
     assert lines[1].strip() == "hint: write a newer opset: -t 'onnx{opset=19}'"
     assert not out.exists()
     assert run([str(source), "-t", "onnx{opset=19}", "-o", str(out)]) == 0
