@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...diagnostics import CompileError
+from ...files import refuse_pipe
 from ...ir.dtypes import Tensor, is_float, numpy_dtype
 from .rows import Array
 
@@ -236,14 +237,17 @@ def _cut(image: Any, size: tuple[int, int], fill: int = 0) -> Any:
 def images_in(folder: Path) -> list[Path]:
     """The images of a folder, sorted by name; or of the folders in it, mixed evenly, so that every part has some of each.
 
-    Hidden files and tables beside the images are left out. Raises CompileError, located, if there are none.
+    Hidden files and tables beside the images are left out. Raises CompileError, located, if there are none, and for a pipe.
     """
     if not folder.is_dir():
         raise CompileError("there is no such folder", where=str(folder))
     groups: dict[Path, list[Path]] = {}
     for file in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.is_file() and not hidden and file.suffix.lower() not in _BESIDE:
+        if hidden or file.suffix.lower() in _BESIDE:
+            continue
+        refuse_pipe(file)
+        if file.is_file():
             groups.setdefault(file.parent, []).append(file)
     if not groups:
         raise CompileError("holds no images", where=str(folder))

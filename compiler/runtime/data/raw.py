@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from ...diagnostics import CompileError
+from ...files import refuse_pipe
 from ...ir.dtypes import Tensor
 from .rows import Array
 
@@ -103,10 +104,16 @@ def check_size(path: Path, size: int, dtype: np.dtype[Any], shape: tuple[int, ..
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a folder without hidden ones, sorted by name. Raises CompileError, located, if there are none."""
+    """The files of a folder without hidden ones, sorted by name.
+
+    Raises CompileError, located, if there are none, and for a pipe.
+    """
     if not folder.is_dir():
         raise CompileError("there is no such folder", where=str(folder))
-    files = sorted(f for f in folder.iterdir() if f.is_file() and not f.name.startswith("."))
+    entries = sorted(e for e in folder.iterdir() if not e.name.startswith("."))
+    for entry in entries:
+        refuse_pipe(entry)
+    files = [e for e in entries if e.is_file()]
     if not files:
         inner = sum(f.is_dir() for f in folder.iterdir())
         hint = f"it holds {inner} folders, which are not searched" if inner else ""

@@ -1,5 +1,6 @@
 """Folders of images against arithmetic on their pixels."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -178,6 +179,10 @@ def test_folders_of_folders_are_mixed_evenly(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(CompileError, match="holds no images"):
         images_in(tmp_path / "empty")
+    os.mkfifo(tmp_path / "empty" / "pipe.png")
+    for above in (tmp_path / "empty", tmp_path):
+        with pytest.raises(CompileError, match=r"empty/pipe\.png: error: is a pipe, not a file"):
+            images_in(above)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Raw binaries: a folder per input, a run per file."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,15 @@ def test_folders_that_are_missing_or_empty(tmp_path: Path) -> None:
     (tmp_path / "empty" / "inner").mkdir()
     with pytest.raises(CompileError, match="it holds 1 folders, which are not searched"):
         load_samples(tmp_path / "empty", f, form)
+
+
+def test_pipes(tmp_path: Path) -> None:
+    """A pipe is not a sample; it is not left out either."""
+    for name, held in (("alone", ()), ("beside", (np.zeros((2, 3), np.float32),))):
+        pipe = folder(tmp_path / name, *held) / "pipe.bin"
+        os.mkfifo(pipe)
+        with pytest.raises(CompileError, match=f"{pipe}: error: is a pipe, not a file"):
+            load_samples(pipe.parent, function("%x: tensor<2x3xf32>"), Form(("float32",)))
 
 
 def test_different_numbers_of_files(tmp_path: Path) -> None:
