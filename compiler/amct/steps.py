@@ -217,10 +217,16 @@ LEFT_OUT = {
                     for verb in ("create", "restore", "save")
                     for kind in ("prune", "compressed")
                 ),
-                *("auto_channel_prune_search", "prune", "prune_finetune", "prune_diagnose"),
+                *("auto_channel_prune_search", "pruning", "prune", "prune_finetune", "prune_diagnose"),
+                *("CNN_RECONSTRUCT_PRUNE_CFG", "CNN_VARIANCE_PRUNE_CFG", "DENSE_LOWVAR_PRUNE_CFG"),
+                *("FULL_STRUCTURED_PRUNE_CFG", "MOE_MASSVAR_PRUNE_CFG", "MOE_OUTPUT_MERGE_PRUNE_CFG"),
+                *("SENSITIVITY_ALLOC_PRUNE_CFG", "MOE_VARIANCE_MENU_CFG", "DENSE_RECOVERY_MENU_CFG"),
+                "CNN_RECOVERY_MENU_CFG",
             ),
             "nothing is pruned",
         ),
+        (("LSTMQAT", "GRUQAT", "MatMulQAT"), "only convolutions and Linear are trained"),
+        (("QuantCalibrationOp",), "create_quant_cali_model observes layers without it"),
         (("tensor_decompose", "auto_decomposition", "decompose_network"), "layers are not decomposed"),
         (("create_distill_config", "create_distill_model", "distill", "save_distill_model"), "nothing is distilled"),
         (("perform_convert_ops", "perform_approximation"), "layers are not approximated"),
@@ -239,9 +245,12 @@ LEFT_OUT = {
 """Names of AMCT that its modules here do not have, with the reason."""
 
 
-def left_out(name: str) -> AttributeError:
-    """The error for a function that AMCT has and this program does not."""
-    return AttributeError(f"{name} is left out: {LEFT_OUT[name]} ({_PAGE})")
+def left_out(name: str) -> ImportError:
+    """The error for a name of AMCT that its modules here do not have.
+
+    It is not an AttributeError: `from module import name` would replace that by an error without the reason.
+    """
+    return ImportError(f"{name} is left out: {LEFT_OUT[name]} ({_PAGE})")
 
 
 def session_for(weights: PathLike | None = None, outputs: Sequence[str] = ()) -> Session:

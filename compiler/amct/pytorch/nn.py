@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from ...diagnostics import CompileError
+from .. import steps
 from .fake_quantization import Arq, Ulq, asymmetric, channels_first, finite, symmetric, torch
 from .retrain_config import BITS, PER_TENSOR
 from .retrained import Ranged
@@ -234,3 +235,9 @@ class LinearQAT(QATBase, _nn.Linear):
     def forward(self: Any, x: Any) -> Any:
         x, weight = self.quantized(x)
         return _nn.functional.linear(x, weight, self.bias)
+
+
+def __getattr__(name: str) -> Any:
+    if name in steps.LEFT_OUT:
+        raise steps.left_out(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
