@@ -10,12 +10,15 @@ from .table import converter, product, require_channels_second
 
 
 def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
-    """The pads: in Ascend begin and end are adjacent, in ONNX all begins come first."""
+    """The pads: in Ascend begin and end are adjacent, in ONNX all begins come first. The last entries are those of one axis."""
+    kernel = op.filter_sizes.kernel
+    axes = slice(-len(kernel), None)
+    pads = op.pad_list[axes]
     return {
-        "kernel_shape": list(op.filter_sizes.kernel),
-        "strides": list(op.stride_list),
-        "pads": [*(b for b, _ in op.pad_list), *(e for _, e in op.pad_list)],
-        "dilations": list(op.dilation_list),
+        "kernel_shape": list(kernel),
+        "strides": list(op.stride_list[axes]),
+        "pads": [*(b for b, _ in pads), *(e for _, e in pads)],
+        "dilations": list(op.dilation_list[axes]),
         "group": op.group_count,
     }
 
@@ -30,6 +33,6 @@ def conv(op: ascend.GroupedOp, layer: Layer) -> str:
 def conv_transpose(op: ascend.TransposedOp, layer: Layer) -> str:
     """The result's size follows from the geometry, so that `input_size` has no place but for what it adds to that."""
     require_channels_second(op, layer)
-    extra = op.output_padding_list
+    extra = op.output_padding_list[-len(op.filter_sizes.kernel) :]
     attributes = {**_window(op), "output_padding": list(extra) if any(extra) else None}
     return product(layer, "ConvTranspose", op.x_value, [op.filter_value, op.bias_value], attributes)

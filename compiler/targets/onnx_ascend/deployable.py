@@ -1,6 +1,8 @@
-"""The form of a module for files: lowered, channels second, weights and AscendQuant as in AMCT's files. Same numbers."""
+"""The form of a module for files: lowered, channels second; weights, AscendQuant and Conv1d as in AMCT's files. Same numbers."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -9,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import TRUE, i8
-from ...dialects.nn.shapes import Shape
+from ...dialects.nn.shapes import Shape, element_of, shape_of, tensor
 from ...lowering.ascend import LowerToAscendPass
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
@@ -32,6 +34,8 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
                 _turn_inner_product(op, made)
             case ascend.PadV3Op():
                 _quantize_before(op)
+            case ascend.SqueezeOp():
+                _drop_added_axis(op, made)
             case _:
                 pass
     erase_dead_constants(module)
@@ -115,6 +119,37 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
     for op in (quant, pad):
         op.detach()
         op.erase()
+
+
+def _drop_added_axis(squeeze: ascend.SqueezeOp, made: Made) -> None:
+    """Removes the axis that lowering adds to a convolution of one axis: ONNX has Conv1d, Ascend IR does not, so that the form is
+    one of files only. The axis stays if the weight is computed at run time, or something else reads a value that has it.
+    """
+    last = squeeze.x.owner
+    behind = [last] if isinstance(last, ascend.AscendDequantOp | ascend.AscendRequantOp) else []
+    conv = behind[0].x.owner if behind else last
+    if not isinstance(conv, ascend.Conv2DOp | ascend.Conv2DTransposeOp):
+        return
+    added, chain = conv.x_value.owner, [conv, *behind]
+    if not isinstance(added, ascend.UnsqueezeOp) or added.origin != conv.origin:
+        return
+    if (nn.ints(added.axes), nn.ints(squeeze.axis)) != ((2,), (2,)):
+        return
+    if nn.constant_of(conv.filter_value) is None or conv.filter_sizes.kernel[0] != 1 or conv.pad_list[0] != (0, 0):
+        return
+    if any(_only_user(a.y) is not b for a, b in pairwise([*chain, squeeze])):
+        return
+    *outer, _, size = shape_of(conv.filter_value)
+    weight = rearranged(conv.filter_value, made, "one axis", (0, 1, 2, 3), (*outer, size))
+    for before, after in ((conv.filter_value, weight), (conv.x_value, added.x)):
+        conv.operands[list(conv.operands).index(before)] = after
+    for op in chain:
+        Rewriter.replace_value_with_new_type(op.y, tensor(element_of(op.y), shape_of(squeeze.y)))
+    chain[-1].y.name_hint = squeeze.y.name_hint
+    squeeze.y.replace_all_uses_with(chain[-1].y)
+    Rewriter.erase_op(squeeze)
+    if not added.y.uses:
+        Rewriter.erase_op(added)
 
 
 def _only_user(value: SSAValue) -> Operation | None:

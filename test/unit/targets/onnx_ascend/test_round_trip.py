@@ -59,6 +59,12 @@ CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, A
         (3, 4, 3, 3),
         {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0], "zero_point": -11, "axis": 1},
     ),
+    "one axis transposed": (
+        nn.ConvTransposeOp,
+        (2, 3, 5),
+        (3, 4, 3),
+        {"pads": [1, 0], "strides": [2], "output_padding": [1], "zero_point": -11, "axis": 1},
+    ),
     "int16": (
         nn.ConvOp,
         (2, 6, 7, 6),
@@ -89,6 +95,7 @@ def test_convolutions(case: str, per_channel: bool, deploy: Any) -> None:
     (quant,) = (n for n in model.graph.node if n.op_type == "AscendQuant")
     written = {a.name: onnx.helper.get_attribute_value(a) for a in quant.attribute}["dst_type"]
     assert written == (b"INT16" if "bits" in properties else b"INT8")
+    assert next(tuple(i.dims) for i in model.graph.initializer if i.name == "conv.weight") == weight
     types = {i.name: i.data_type for i in model.graph.initializer}
     assert (types["conv.weight"], types["conv.bias"]) == (onnx.TensorProto.INT8, onnx.TensorProto.INT32)
     assert types["conv.dequant.param"] == onnx.TensorProto.UINT64

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
@@ -176,6 +177,88 @@ def test_requant_and_shifts(deploy: Any) -> None:
     bits = np.array([0.01, 0.2], np.float32).view(np.uint32).tolist()
     assert stored["fc1.requant.param"].tolist() == [b | (-5 & 0x1FF) << 37 for b in bits]
     assert [int(p) >> 32 for p in stored["fc2.dequant.param"]] == [3, 4]
+
+
+def one_axis(net: Net) -> list[SSAValue]:
+    """Conv1d, ConvTranspose1d and a Conv1d in float, one behind the other; the first two read one quantized value."""
+    weight = np.arange(36, dtype=np.int8)
+    window: Any = {"pads": [2, 1], "strides": [2], "zero_point": -7}
+    a = net.layer(
+        nn.ConvOp, net.x, weight.reshape(4, 3, 3), scales=[0.1, 0.2, 0.3, 0.4], name="a", dilations=[2], **window
+    )
+    b = net.layer(nn.ConvTransposeOp, net.x, weight.reshape(3, 4, 3), name="b", output_padding=[1], **window)
+    weight = net.constant(np.ones((2, 4, 3), np.float32), "c.weight")
+    return [a, b, net.add(nn.ConvOp, a, weight, layer="c", op_type="Conv")]
+
+
+def structure(module: ModuleOp) -> list[Any]:
+    """The `ascend` operations with their properties and types, but not where they come from."""
+    return [
+        (
+            op.name,
+            {k: v for k, v in op.properties.items() if k != "origin"},
+            [v.type for v in (*op.operands, *op.results)],
+        )
+        for op in module.walk()
+        if isinstance(op, ascend.AscendOp)
+    ]
+
+
+def test_convolutions_of_one_axis(deploy: Any) -> None:
+    """They are written as such, with weights of three axes, as in AMCT's files; what is read is what was lowered."""
+    net = Net(2, 3, 9)
+    module = net.module(*one_axis(net))
+    model = deploy.assert_equal(module, {"arg0": np.random.default_rng(0).normal(size=(2, 3, 9)).astype(np.float32)})
+    nodes = {n.name: n for n in model.graph.node}
+    assert list(nodes) == ["a.quant", "a", "a.dequant", "b", "b.dequant", "c"]
+    geometry = {"kernel_shape": [3], "pads": [2, 1], "strides": [2], "group": 1}
+    assert (nodes["a"].op_type, attributes(nodes["a"])) == ("Conv", {**geometry, "dilations": [2]})
+    transposed = {**geometry, "dilations": [1], "output_padding": [1]}
+    assert (nodes["b"].op_type, attributes(nodes["b"])) == ("ConvTranspose", transposed)
+    shapes = {i.name: list(i.dims) for i in model.graph.initializer}
+    assert [shapes[f"{layer}.weight"] for layer in "abc"] == [[4, 3, 3], [3, 4, 3], [2, 4, 3]]
+    assert (shapes["a.dequant.param"], shapes["b.dequant.param"]) == ([4], [1])
+    assert {len(v.type.tensor_type.shape.dim) for v in model.graph.value_info} == {3}
+    lowered, read = module.clone(), deploy.read()
+    for each in (lowered, read):
+        LowerToAscendPass().apply(new_session(), each)
+    assert structure(read) == structure(lowered)
+
+
+ONE_AXIS = """
+func.func @main(%x: tensor<1x2x4xf32> {{nn.name = "x"}}) -> (tensor<1x1x2xf32> {{nn.name = "y"}}, {type} {{nn.name = "z"}}) {{
+  %w = nn.constant dense<[[[[1, -2, 3]], [[-4, 5, 6]]]]> : tensor<1x2x1x3xi8>
+  %s = nn.constant dense<0.5> : tensor<1xf32>
+  %q = ascend.AscendQuant %x scale 20.0 offset 0.0 : (tensor<1x2x4xf32>) -> tensor<1x2x4xi8>
+  %u = ascend.Unsqueeze %q axes [2] from <onnx, "Conv", "c"> : (tensor<1x2x4xi8>) -> tensor<1x2x1x4xi8>
+  %a = ascend.Conv2D %u, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" from <onnx, "Conv", "c">
+    : (tensor<1x2x1x4xi8>, tensor<1x2x1x3xi8>) -> tensor<1x1x1x2xi32>
+  %d = ascend.AscendDequant %a, %s from <onnx, "Conv", "c"> : (tensor<1x1x1x2xi32>, tensor<1xf32>) -> tensor<1x1x1x2xf32>
+  %y = ascend.Squeeze %d axis [2] from <onnx, "Conv", "c"> : (tensor<1x1x1x2xf32>) -> tensor<1x1x2xf32>
+  func.return %y, %{value} : tensor<1x1x2xf32>, {type}
+}}"""
+
+
+@pytest.mark.parametrize(("value", "shape"), [("y", "1x1x2xf32"), ("d", "1x1x1x2xf32"), ("u", "1x2x1x4xi8")])
+def test_added_axes_that_something_else_reads(value: str, shape: str, deploy: Any) -> None:
+    """They stay: a graph output is a use."""
+    x = np.random.default_rng(0).normal(size=(1, 2, 4)).astype(np.float32)
+    model = deploy.assert_equal(parsed(ONE_AXIS.format(value=value, type=f"tensor<{shape}>")), {"x": x})
+    types = [n.op_type for n in model.graph.node]
+    assert ("Unsqueeze" in types, "Squeeze" in types) == {"y": (False, False), "d": (True, True), "u": (True, False)}[
+        value
+    ]
+
+
+def test_requantized_convolution_of_one_axis(deploy: Any) -> None:
+    text = ONE_AXIS.format(value="y", type="tensor<1x1x2xf32>").replace(
+        "AscendDequant %a, %s", "AscendRequant %a, %s offset 3.0"
+    )
+    x = np.random.default_rng(0).normal(size=(1, 2, 4)).astype(np.float32)
+    model = deploy.assert_equal(
+        parsed(text.replace("1x1x2xf32", "1x1x2xi8").replace("1x1x1x2xf32", "1x1x1x2xi8")), {"x": x}
+    )
+    assert [n.name for n in model.graph.node][:3] == ["c.quant", "c", "c.requant"]
 
 
 CHANNELS_LAST = """

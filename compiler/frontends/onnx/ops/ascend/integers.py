@@ -64,12 +64,10 @@ def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Convert
 def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:
     """The value computed from an accumulator, without the axis that was added to its convolution."""
     layer = producer(accumulator)
-    before = producer(layer.x) if isinstance(layer, ascend.Conv2DOp) else None
-    if (
-        not isinstance(layer, ascend.Conv2DOp)
-        or not isinstance(before, nn.UnsqueezeOp)
-        or before.origin != layer.origin
-    ):
+    if not isinstance(layer, ascend.Conv2DOp | ascend.Conv2DTransposeOp):
+        return value
+    before = producer(layer.x_value)
+    if not isinstance(before, nn.UnsqueezeOp) or before.origin != layer.origin:
         return value
     return node.emit(nn.SqueezeOp, value, axes=[2]).result
 

@@ -16,27 +16,29 @@ from ....deployed import is_accumulator, is_second_input, producer, zero_point
 from ...node import Constant, Converted, Node
 from .integers import ON_ACCUMULATORS, ON_INTEGERS, registered
 
-_CONVOLUTIONS = {4: (ascend.Conv2DOp, "NCHW"), 5: (ascend.Conv3DOp, "NCDHW")}
+_CONVOLUTIONS = {3: (ascend.Conv2DOp, "NCHW"), 4: (ascend.Conv2DOp, "NCHW"), 5: (ascend.Conv3DOp, "NCDHW")}
 """By the rank of x."""
 
 
 @registered(ON_INTEGERS, "Conv")
 def conv(node: Node) -> Converted:
-    x, rank = node.value(0), len(node.shape(0))
-    if rank == 3:
-        return _one_axis(node)
+    rank = len(node.shape(0))
     if rank not in _CONVOLUTIONS:
         raise node.error(f"computes in integers on a tensor of rank {rank}, Ascend IR has ranks 3 to 5")
     kind, data_format = _CONVOLUTIONS[rank]
-    window = _window(node, data_format, _weight_shape(node)[2:])
+    x, weight, window = _operands(node, data_format)
     groups = node.int("group", 1)
-    operands = x, node.value(1), _bias(node, 2)
-    return node.emit(kind, *operands, **window, groups=groups, offset_x=zero_point(node, x)).y
+    return node.emit(kind, x, weight, _bias(node, 2), **window, groups=groups, offset_x=zero_point(node, x)).y
 
 
-def _one_axis(node: Node) -> Converted:
-    """Adds an axis of size 1 to a convolution of one axis; the result of AscendDequant drops it again."""
-    out, channels, size = _weight_shape(node)
+def _operands(node: Node, data_format: str) -> tuple[SSAValue, SSAValue, dict[str, Any]]:
+    """x, the weight and the window of a convolution. One of one axis gets an axis of size 1, which the result of AscendDequant
+    drops again.
+    """
+    shape = _weight_shape(node)
+    if len(shape) != 3:
+        return node.value(0), node.value(1), _window(node, data_format, shape[2:])
+    out, channels, size = shape
     line = _window(node, "NCL", [size])
     weight = node.binding(1)
     if not isinstance(weight, Constant):
@@ -48,20 +50,18 @@ def _one_axis(node: Node) -> Converted:
         "data_format": "NCHW",
     }
     x = node.emit(nn.UnsqueezeOp, node.value(0), axes=[2]).result
-    operands = x, node.sink.value(weight.reshaped((out, channels, 1, size))), _bias(node, 2)
-    groups = node.int("group", 1)
-    return node.emit(ascend.Conv2DOp, *operands, **window, groups=groups, offset_x=zero_point(node, x)).y
+    return x, node.sink.value(weight.reshaped((out, channels, 1, size))), window
 
 
 @registered(ON_INTEGERS, "ConvTranspose")
 def conv_transpose(node: Node) -> Converted:
-    x = node.value(0)
     if node.ints("output_shape") is not None:
         raise node.error("computes in integers and has an output_shape, which Ascend IR takes as pads only")
-    window = _window(node, "NCHW", _weight_shape(node)[2:])
-    padding = full_rank("NCHW", _entries(node, "output_padding", [0, 0]), neutral=0)
+    x, weight, window = _operands(node, "NCHW")
+    extra = _entries(node, "output_padding", [0] * (len(node.shape(1)) - 2))
+    padding = full_rank("NCHW", [*[0] * (2 - len(extra)), *extra], neutral=0)
     input_size = node.constant(np.zeros(4, np.int64), ".input_size")
-    operands = input_size, x, node.value(1), _bias(node, 2)
+    operands = input_size, x, weight, _bias(node, 2)
     properties = {**window, "output_padding": padding, "groups": node.int("group", 1)}
     return node.emit(ascend.Conv2DTransposeOp, *operands, **properties, offset_x=zero_point(node, x)).y
 
