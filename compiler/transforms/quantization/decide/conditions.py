@@ -378,10 +378,13 @@ def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple
 
 
 def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
-    """Raises TypeError for a condition of another pattern than the one that decides operations of a class."""
+    """Raises TypeError for a condition of another pattern than the one that decides operations of a class; those of layers with
+    weights may be asked of any other operation that a profile quantizes.
+    """
     pattern, members = pattern_of(kind), {each for one in PATTERNS for each in one.conditions}
+    own = DecideWeighted.conditions if type(pattern) is DecideLayer else pattern.conditions
     for each in rules:
-        if each in members and each not in pattern.conditions:
+        if each in members and each not in own:
             raise TypeError(f"{kind.name}: pattern {pattern.name} has no condition {each.name}")
 
 
