@@ -112,7 +112,7 @@ def batches(calib: Path, runs: int) -> str:
 def row(case: Path, work: Path) -> str:
     model, runs = case.parent / "model.pt2", int((case / "batch_num.txt").read_text())
     simple = case / "quant.cfg"
-    steps.create_config(loaded(model), work / "config.json", None, *_defaults(simple, runs))
+    steps.create_config(loaded(model), work / "config.json", None, *_defaults(simple, runs), framework="pytorch")
     real, ours = (json.loads((at / "config.json").read_text()) for at in (case, work))
     cells = [differing(real, ours), *records(case / "record.txt", _record(model, case, runs, work))]
     try:
