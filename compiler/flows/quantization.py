@@ -113,7 +113,7 @@ class Split(NamedTuple):
     calibration: Samples | None
     """None for synthetic samples."""
     held: Samples
-    """Those that measure."""
+    """The samples that measure."""
     apart: bool
     """Whether the two sets are disjoint."""
     batch_num: int | None
@@ -321,7 +321,7 @@ def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
 
 
 def split(data: DataOptions, module: ModuleOp, session: Session) -> Split:
-    """Split the samples; with `batch_num` so many runs calibrate, and the next tenth as many measure."""
+    """Split the samples; with `batch_num` that many runs calibrate, and a tenth of their number behind them measures."""
     batch_num = data.batch_num
     if data.data is None:
         return Split(None, synthetic_samples(main_function(module), _MEASURING_SEED), True, batch_num)

@@ -104,7 +104,7 @@ class OffsetOp(CubeOp):
 
 
 def check_offset_x(element: Attribute, offset_x: int, what: str = "x") -> None:
-    """Raises VerifyException for an offset that is not a number of the type of x, or is not 0 although x is no integer."""
+    """Raises VerifyException for an offset that is not a number of the type of x, or is not 0 although x is not an integer."""
     if element in DATA:
         check_range("offset_x", [offset_x], *integer_range(cast(IntegerType, element)))
     elif offset_x:

@@ -20,7 +20,7 @@ from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, ch
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
 """The result types of quantizations, by dst_type."""
 _STORAGE: Mapping[int, IntegerType] = {**STORAGE, 6: i16}
-"""Those of AscendQuant."""
+"""The result types of AscendQuant, by dst_type."""
 
 ROUND_MODES = ("Round", "Floor", "Ceil", "Trunc")
 """Round is to nearest, ties to even. (Hybrid is for hifloat8, which has no element type here.)"""

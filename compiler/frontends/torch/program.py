@@ -167,7 +167,7 @@ def to_onnx(
 
 
 _RECURRENT = {"LSTM": 3, "GRU": 2, "RNN": 2}
-"""How many outputs a recurrent node has."""
+"""The number of outputs of a recurrent node."""
 
 
 def _complete_states(graph: GraphProto) -> None:
