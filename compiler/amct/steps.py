@@ -31,12 +31,12 @@ from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
+from ..transforms.quantization.convert.stored_integers import Integers, stored_integers
 from ..transforms.quantization.data_options import AUTOMATIC
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
-from ..transforms.quantization.weights.stored_integers import Integers, stored_integers
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 

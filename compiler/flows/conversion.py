@@ -16,11 +16,11 @@ from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
+from ..transforms.quantization.convert.stored_integers import Integers, put_integers
 from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import QuantizationOptions
-from ..transforms.quantization.weights.stored_integers import Integers, put_integers
 from ..transforms.simplification import SIMPLIFY
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of

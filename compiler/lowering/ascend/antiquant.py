@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import Operation
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number, i8
 from ...dialects.nn.shapes import element_of
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from .constants import constant_behind, numbers_behind
 from .quantized import FromAscendQuant
 from .rules import Builder, Lowering, Values
@@ -38,7 +39,7 @@ class AntiQuant(FromAscendQuant[nn.DequantizeOp]):
     def quantizes(self, op: nn.DequantizeOp) -> Sequence[nn.QuantizeOp]:
         return [op.input.owner] if isinstance(op.input.owner, nn.QuantizeOp) else []
 
-    integer_activation = requires(
+    integer_activation: Condition[Any] = requires(
         lambda op: op.qparams.data.storage == i8,
         "the integers are int8",
         lambda op: f"its integers are {op.qparams.data.storage}, AscendAntiQuant takes i8",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import FB
 from ...dialects.nn.shapes import element_of, known, shape_of
-from ...rewriting import Condition, condition, requires
+from ...rewriting import Condition, Roots, condition, requires
 from .constants import array_of, constant_behind, constant_numbers, numbers_behind
 from .rules import Builder, Lowering, Values
 
@@ -24,7 +24,7 @@ class Eltwise(Lowering[nn.BinaryOp]):
     roots = tuple(_MODES)
     sources = (("caffe", "Eltwise"),)
 
-    equal_shapes = requires(
+    equal_shapes: Condition[Any] = requires(
         lambda op: shape_of(op.lhs) == shape_of(op.rhs),
         "the tensors have one shape",
         "Eltwise takes tensors of one shape",
@@ -37,7 +37,7 @@ class Eltwise(Lowering[nn.BinaryOp]):
 class ByParameter(Lowering[nn.BinaryOp]):
     """A layer by a constant that covers some axes in a row."""
 
-    float_type = requires(
+    float_type: Condition[Any] = requires(
         lambda op: element_of(op.lhs) in FB,
         "the tensors are float16, float32 or bfloat16",
         lambda op: f"Caffe's layers are of floats, not {element_of(op.lhs)}",
@@ -85,7 +85,7 @@ def _constant(what: str) -> Condition[nn.BinaryOp]:
 class Scale(ByParameter):
     """Scale"""
 
-    roots = (nn.MulOp,)
+    roots: ClassVar[Roots] = (nn.MulOp,)
     sources = (("caffe", "Scale"),)
     constant_scale = _constant("scale")
 
@@ -97,7 +97,7 @@ class Scale(ByParameter):
 class Bias(ByParameter):
     """Bias"""
 
-    roots = (nn.AddOp,)
+    roots: ClassVar[Roots] = (nn.AddOp,)
     sources = (("caffe", "Scale"), ("caffe", "Bias"))
     constant_bias = _constant("bias")
 
@@ -111,7 +111,7 @@ class BNInference(Lowering[nn.BatchNormOp]):
 
     sources = (("caffe", "BatchNorm"),)
 
-    channels_second = requires(
+    channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "BNInference normalizes axis 1"
     )
     constant_scale = constant_numbers("scale")

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import Shape, known, shape_of, static
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from .constants import Array, constant_behind, numbers_behind
 from .rules import Builder, Lowering, Values
 
@@ -44,19 +44,19 @@ class Convolution(Lowering[Conv], Generic[Conv]):
         """The operation itself."""
         raise NotImplementedError
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank in FORMATS,
         "there is an operation with as many spatial axes",
         lambda op: f"there is no convolution with {op.spatial_rank} spatial axes",
     )
 
-    known_sizes = requires(
+    known_sizes: Condition[Any] = requires(
         lambda op: all(map(known, shape_of(op.weight))),
         "the sizes of the weight are known",
         "the sizes of its weight are not known",
     )
 
-    known_pads = requires(
+    known_pads: Condition[Any] = requires(
         lambda op: op.resolved_pads(op.spatial(shape_of(op.input))) is not None,
         "the padding does not depend on sizes that are not known",
         "its auto_pad depends on sizes that are not known",
@@ -116,7 +116,7 @@ class DepthwiseConv2D(Convolution[nn.ConvOp]):
     sources = (("tensorflow", "DepthwiseConv2dNative"),)
     by_channel = True
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank == 2, "the layer has two spatial axes", "DepthwiseConv2D has two spatial axes"
     )
 
@@ -129,11 +129,11 @@ class DepthwiseConv2D(Convolution[nn.ConvOp]):
 class Conv2DTranspose(Convolution[nn.ConvTransposeOp]):
     """Conv2DTranspose"""
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank < 3, "the layer has one or two spatial axes", "there is no Conv3DTranspose"
     )
 
-    pads = requires(
+    pads: Condition[Any] = requires(
         lambda op: all(p >= 0 for p in op.resolved_pads(op.spatial(shape_of(op.input))) or ()),
         "no padding is negative",
         "its output_shape asks for more than the windows cover",
@@ -157,7 +157,7 @@ class Conv2DBackpropInput(Conv2DTranspose):
     sources = (("tensorflow", "Conv2DBackpropInput"),)
     has_bias = False
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank == 2, "the layer has two spatial axes", "Conv2DBackpropInput has two spatial axes"
     )
 
@@ -182,13 +182,13 @@ class Deconvolution(Conv2DTranspose):
 
     sources = (("caffe", "Deconvolution"),)
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank == 2 and (not op.channels_last),
         "the layer has two spatial axes, behind the channels",
         "Deconvolution has two spatial axes, behind the channels",
     )
 
-    output_padding = requires(
+    output_padding: Condition[Any] = requires(
         lambda op: not any(op.output_padding_list),
         "nothing is added to the size of the result",
         "Deconvolution adds nothing to the size of its result",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import pi, sqrt
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import f32
@@ -14,7 +15,7 @@ from ...dialects.ascend.base import FB, data_type_number
 from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import is_float, numpy_dtype
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from .constants import array_of, constant_numbers
 from .rules import Builder, Lowering, Values, lowers, lowers_each
 
@@ -46,7 +47,7 @@ lowers_each(
 class Div(Lowering[nn.DivOp]):
     """RealDiv"""
 
-    float_type = requires(
+    float_type: Condition[Any] = requires(
         lambda op: is_float(element_of(op.lhs)), "the operands are floats", "RealDiv does not truncate integers"
     )
 
@@ -57,7 +58,7 @@ class Div(Lowering[nn.DivOp]):
 class Selu(Lowering[nn.SeluOp]):
     """Selu"""
 
-    selu_constants = requires(
+    selu_constants: Condition[Any] = requires(
         lambda op: op.alpha.value.data == SELU_ALPHA and op.gamma.value.data == SELU_GAMMA,
         "alpha and gamma are those of the definition",
         "Selu has the constants of its definition only",
@@ -70,7 +71,7 @@ class Selu(Lowering[nn.SeluOp]):
 class Gelu(Lowering[nn.GeluOp]):
     """Gelu by the error function; the form by tanh, which Ascend IR lacks, becomes the steps of `nn`, in float32"""
 
-    float_type = requires(
+    float_type: Condition[Any] = requires(
         lambda op: op.tanh_approximation is None or element_of(op.input) in FB,
         "the form by tanh is of float16, float32 or bfloat16",
         lambda op: f"its steps take {', '.join(map(str, FB))}, not {element_of(op.input)}",

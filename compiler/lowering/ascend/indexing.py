@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from ...rewriting import requires
+from ...rewriting import Condition, requires
 from .rules import Builder, Lowering, Values, lowers
 
 INT64 = 9
@@ -33,7 +35,7 @@ def as_int64(build: Builder, value: SSAValue) -> SSAValue:
 class Tile(Lowering[nn.ExpandOp]):
     """Tile, after new axes of size 1"""
 
-    known_sizes = requires(
+    known_sizes: Condition[Any] = requires(
         lambda op: op.target() is not None or op.shape is None or known(shape_of(op.shape)[0]),
         "the shape, if it is computed at run time, has a known number of sizes",
         "its shape is computed at run time, and how many sizes it has is not known",
@@ -96,7 +98,7 @@ class Arg(Lowering[nn.ArgOp]):
 
     roots = tuple(_PLACES)
 
-    first_of_equal = requires(
+    first_of_equal: Condition[Any] = requires(
         lambda op: op.last is None,
         "the first one of equal elements is wanted",
         "Ascend IR finds the first one of equal elements",

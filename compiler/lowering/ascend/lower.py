@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, ReshapeOp, SqueezeOp, TransposeOp
 from ...dialects.nn import OPERATIONS, DequantizeOp, NNOp, QuantizeOp, ShiftAccumulatorOp, dequantize_of
-from ...rewriting import Remarks, erase_dead_constants, requires
+from ...rewriting import Condition, Remarks, erase_dead_constants, requires
 from ...rewriting.driver import apply_once, garbage_collection_off
 from ...transforms.quantization.convert.pairs import quantize_at
 from ...transforms.quantization.decide.sites import Site
@@ -63,7 +63,7 @@ class Remaining(Lowering[NNOp]):
 
     roots = tuple(each for each in OPERATIONS if issubclass(each, NNOp) and each not in (QuantizeOp, DequantizeOp))
 
-    no_ascend_op = requires(
+    no_ascend_op: Condition[Any] = requires(
         lambda op: False, "it has a counterpart", lambda op: f"no ascend operation stands for {op.name}"
     )
 

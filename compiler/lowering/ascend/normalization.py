@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ...ir.dtypes import numpy_dtype
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from ...transforms.fusion.fuse_bn.norm import factor_and_shift
 from .constants import Array
 from .rules import Builder, Lowering, Values, lowers_each
@@ -38,13 +38,13 @@ class ProductAndSum(Lowering[nn.BatchNormOp]):
     def match(self, op: Operation) -> nn.BatchNormOp | None:
         return op if isinstance(op, nn.BatchNormOp) and op.channels_last else None
 
-    channels_second = requires(
+    channels_second: Condition[Any] = requires(
         lambda op: all(nn.constant_of(value) is not None for value in op.operands[1:]),
         "the parameters are constants",
         "BNInfer normalizes axis 1, and its parameters are computed at run time",
     )
 
-    finite_fold = requires(
+    finite_fold: Condition[Any] = requires(
         lambda op: all(np.isfinite(each).all() for each in _factor_and_shift(op)),
         "the factors and shifts are finite",
         "its factors or shifts are NaN or Inf",
@@ -66,11 +66,11 @@ def _factor_and_shift(op: nn.BatchNormOp) -> list[Array]:
 class LRN(Lowering[nn.LRNOp]):
     """LRN; ONNX divides alpha by the number of channels, Ascend (as TensorFlow) does not"""
 
-    channels_second = requires(
+    channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "LRN normalizes across axis 1"
     )
 
-    odd_size = requires(
+    odd_size: Condition[Any] = requires(
         lambda op: op.size.value.data % 2 == 1, "the size is odd", "LRN takes as many channels on either side"
     )
 
@@ -117,7 +117,7 @@ _FORMATS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 class InstanceNorm(Lowering[nn.InstanceNormOp]):
     """InstanceNorm"""
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: len(shape_of(op.input)) in (3, *_FORMATS),
         "the input is of rank 3 to 5",
         lambda op: f"InstanceNorm takes rank 3 to 5, not {len(shape_of(op.input))}",
@@ -131,7 +131,7 @@ class InstanceNorm(Lowering[nn.InstanceNormOp]):
 class GroupNorm(Lowering[nn.GroupNormOp]):
     """GroupNorm"""
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: len(shape_of(op.input)) in (3, 4),
         "the input is of rank 3 or 4",
         lambda op: f"GroupNorm takes rank 3 or 4, not {len(shape_of(op.input))}",

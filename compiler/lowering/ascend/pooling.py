@@ -6,7 +6,7 @@ Windows over one axis get a second axis of size 1, like convolutions.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -17,7 +17,7 @@ from ...dialects.ascend.convolution import full_rank
 from ...dialects.ascend.pooling import axis_count
 from ...dialects.nn import AutoPad
 from ...dialects.nn.shapes import shape_of, static
-from ...rewriting import condition, requires
+from ...rewriting import Condition, Roots, condition, requires
 from ...runtime.affine import are_normal
 from .quantized import InIntegers, dequantized
 from .rules import Builder, Lowering, Values
@@ -37,13 +37,13 @@ class Window(Lowering[Pool], Generic[Pool]):
         """Its properties."""
         raise NotImplementedError
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank <= 2,
         "there are one or two spatial axes",
         lambda op: f"it pools over {op.spatial_rank} spatial axes, Ascend IR over at most 2",
     )
 
-    no_dilation = requires(
+    no_dilation: Condition[Any] = requires(
         lambda op: all(d == 1 for d in op.dilation_list),
         "windows have no gaps",
         "Ascend IR has no pooling with dilations",
@@ -102,9 +102,9 @@ def _is_same_of_unknown(op: nn.PoolOp) -> bool:
 class WindowPool(Window[nn.PoolOp]):
     """MaxPoolV3 or AvgPoolV2"""
 
-    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
+    roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
 
-    known_pads = requires(
+    known_pads: Condition[Any] = requires(
         lambda op: _is_same_of_unknown(op) or _pads(op) is not None,
         "the padding does not depend on sizes that are not known, except that of SAME",
         "its auto_pad depends on sizes that are not known",
@@ -123,8 +123,12 @@ class WindowPool(Window[nn.PoolOp]):
 class SameOrValidPool(Window[nn.PoolOp]):
     """MaxPool or AvgPool"""
 
-    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
-    sources = (("tensorflow", "AvgPool"), ("tensorflow", "MaxPool"), ("tensorflow", "MaxPoolV2"))
+    roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
+    sources = (
+        ("tensorflow", "AvgPool"),
+        ("tensorflow", "MaxPool"),
+        ("tensorflow", "MaxPoolV2"),
+    )
 
     @condition
     def same_or_valid(self, op: nn.PoolOp) -> str | None:
@@ -161,7 +165,7 @@ def _is_same(op: nn.PoolOp) -> bool:
 class CaffePool(Window[nn.PoolOp]):
     """Pooling, whose ceil_mode 0 rounds up"""
 
-    roots = (nn.MaxPoolOp, nn.AveragePoolOp)
+    roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
     sources = CAFFE
 
     @condition
@@ -169,17 +173,17 @@ class CaffePool(Window[nn.PoolOp]):
         """there are two spatial axes"""
         return Window.spatial_rank.holds(self, op) or (None if op.spatial_rank == 2 else "Pooling has two spatial axes")
 
-    channels_second = requires(
+    channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "Pooling has its channels on axis 1"
     )
 
-    known_pads = requires(
+    known_pads: Condition[Any] = requires(
         lambda op: _pads(op) is not None,
         "the padding does not depend on sizes that are not known",
         "its auto_pad depends on sizes that are not known",
     )
 
-    counted_padding = requires(
+    counted_padding: Condition[Any] = requires(
         lambda op: (
             not isinstance(op, nn.AveragePoolOp) or op.count_include_pad is not None or (not any(_pads(op) or ()))
         ),
@@ -215,7 +219,7 @@ def window_count(op: nn.AveragePoolOp) -> int | None:
 class IntegerAverage(Window[Any], InIntegers[nn.AveragePoolOp]):
     """The exact int32 sum of each window; the dequantization divides by the count."""
 
-    constant_count = requires(
+    constant_count: Condition[Any] = requires(
         lambda op: window_count(op) is not None,
         "all windows count the same number of elements",
         "its windows do not all count the same number of elements",
@@ -243,27 +247,27 @@ class IntegerAverage(Window[Any], InIntegers[nn.AveragePoolOp]):
 class IntegerWindowPool(WindowPool, IntegerAverage):
     """AvgPoolV2 of int8, then AscendDequant"""
 
-    roots = (nn.AveragePoolOp,)
+    roots: ClassVar[Roots] = (nn.AveragePoolOp,)
 
 
 class IntegerSameOrValidPool(SameOrValidPool, IntegerAverage):
     """AvgPool of int8, then AscendDequant"""
 
-    roots = (nn.AveragePoolOp,)
+    roots: ClassVar[Roots] = (nn.AveragePoolOp,)
 
 
 class IntegerCaffePool(CaffePool, IntegerAverage):
     """Pooling of int8, then AscendDequant"""
 
-    roots = (nn.AveragePoolOp,)
+    roots: ClassVar[Roots] = (nn.AveragePoolOp,)
 
 
 class SpaceReduction(Lowering[nn.GlobalPoolOp]):
     """ReduceMean or ReduceMax over all of space"""
 
-    roots = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
+    roots: ClassVar[Roots] = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: len(shape_of(op.input)) > 2, "there are spatial axes", "there are no spatial axes to reduce"
     )
 
@@ -276,10 +280,10 @@ class SpaceReduction(Lowering[nn.GlobalPoolOp]):
 class CaffeGlobalPool(Lowering[nn.GlobalPoolOp]):
     """Pooling with global_pooling"""
 
-    roots = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
+    roots: ClassVar[Roots] = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
     sources = CAFFE
 
-    channels_second = requires(
+    channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "Pooling has its channels on axis 1"
     )
 

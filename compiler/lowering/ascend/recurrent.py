@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -45,12 +45,12 @@ class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], Quant
     sources = (("onnx", "LSTM"), ("onnx", "GRU"))
     PER = "row"
 
-    one_direction = _of_layer(DecideRecurrent.one_direction)
-    initial_state = _of_layer(DecideRecurrent.initial_state)
-    no_lengths = _of_layer(DecideRecurrent.no_lengths)
-    default_activations = _of_layer(DecideRecurrent.default_activations)
-    linear_before_reset = _of_layer(DecideRecurrent.linear_before_reset)
-    all_outputs = _of_layer(DecideRecurrent.all_outputs)
+    one_direction: Condition[Any] = _of_layer(DecideRecurrent.one_direction)
+    initial_state: Condition[Any] = _of_layer(DecideRecurrent.initial_state)
+    no_lengths: Condition[Any] = _of_layer(DecideRecurrent.no_lengths)
+    default_activations: Condition[Any] = _of_layer(DecideRecurrent.default_activations)
+    linear_before_reset: Condition[Any] = _of_layer(DecideRecurrent.linear_before_reset)
+    all_outputs: Condition[Any] = _of_layer(DecideRecurrent.all_outputs)
 
     @condition
     def integer_type(self, op: nn.OpaqueOp) -> str | None:

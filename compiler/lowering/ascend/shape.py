@@ -10,7 +10,7 @@ from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
-from ...rewriting import requires
+from ...rewriting import Condition, requires
 from .rules import Builder, Lowering, Values, lowers, lowers_each
 
 
@@ -66,7 +66,7 @@ def gather(build: Builder, op: nn.GatherOp) -> Values:
 class Pad(Lowering[nn.PadOp]):
     """PadV3"""
 
-    pad_mode = requires(
+    pad_mode: Condition[Any] = requires(
         lambda op: op.mode.data is not PadMode.WRAP, "the mode is not wrap", "PadV3 does not wrap around"
     )
 
@@ -92,7 +92,9 @@ class Reduction(Lowering[nn.ReduceOp]):
 
     roots = tuple(_REDUCTIONS)
 
-    some_axis = requires(lambda op: len(shape_of(op.input)) > 0, "there are axes", "there is no axis to reduce")
+    some_axis: Condition[Any] = requires(
+        lambda op: len(shape_of(op.input)) > 0, "there are axes", "there is no axis to reduce"
+    )
 
     def rewrite(self, build: Builder, op: nn.ReduceOp) -> Values:
         axes = build.ints(op.axis_list(), "axes")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.ir import OpResult
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from .quantized import stored
 from .rules import Builder, Lowering, Values
 
@@ -24,7 +24,7 @@ class _Sums(NamedTuple):
 class ShiftedDequant(Lowering[nn.ShiftAccumulatorOp]):
     """A second AscendDequant of the same accumulators, with `shift_n`; the first one stays for readers of the unshifted sums"""
 
-    integer_sums = requires(
+    integer_sums: Condition[Any] = requires(
         lambda op: _sums(op) is not None,
         "AscendDequant gives what is shifted",
         "it does not shift sums of integers that are only dequantized",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Operation
@@ -13,7 +13,7 @@ from ...dialects.ascend.base import data_type_number
 from ...dialects.nn import ints
 from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
 from ...dialects.nn.shapes import element_of, known, shape_of
-from ...rewriting import requires
+from ...rewriting import Condition, Roots, requires
 from .rules import Builder, Lowering, Values, lowers_each
 
 _FLAGS = {
@@ -37,7 +37,7 @@ class Image(Lowering[nn.ResizeOp]):
         nearest = op.mode.data is ResizeMode.NEAREST and op.nearest.data is rounding
         return op if nearest or op.mode.data is ResizeMode.LINEAR else None
 
-    spatial_rank = requires(
+    spatial_rank: Condition[Any] = requires(
         lambda op: len(shape_of(op.input)) == 4, "the input is of rank 4", "Resize takes tensors of rank 4"
     )
 
@@ -60,19 +60,19 @@ class Resize(Lowering[nn.ResizeOp]):
 
     spatial_rank = Image.spatial_rank
 
-    cubic_steps = requires(
+    cubic_steps: Condition[Any] = requires(
         lambda op: op.cubic_steps is None,
         "cubic weights are computed for every position",
         "Resize computes cubic weights for every position",
     )
 
-    coordinates = requires(
+    coordinates: Condition[Any] = requires(
         lambda op: op.coordinates.data is not Coordinates.HALF_PIXEL_SYMMETRIC,
         "the coordinates are not half_pixel_symmetric",
         "Resize does not know half_pixel_symmetric",
     )
 
-    known_sizes = requires(
+    known_sizes: Condition[Any] = requires(
         lambda op: all((s or known(d) for s, d in zip(ints(op.sizes), shape_of(op.input), strict=False))),
         "all sizes are known",
         "Resize wants all sizes, and one that stays is not known",
@@ -119,9 +119,9 @@ lowers_each(
 class Blocks(Lowering[nn.SpaceToBatchOp | nn.BatchToSpaceOp]):
     """SpaceToBatchND or BatchToSpaceND"""
 
-    roots = (nn.SpaceToBatchOp, nn.BatchToSpaceOp)
+    roots: ClassVar[Roots] = (nn.SpaceToBatchOp, nn.BatchToSpaceOp)
 
-    channels_last = requires(
+    channels_last: Condition[Any] = requires(
         lambda op: op.channels_last,
         "the channels are the last axis",
         "its blocks are of the axes from 1 on, which are the channels here",

@@ -8,6 +8,7 @@ AscendAntiQuantV2 for batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import f16, f32
@@ -16,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of, shape_of
-from ...rewriting import condition, requires
+from ...rewriting import Condition, condition, requires
 from .constants import Array
 from .linear import IN_FLOATS, IN_INTEGERS, OfLayer, Operands, columns
 from .quantized import IntegerWeight, int8_behind
@@ -76,7 +77,7 @@ class WeightOnlyFloat32(RealWeight):
         found = super().match(op)
         return None if found is None or element_of(found.lhs) == f16 else found
 
-    float_type = requires(
+    float_type: Condition[Any] = requires(
         lambda op: element_of(op.lhs) == f32,
         "the other operand is float32 (or float16, which has patterns of its own)",
         lambda op: f"quantized weights go beside float32 or float16, not {element_of(op.lhs)}",

@@ -12,7 +12,6 @@ from ...session import Session
 from .calibrate import calibrate_points
 from .convert.convert_observers import convert_observers
 from .convert.shift_accumulators import shift_accumulators
-from .data_options import runs_of
 from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
 from .recover.correct_bias import correct_bias
@@ -31,8 +30,7 @@ def quantize_channels(
     with session.phase("insert-observers"):
         insert_observers(module, request, session)
     with session.phase("balance-channels"):
-        balancing = (lambda: runs_of(samples(), 1)) if request.settings.as_amct else samples
-        balance_channels(module, balancing, session, runner)
+        balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
         calibrate_points(module, samples, session, runner)
     if request.recovery.fit_ranges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -14,7 +14,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from ....dialects.nn import NNOp, ObserveOp, Plan, QParams, WeightPlan, array_of, constant_of, plan_of, set_plan
 from ....ir.functions import main_function
-from ....rewriting import M, Remarks, StepPattern
+from ....rewriting import M, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
@@ -155,7 +155,7 @@ class ConversionPattern(StepPattern[M]):
 class ConvertLayer(ConversionPattern[Layer]):
     """The conversion of one kind of layer. Subclasses set `name`, and define `takes` and `convert`."""
 
-    roots = (NNOp,)
+    roots: ClassVar[Roots] = (NNOp,)
 
     def __init__(self, conversion: Conversion):
         super().__init__(conversion)

@@ -17,7 +17,7 @@ from xdsl.rewriter import Rewriter
 
 from ....diagnostics import Remark
 from ....dialects.nn import DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
-from ....rewriting import Remarks, condition, erase_dead_constants, rewrite, strict
+from ....rewriting import Remarks, Roots, condition, erase_dead_constants, rewrite, strict
 from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
 from ....session import Session, session_of
@@ -119,7 +119,7 @@ class ConvertPoint(ConversionPattern[ObserveOp]):
     """`observe x` becomes `dequantize(quantize x)`; a point that nothing reads is erased"""
 
     name = "point"
-    roots = (ObserveOp,)
+    roots: ClassVar[Roots] = (ObserveOp,)
 
     @condition
     def calibrated(self, m: ObserveOp) -> str | None:

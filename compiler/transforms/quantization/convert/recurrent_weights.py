@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -31,7 +31,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Remarks, strict
+from ....rewriting import Remarks, Roots, strict
 from ....runtime.affine import are_normal
 from ..decide.planned_weights import recorded_weight, weight_as_held
 from ..decide.planning import SKIPPED
@@ -184,7 +184,7 @@ class ConvertRecurrent(ConversionPattern[PlannedRecurrent]):
     """a recurrent layer, with integers for W and R, and for its biases if its input and its state are quantized"""
 
     name = "recurrent"
-    roots = (OpaqueOp,)
+    roots: ClassVar[Roots] = (OpaqueOp,)
 
     @strict()
     def both_weights(self, m: PlannedRecurrent) -> str | None:

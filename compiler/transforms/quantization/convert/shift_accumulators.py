@@ -28,7 +28,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
-from ....rewriting import Remarks, StepPattern, condition, layer_of, rewrite, strict
+from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite, strict
 from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session, session_of
@@ -79,7 +79,7 @@ class ShiftSums(StepPattern[Sums]):
     """a layer whose sums are to be shifted, with `nn.shift_accumulator` behind it, by the shifts of its plan"""
 
     name = "shift"
-    roots = (ConvolutionOp, MatMulOp)
+    roots: ClassVar[Roots] = (ConvolutionOp, MatMulOp)
 
     def __init__(self, remarks: Remarks, layers: Mapping[Operation, Site], searched: Collection[Operation]):
         super().__init__(remarks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i8
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -19,7 +19,7 @@ from ....dialects import nn
 from ....dialects.nn import NNOp, OriginAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....ir.dtypes import is_float
-from ....rewriting import CheckedPattern, Condition, condition, rewrite
+from ....rewriting import CheckedPattern, Condition, Roots, condition, rewrite
 from .sites import Site
 
 Rule = Condition[Site]
@@ -43,7 +43,7 @@ class DecideLayer(CheckedPattern[Site]):
     """Any other operation that a profile quantizes, such as an activation."""
 
     name = "quantize"
-    roots = (NNOp,)
+    roots: ClassVar[Roots] = (NNOp,)
 
     def __init__(self, undecided: dict[NNOp, Site], decide: Callable[[Site], None]):
         self._undecided = undecided
@@ -168,7 +168,7 @@ class DecideConvolution(DecideWeighted):
     """A convolution or transposed convolution: its input and its weight, with a scale for each output channel."""
 
     name = "quantize-convolution"
-    roots = (nn.ConvOp, nn.ConvTransposeOp)
+    roots: ClassVar[Roots] = (nn.ConvOp, nn.ConvTransposeOp)
 
     @condition
     def filter_rank_4(self, site: Site) -> str | None:
@@ -208,7 +208,7 @@ class DecideProduct(DecideWeighted):
     """A matrix product: its input and its weight, or two inputs."""
 
     name = "quantize-product"
-    roots = (nn.MatMulOp,)
+    roots: ClassVar[Roots] = (nn.MatMulOp,)
 
     @condition
     def matrix_weight(self, site: Site) -> str | None:
@@ -260,7 +260,7 @@ class DecideAverage(DecideLayer):
     """An average over windows or over space: its input."""
 
     name = "quantize-average"
-    roots = (nn.AveragePoolOp, nn.GlobalAveragePoolOp, nn.ReduceMeanOp)
+    roots: ClassVar[Roots] = (nn.AveragePoolOp, nn.GlobalAveragePoolOp, nn.ReduceMeanOp)
 
     @condition
     def average_count(self, site: Site) -> str | None:
@@ -300,7 +300,7 @@ class DecideElementwise(DecideLayer):
     """A sum or another operation on two values, element by element: both values."""
 
     name = "quantize-elementwise"
-    roots = (nn.BinaryOp,)
+    roots: ClassVar[Roots] = (nn.BinaryOp,)
 
     @condition
     def operation_sum(self, site: Site) -> str | None:
@@ -322,7 +322,7 @@ class DecidePassive(DecideLayer):
     """An operation that moves, pads or chooses elements: its input, whose parameters may hold for its results."""
 
     name = "quantize-passive"
-    roots = (nn.MovingOp, nn.MaxPoolOp, nn.GlobalMaxPoolOp)
+    roots: ClassVar[Roots] = (nn.MovingOp, nn.MaxPoolOp, nn.GlobalMaxPoolOp)
 
     @condition
     def pads_with_zero(self, site: Site) -> str | None:

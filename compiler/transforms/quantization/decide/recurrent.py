@@ -8,7 +8,7 @@ AMCT's record has fields for both operands (`scale_d` and `scale_w`, `scale_h` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
@@ -20,7 +20,7 @@ from ....dialects.nn import DequantizeOp, OpaqueOp, array_of, constant_of, dequa
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import is_float
 from ....ir.functions import main_function
-from ....rewriting import CheckedPattern, Refusal, condition, layer_of
+from ....rewriting import CheckedPattern, Refusal, Roots, condition, layer_of
 from .sites import Site
 
 TYPES = frozenset({"GRU", "LSTM", "RNN"})
@@ -103,7 +103,7 @@ class DecideRecurrent(CheckedPattern[Recurrent]):
     """An LSTM or a GRU: its input, its state, W, R and the biases; W and R alone need the condition `weight-constant` only."""
 
     name = "quantize-recurrent"
-    roots = (OpaqueOp,)
+    roots: ClassVar[Roots] = (OpaqueOp,)
 
     def __init__(self, decide: Callable[[Recurrent], None]):
         self._decide = decide

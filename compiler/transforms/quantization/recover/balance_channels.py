@@ -34,10 +34,10 @@ from ....dialects.nn import (
 )
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import numpy_dtype
-from ....rewriting import Remarks, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
+from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..data_options import BackendOptions, DataOptions
+from ..data_options import BackendOptions, DataOptions, runs_of
 from ..decide.sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -93,7 +93,7 @@ class BalanceChannels(StepPattern[Balanced]):
     """a layer with its input divided and its weight multiplied, channel by channel, by the factors of its plan"""
 
     name = "balance"
-    roots = (ConvolutionOp, MatMulOp)
+    roots: ClassVar[Roots] = (ConvolutionOp, MatMulOp)
 
     def __init__(self, remarks: Remarks, layers: Mapping[Operation, Site], sources: Mapping[Operation, str]):
         super().__init__(remarks)
@@ -185,7 +185,8 @@ class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
 def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
     """Balance the layers whose plans say so: by data, which leaves factors in the plans, or by the factors of a record.
 
-    All of the data runs through the model once, and the largest magnitudes count. Raises CompileError, located at a layer, for
+    The data runs through the model once, and the largest magnitudes count; where plans quantize weights first, only the first
+    run of the data, as AMCT has it. Raises CompileError, located at a layer, for
     NaN or Inf in its input, and for a plan that does not fit the layer.
     """
     remarks = Remarks(session, BalanceChannelsPass.name)
@@ -200,7 +201,7 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
             pattern.require(layer, op)
             searched += [layer] if isinstance(layer.plan.balance, float) else []
     if searched:
-        data = samples()
+        data = runs_of(samples(), 1) if any(w.first for each in searched for w in each.plan.weights) else samples()
         for layer, factors in zip(searched, _computed(module, searched, data, session, runner), strict=True):
             set_plan(layer.compute, replace(layer.plan, balance=tuple(factors.tolist())))
             sources[layer.compute] = "synthetic" if data.synthetic else "data"

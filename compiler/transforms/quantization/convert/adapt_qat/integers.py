@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
@@ -27,7 +27,7 @@ from .....dialects.nn import (
 from .....dialects.nn.shapes import element_of
 from .....ir.dtypes import numpy_dtype
 from .....ir.functions import main_function
-from .....rewriting import M, Remarks, StepPattern, condition
+from .....rewriting import M, Remarks, Roots, StepPattern, condition
 from .....runtime.kernels import kernel_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,7 +58,7 @@ class FoldQuantize(AdaptPattern[QuantizedConstant]):
     """integers in place of Quantize of a constant (and Clip, which exporters use for narrow ranges), once per parameters"""
 
     name = "fold-quantize"
-    roots = (DequantizeOp,)
+    roots: ClassVar[Roots] = (DequantizeOp,)
 
     def __init__(self, remarks: Remarks, module: ModuleOp):
         super().__init__(remarks, module)
@@ -120,7 +120,7 @@ class FoldTranspose(AdaptPattern[TransposedConstant]):
     """transposed integers in place of the transpose of a dequantized constant: PyTorch exports the weight of a linear layer so"""
 
     name = "fold-transpose"
-    roots = (TransposeOp,)
+    roots: ClassVar[Roots] = (TransposeOp,)
 
     def match(self, op: Operation) -> TransposedConstant | None:
         back = dequantize_of(op.operands[0])
@@ -148,7 +148,7 @@ class StoreSigned(AdaptPattern[QuantizeOp | ConstantOp]):
     """int8 and int16 in place of uint8 and uint16 before dequantizes: same values, zero points shifted by as much"""
 
     name = "signed"
-    roots = (QuantizeOp, ConstantOp)
+    roots: ClassVar[Roots] = (QuantizeOp, ConstantOp)
 
     @condition
     def signed_integers(self, m: QuantizeOp | ConstantOp) -> str | None:

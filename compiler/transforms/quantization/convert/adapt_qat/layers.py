@@ -5,6 +5,7 @@ integers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, i8, i16
@@ -24,7 +25,7 @@ from .....dialects.nn import (
     dequantize_of,
 )
 from .....dialects.nn.shapes import shape_of
-from .....rewriting import M, Remarks, condition
+from .....rewriting import M, Remarks, Roots, condition
 from .....runtime.kernels import kernel_for
 from ...decide.conditions import DecideLayer
 from ...decide.layers import channel_axis
@@ -39,7 +40,7 @@ from .integers import AdaptPattern
 class WeightedPattern(AdaptPattern[M]):
     """A pattern of layers with a weight."""
 
-    roots = (NNOp,)
+    roots: ClassVar[Roots] = (NNOp,)
 
     def __init__(self, remarks: Remarks, module: ModuleOp):
         super().__init__(remarks, module)
