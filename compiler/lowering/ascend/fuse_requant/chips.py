@@ -50,7 +50,7 @@ Chip = Literal["v100", "v200", "310b", "a2", "950"]
 """Ascend 310 and 910; 310P; 310B; 910B and 910C (Atlas A2 and A3); 950."""
 
 _NEAR = 1e-5
-"""Scales of AscendQuants that are no further apart are equal to the engine; a slope below it is 0."""
+"""The engine takes scales of AscendQuants as equal up to this difference, and a slope below it as 0."""
 _SMALLEST, _LARGEST = 2.0**-14, 65504.0
 """The least deq_scale that V100 takes as it is, and the largest float16."""
 _ALIGNED = {8: 32, 4: 64}
@@ -65,7 +65,7 @@ class Chain:
 
     dequants: tuple[AscendDequantOp, ...]
     activations: tuple[_Activation, ...]
-    """Those directly behind the dequants."""
+    """The operations that read the results of the dequants."""
     concat: ConcatV2Op | None
     outer: _Activation | None
     """The activation behind the Concat."""
@@ -263,7 +263,7 @@ class _ForV200(_OfChain):
 
     @condition
     def gives_int8(self, m: Chain) -> str | None:
-        """AscendQuants give int8: other types need a quant mode (high precision) that is no part of a file"""
+        """AscendQuants give int8: other types need a quant mode (high precision) that files do not state"""
         return next((f"{layer_of(q)} gives {q.storage}" for q in m.quants if q.storage != i8), None)
 
 
@@ -535,7 +535,7 @@ class FuseFixpipe(FuseRequant):
 
 
 class FuseDual(FuseFixpipe):
-    """The same for a convolution whose sums may have two readers: integers, and reals or other integers"""
+    """A convolution whose sums may have two readers: integers, and reals or other integers"""
 
     @condition
     def dequant_used_once(self, m: DequantQuant) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]

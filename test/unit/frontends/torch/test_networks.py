@@ -63,8 +63,12 @@ def check_recurrent(loaded: ModuleOp, profile: str, inputs: dict[str, Any]) -> N
     session.profile = profile
     amct_opt.run_pipeline(module, "fuse", session)
     amct_opt.quantize(module, session, data=[inputs])
-    float_layers = {r.layer for r in session.remarks if r.pass_name == "insert-observers" and r.kind == "missed"}
-    assert {"lstm", "lstm_1"} <= float_layers, session.remarks
+    missed = {r.layer: (r.rule, r.reason) for r in session.remarks if r.pass_name == "insert-observers"}
+    expected = {
+        "ascend": ("one-direction", "its direction is bidirectional"),
+        "qdq": ("weight-only", f"profile {profile} quantizes only its weights, on request"),
+    }
+    assert [missed.get(each) for each in ("lstm", "lstm_1")] == [expected[profile]] * 2
     (fc,) = (op for op in module.walk() if isinstance(op, MatMulOp))
     assert all(isinstance(value.owner, DequantizeOp) for value in fc.operands[:2])
 
