@@ -213,7 +213,7 @@ class OnDask:
                     for number, share in enumerate(shares)
                 }
             waiting |= dict.fromkeys([sent, *futures], _SENDING)
-            for future, stranded, patience in self._arriving(waiting):
+            for future, stranded, patience in self._arriving(waiting, had_workers=bool(workers)):
                 if future is sent:
                     continue
                 try:
@@ -244,15 +244,15 @@ class OnDask:
         except OSError as e:
             raise CommClosedError(str(e)) from e
 
-    def _arriving(self, waiting: dict[Any, float]) -> Iterator[tuple[Any, bool, float]]:
+    def _arriving(self, waiting: dict[Any, float], had_workers: bool) -> Iterator[tuple[Any, bool, float]]:
         """Futures as they are done, until none is `waiting`, with the seconds to wait for their results. The second element is
         true for a future that will never be done: it waited on a worker without memory, and was cancelled.
 
-        Raises CompileError if all workers were lost long ago.
+        `had_workers` tells whether there were workers before anything was sent, which may take long. Raises CompileError if all
+        workers were lost long ago.
         """
         arrived, idle = SimpleQueue[Any](), dict[str, float]()
         looked = seen = time.monotonic()
-        had_workers = bool(self._workers())
         future: Any
         for future in waiting:
             future.add_done_callback(arrived.put)

@@ -242,6 +242,17 @@ def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     others.close()
 
 
+def test_workers_are_lost_while_shares_are_sent(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There were workers before, so that new ones are not waited for without end."""
+    monkeypatch.setattr(cluster, "_LOOK", 0.01)
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.05)
+    monkeypatch.setattr(cluster, "_revive", lambda cluster: None)  # pyright: ignore
+    present = iter([["tcp://127.0.0.1:1"]])
+    monkeypatch.setattr(cluster.OnDask, "_workers", lambda _: next(present, []))
+    with pytest.raises(CompileError, match="the cluster has lost all of its workers"):
+        list(cluster.OnDask(workers).shared_out(lambda common, share: time.sleep(share), "store", [1]))
+
+
 def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
     """It is not a result that takes long to arrive."""
 
