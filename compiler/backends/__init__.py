@@ -8,11 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from ..diagnostics import CompileError
 from ..dialects.nn import weights_of
 from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
+from ..runtime.kernels import Array
 from .cluster import Engine, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
@@ -72,6 +75,14 @@ class Runner:
             _in_numpy(work)
         else:
             self._in_onnxruntime(work)
+
+    def power(self, x: Array, exponent: float) -> Array:
+        """The powers of float32 numbers, as PyTorch rounds them if it is the backend; otherwise they are the nearest float32."""
+        if self.backend == "torch":
+            from .in_torch import power
+
+            return power(x, exponent)
+        return (x.astype(np.float64) ** exponent).astype(np.float32)
 
     def settled(self, work: Work) -> Runner:
         """The backend that `run` would take, as one that is not `auto`: parts of the work must all take the same."""

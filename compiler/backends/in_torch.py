@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import Float32Type
 
+from ..dialects import nn
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_orders, main_function
+from ..rewriting import layer_of
 from ..runtime.executor import Executable, usual
 from ..runtime.kernels import Array, Kernel
-from ..runtime.program import Program, Row
+from ..runtime.program import Program, Row, live
 from .work import Work
 
 
@@ -36,16 +38,27 @@ def _ordered(x: Array, order: Sequence[int] | None) -> Array:
 
 def in_torch(program: Program) -> Program:
     """The program with PyTorch's functions of float32; what has none stays as it is."""
-    return usual(replace(program, rows=[_row(row) for row in program.rows]))
+    rows = live([_row(program, row) for row in program.rows], program.asked)
+    return usual(replace(program, rows=rows))
 
 
-def _row(row: Row) -> Row:
-    from ..targets.torch.functions import function_of  # imports torch
+def _row(program: Program, row: Row) -> Row:
+    from ..targets.torch.functions import function_of, silu  # imports torch
 
     if row.kernel is not None or not all(isinstance(element_of(v), Float32Type) for v in row.op.results):
         return row
+    if (x := _input_of_silu(program, row)) is not None:
+        return row._replace(operands=(x,), kernel=_kernel(silu))
     function = function_of(row.op, {})
     return row if function is None else row._replace(kernel=_kernel(function))
+
+
+def _input_of_silu(program: Program, row: Row) -> int | None:
+    """The input of a SiLU of PyTorch, which rounds once where its two operations of ONNX round twice: they have one name."""
+    if not isinstance(row.op, nn.MulOp) or (sigmoid := program.made_for_one(row.operands[1])) is None:
+        return None
+    whole = sigmoid.operands == row.operands[:1] and layer_of(sigmoid.op) == f"{layer_of(row.op)}/Sigmoid"
+    return row.operands[0] if whole and isinstance(sigmoid.op, nn.SigmoidOp) else None
 
 
 def _kernel(function: Any) -> Kernel:
@@ -57,3 +70,8 @@ def _kernel(function: Any) -> Kernel:
         return found.numpy() if isinstance(found, torch.Tensor) else [each.numpy() for each in found]
 
     return run
+
+
+def power(x: Array, exponent: float) -> Array:
+    """The powers of float32 numbers as PyTorch rounds them, which depends on the processor."""
+    return _kernel(lambda x: x**exponent)(x)  # type: ignore[return-value]

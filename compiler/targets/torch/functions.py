@@ -35,6 +35,10 @@ Unary = Callable[[Tensor], Tensor]
 _Combine = Callable[[Tensor, Tensor], Tensor]
 
 
+silu: Function = F.silu
+"""x * sigmoid(x), rounded once."""
+
+
 def dtype_of(element: Attribute) -> Any:
     """torch's type of an element type of MLIR."""
     return getattr(torch, numpy_dtype(element).name)
@@ -99,6 +103,10 @@ def _conv_transpose(op: nn.ConvTransposeOp) -> Function:
         if pads is None:
             raise ValueError("pads depend on a kernel size that is not known")
         n = len(pads) // 2
+        if pads[:n] == pads[n:] and min(pads, default=0) >= 0:
+            return torch.convolution(
+                x, weight, bias, strides, pads[:n], dilations, True, op.output_padding_list, op.group_count
+            )
         full = torch.convolution(x, weight, None, strides, zeros, dilations, True, zeros, op.group_count)
         ends = [extra - end for extra, end in zip(op.output_padding_list, pads[n:], strict=True)]
         y = _padded(full, [-begin for begin in pads[:n]], ends)
@@ -111,6 +119,8 @@ def _matmul(op: nn.MatMulOp) -> Function:
     transpose_a, transpose_b = op.transpose_a is not None, op.transpose_b is not None
 
     def run(lhs: Tensor, rhs: Tensor, bias: Tensor = None) -> Tensor:
+        if transpose_b and not transpose_a and rhs.ndim == 2 and (bias is None or bias.shape == rhs.shape[:1]):
+            return F.linear(lhs, rhs, bias)  # whose sums begin with the bias
         y = (lhs.transpose(-1, -2) if transpose_a else lhs) @ (rhs.transpose(-1, -2) if transpose_b else rhs)
         return y if bias is None else y + bias
 
@@ -154,12 +164,27 @@ def _pooled(op: nn.PoolOp, combine: _Combine, fill: float) -> Function:
     return run
 
 
+_AVERAGES: Mapping[int, Function] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+"""PyTorch's averages, which sum in another order, by the number of spatial axes."""
+
+
 def _average_pool(op: nn.AveragePoolOp) -> Function:
-    sums, window = _pooled(op, torch.add, 0.0), Window.of(op)
+    sums, window, kernel = _pooled(op, torch.add, 0.0), Window.of(op), op.kernel_shape
+    average, included = _AVERAGES.get(len(kernel)), op.count_include_pad is not None
+    plain = op.ceil_mode is None and set(window.dilations) <= {1}
 
     def run(x: Tensor) -> Tensor:
-        y, space = sums(x), tuple(x.shape[2:])
-        counts = counts_for(op, space, tuple(y.shape[2:]), window.pads_for(space, op.kernel_shape))
+        space = tuple(x.shape[2:])
+        pads, n = window.pads_for(space, kernel), len(kernel)
+        if (
+            average
+            and plain
+            and pads[:n] == pads[n:]
+            and all(2 * pad <= k for pad, k in zip(pads, kernel, strict=False))
+        ):
+            return average(x, kernel, window.strides, pads[:n], False, included)
+        y = sums(x)
+        counts = counts_for(op, space, tuple(y.shape[2:]), pads)
         return y / torch.from_numpy(counts).to(y)
 
     return run
@@ -196,7 +221,10 @@ def _layer_norm(op: nn.LayerNormOp) -> Function:
     epsilon, axis = op.epsilon.value.data, op.axis.value.data
 
     def run(x: Tensor, scale: Tensor, bias: Tensor = None) -> Tensor:
-        y = F.layer_norm(x, x.shape[axis % x.ndim :], eps=epsilon) * scale
+        shape = x.shape[axis % x.ndim :]
+        if scale.shape == shape and (bias is None or bias.shape == shape):
+            return F.layer_norm(x, shape, scale, bias, epsilon)
+        y = F.layer_norm(x, shape, eps=epsilon) * scale
         return y if bias is None else y + bias
 
     return run
@@ -399,11 +427,19 @@ def _bound(op: nn.BoundOp) -> Unary:
 
 def _hard_sigmoid(op: nn.HardSigmoidOp) -> Unary:
     alpha, beta = op.alpha.value.data, op.beta.value.data
+    if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
+        return F.hardsigmoid  # which divides by 6
     return lambda x: (x * alpha + beta).clamp(0, 1)
+
+
+_SELU = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
+"""PyTorch's alpha and gamma."""
 
 
 def _selu(op: nn.SeluOp) -> Unary:
     alpha, gamma = op.alpha.value.data, op.gamma.value.data
+    if (np.float32(alpha), np.float32(gamma)) == _SELU:
+        return F.selu
     return lambda x: F.elu(x, alpha) * gamma
 
 

@@ -251,6 +251,7 @@ def _computed(
             peaks[layer.activation, activation_axis(layer.compute)].state()["peaks"],
             weight_peaks(layer.compute, layer.weight.array),
             strength,
+            runner,
         )
         for layer in layers
         if isinstance(strength := layer.plan.balance, float)
@@ -278,26 +279,26 @@ def factors_of(site: Site) -> tuple[float, ...]:
     return () if kept is None else tuple(map(float, ConstantOp(cast(Any, kept)).array))
 
 
+_NUMPY = Runner("numpy")
 SMALLEST = 1.1920929e-07
 """float32's epsilon. Factors lie between it and its reciprocal, and peaks below that share of the largest one count as zero.
 AMCT, which takes no share, balances no channel of small weights.
 """
 
 
-def balance_factors(activations: Array, weights: Array, strength: float = 0.5) -> Array:
+def balance_factors(activations: Array, weights: Array, strength: float = 0.5, runner: Runner = _NUMPY) -> Array:
     """The factors by which input channels of an activation are divided and those of the weight are multiplied: float32
     [channels].
 
     `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; if one of
-    the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1. Powers are rounded to
-    float32, and the rest is computed in it (AMCT).
+    the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1. All is computed in
+    float32, powers by the backend (AMCT).
     """
     a, w = activations.astype(np.float32), weights.astype(np.float32)
     no_a, no_w = (peaks <= SMALLEST * min(1.0, peaks.max(initial=0.0)) for peaks in (a, w))
     both = ~no_a & ~no_w
     factors = np.ones_like(a)
-    spread = (a[both].astype(np.float64) ** strength).astype(np.float32)
-    factors[both] = spread / (w[both].astype(np.float64) ** (1 - strength)).astype(np.float32)
+    factors[both] = runner.power(a, strength)[both] / runner.power(w, 1 - strength)[both]
     if both.any():
         only_w, only_a = no_a & ~no_w, ~no_a & no_w
         factors[only_w] = np.max(w[both] * factors[both]) / w[only_w]
