@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -28,6 +28,11 @@ DIMS = "nn.dims"
 ORDER = "nn.order"
 """Argument attribute: the axes of an input as they lie in memory, the outermost first (`array<i64: 0, 2, 3, 1>`), if not in their
 own order. What the model computes does not depend on it, but for the last bits in PyTorch.
+"""
+
+LAYERS = "nn.layers"
+"""Function attribute: names of layers as the modules of PyTorch were made, if the operations stand in another order: AMCT's
+records have that order.
 """
 
 
@@ -85,6 +90,19 @@ def input_orders(function: FuncOp) -> dict[str, Sequence[int]]:
     attributes = () if function.arg_attrs is None else function.arg_attrs.data
     stated = ((name, each.data.get(ORDER)) for name, each in zip(input_names(function), attributes, strict=False))
     return {name: order.get_values() for name, order in stated if isinstance(order, DenseArrayBase)}
+
+
+def set_layer_order(function: FuncOp, modules: Sequence[str], layers: Iterable[str]) -> None:
+    """State the order of the layers among modules, unless it is the order in which `layers`, those of operations, come."""
+    stand = [name for name in dict.fromkeys(layers) if name in set(modules)]
+    if (order := [name for name in modules if name in set(stand)]) != stand:
+        function.attributes[LAYERS] = ArrayAttr([StringAttr(name) for name in order])
+
+
+def layer_order(function: FuncOp) -> list[str]:
+    """The layers in the order in which their modules were made; empty if their operations have that order."""
+    order = function.attributes.get(LAYERS)
+    return [text_of(name) or "" for name in cast("ArrayAttr[Attribute]", order)] if isinstance(order, ArrayAttr) else []
 
 
 def output_names(function: FuncOp) -> list[str]:

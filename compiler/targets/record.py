@@ -25,6 +25,7 @@ from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, dequantize_of
 from ..dialects.nn.shapes import element_of
 from ..files import replacing
 from ..ir.dtypes import numpy_dtype
+from ..ir.functions import layer_order, main_function
 from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
@@ -59,6 +60,7 @@ class RecordTarget(Target):
         written = record_of(module, session)
         record = Record({name: as_written(layer, self.flavour) for name, layer in written.layers.items()})
         if self.flavour == "pytorch":
+            record = _as_made(record, module)
             _note_missing(written, session)
         own = {name: None for layer in record.layers.values() for name in own_fields(layer, self.flavour)}
         if own:
@@ -68,6 +70,16 @@ class RecordTarget(Target):
         with replacing(path) as stream:
             stream.write(record_text(record, self.flavour).encode())
         return [path]
+
+
+def _as_made(record: Record, module: ModuleOp) -> Record:
+    """The record in the order of AMCT for PyTorch: balanced layers as they run, then the others as their modules were made."""
+    place = {name: i for i, name in enumerate(layer_order(main_function(module)))}
+
+    def key(name: str) -> int:
+        return -1 if record.layers[name].tensor_balance_factor else place.get(name.partition("@")[0], len(place))
+
+    return Record({name: record.layers[name] for name in sorted(record.layers, key=key)})
 
 
 def _note_missing(record: Record, session: Session) -> None:

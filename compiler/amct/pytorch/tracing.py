@@ -20,9 +20,10 @@ from ...formats.onnx.file import Initializer, write_model
 from ...frontends import onnx
 from ...frontends.torch.batches import array
 from ...frontends.torch.library import torch_library
-from ...frontends.torch.program import input_orders, to_onnx, traced
-from ...ir.functions import input_names, main_function, set_input_orders
+from ...frontends.torch.program import input_orders, module_names, to_onnx, traced
+from ...ir.functions import input_names, main_function, set_input_orders, set_layer_order
 from ...ir.verification import verify
+from ...rewriting import layer_of
 from ...runtime.executor import Array, Executable
 from ...universe import new_session
 
@@ -47,12 +48,15 @@ class Traced(NamedTuple):
     """For each leaf of the tree, whether it is a tensor; the others are None."""
     orders: Sequence[Sequence[int]]
     """The axes of the inputs as they lie in memory."""
+    modules: Sequence[str]
+    """The paths of the modules, in the order in which they were made."""
 
     def load(self) -> Loaded:
         """The model as a module in `nn`, with a session of its own."""
         session = new_session()
         module = onnx.from_model(self.model, session, Path(self.name))
         set_input_orders(main_function(module), self.orders)
+        set_layer_order(main_function(module), self.modules, map(layer_of, module.walk()))
         verify(module)
         return Loaded(module, session)
 
@@ -108,7 +112,8 @@ def trace(
         session.warn(f"{name}: {fixed}")
     specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     returned = tuple(not hasattr(each, "value") for each in specs)
-    return Traced(proto, name, signature, tuple(given), program.call_spec.out_spec, returned, input_orders(program))
+    tree, orders, modules = program.call_spec.out_spec, input_orders(program), module_names(program)
+    return Traced(proto, name, signature, tuple(given), tree, returned, orders, modules)
 
 
 def trace_open(model: Any, input_data: Any, fixed: Traced, dynamic_axes: Axes | None) -> Traced:

@@ -8,7 +8,8 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
-from ...ir.functions import main_function, set_input_orders
+from ...ir.functions import main_function, set_input_orders, set_layer_order
+from ...rewriting import layer_of
 from ...session import Session
 from ...transforms.fusion.fuse_modules import fuse_modules
 from .. import onnx
@@ -16,7 +17,7 @@ from ..options import take_only
 from .archive import load_program
 from .library import torch_library
 from .names import fused_chains
-from .program import input_orders, to_onnx, traced
+from .program import input_orders, module_names, to_onnx, traced
 
 
 def read(path: Path, session: Session) -> ModuleOp:
@@ -58,4 +59,5 @@ def _module(torch: Any, program: Any, path: Path, session: Session) -> ModuleOp:
     if chains := fused_chains(model.graph):
         fuse_modules(module, chains, session)
     set_input_orders(main_function(module), input_orders(program))
+    set_layer_order(main_function(module), module_names(program), map(layer_of, module.walk()))
     return module

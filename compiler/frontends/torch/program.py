@@ -189,6 +189,11 @@ def input_orders(program: Any) -> list[Sequence[int]]:
     return [value.dim_order() for value in given if hasattr(value, "dim_order")]
 
 
+def module_names(program: Any) -> list[str]:
+    """The paths of the modules that a program was exported from, in the order in which they were made."""
+    return [entry.fqn for entry in program.module_call_graph]
+
+
 def _renamed(names: Sequence[str], given: Sequence[str], what: str, where: str) -> list[str]:
     if len(given) > len(names):
         raise CompileError(f"{len(given)} names are given for the {what}: {', '.join(names)}", where=where)

@@ -203,6 +203,42 @@ class Judge(amct.AutoCalibrationEvaluatorBase):
         return metric != 2, metric
 
 
+class Branches(nn.Module):
+    """Layers that run in another order than that in which they are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 5)
+        self.pool = nn.AvgPool2d(2)
+        self.right, self.left = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(4, 8, 1)
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(image))
+        left = self.left(x).mean((2, 3))
+        return self.head(left + self.right(self.pool(x)).mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("strength", "order"),
+    [(None, "head pool right left stem"), (0.5, "stem left right head pool")],
+    ids=["as made", "balanced as they run"],
+)
+def test_order_of_the_record(flow: Flow, strength: float | None, order: str) -> None:
+    """AMCT's: the order in which modules are made but, with DMQ, layers with factors first, as they run."""
+    flow.model = Branches().eval()
+    amct.create_quant_config(flow.config, flow.model, X)
+    if strength is not None:
+        config = json.loads(flow.config.read_text())
+        weighted = [each for name, each in config.items() if isinstance(each, dict) and name != "pool"]
+        for each in weighted:
+            each["dmq_balancer_param"] = strength
+        flow.config.write_text(json.dumps(config))
+        amct.quantize_preprocess(flow.config, flow.record, flow.model, X)(X)
+    flow.quantize()(X[:1])
+    assert " ".join(read_record(flow.record).layers) == order
+
+
 def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
     """They take the arguments of the module, and return what it returns."""
     flow.configure(batch_num=2)
