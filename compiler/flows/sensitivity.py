@@ -25,9 +25,8 @@ from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, Da
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import equalize
-from ..transforms.quantization.recover.output_sensitivity import exchanged
+from ..transforms.quantization.recover.exchange import exchanged
 from ..transforms.quantization.recover.sensitivity import quantized_layers, sensitivities
-from ..transforms.quantization.recover.shared_exchange import exchanged_by
 from ..transforms.quantization.request import QuantizeOptions
 from .model_file import read_model, simplify_and_fuse
 from .plausibility import warn_of_data
@@ -106,8 +105,8 @@ def sensitivity_of(
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
     measuring, compared, names = in_batches(whole, [], measuring), MEASURES[measure], tuple(own)
     runner = running.runner()
-    alone = exchanged_by(runner, whole, quantized, names, whole, measuring, session, "each layer alone", compared)
-    spared = exchanged_by(runner, quantized, whole, names, whole, measuring, session, "each layer spared", compared)
+    alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared, runner)
+    spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared, runner)
     total = difference_by(runner, whole, quantized, measuring, session, compared)
     kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, request.profile.rows)}
     better = 1 if measure == "sqnr" else -1

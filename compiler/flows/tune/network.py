@@ -23,8 +23,8 @@ from ...transforms.quantization.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import equalize
+from ...transforms.quantization.recover.exchange import exchanged
 from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
-from ...transforms.quantization.recover.shared_exchange import exchanged_by
 from ...transforms.quantization.request import QuantizeOptions
 from .budget import Costs, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
@@ -84,9 +84,7 @@ class Network:
         for bits, module in forms.items():
             names = layers if bits == WHOLE else low
             runner = self.running.runner()
-            noise = exchanged_by(
-                runner, whole, module, names, whole, samples, self.session, "rank layers", self.rank_by
-            )
+            noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
             for name, site in self._sites(module, names).items():
                 found[name].append(Choice(name, bits, noise[name].noise, self._costs_of(site)))
         for choices in found.values():

@@ -11,7 +11,7 @@ from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Condition, condition, requires
-from ...transforms.fusion.fuse_bn.norm import factor_and_shift
+from ...transforms.fusion.fuse_bn.compute import factor_and_shift
 from .constants import Array
 from .rules import Builder, Lowering, Values, lowers_each
 

@@ -17,7 +17,7 @@ end because no two undo each other."""
 
 _Op = TypeVar("_Op", bound=Operation)
 
-_FAMILIES = ("identities", "reshapes", "transposes", "bounds", "arithmetic", "pads", "dilation")
+_FAMILIES = ("identities", "reshapes", "transposes", "arithmetic", "pads", "dilation")
 
 _RULES: dict[type[Operation], list[Rule]] = {}
 

@@ -20,10 +20,8 @@ from ...session import Session
 from ..dead_code import erase_dead
 from .computing import COMPUTING, Computing, producer
 from .fuse_activation.activations import KINDS, activation_of
-from .fuse_activation.compute_activation import FuseComputeActivation
-from .fuse_activation.compute_residual import FuseComputeResidual
-from .fuse_activation.compute_residual_activation import FuseComputeResidualActivation
 from .fuse_activation.pattern import Rules
+from .fuse_activation.patterns import FuseComputeActivation, FuseComputeResidual, FuseComputeResidualActivation
 from .fuse_bias import FuseComputeAdd
 from .fuse_bn.compute import FuseComputeBatchNorm
 from .regions import in_region

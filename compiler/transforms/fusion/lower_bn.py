@@ -13,7 +13,7 @@ from ...dialects.nn import AddOp, BatchNormOp, MulOp
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Folded, FusionPattern, Remarks, Roots, layer_of
-from .fuse_bn.norm import NormConditions, factor_and_shift
+from .fuse_bn.compute import NormConditions, factor_and_shift
 from .fusion_pass import FusionPass, Patterns
 
 

@@ -22,7 +22,7 @@ from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.data_options import BackendOptions
 from amct_opt.transforms.quantization.recover.equalize.channels_seen import ChannelsOf, channels_seen
-from amct_opt.transforms.quantization.recover.shared_exchange import exchanged_by
+from amct_opt.transforms.quantization.recover.exchange import exchanged
 
 NET = """
 func.func @main(%x: tensor<1x8xf32> {nn.name = "x"}) -> tensor<1x8xf32> {
@@ -164,7 +164,7 @@ def test_layers_that_are_measured_are_kept(
     samples, layers = samples_from(X[:4], whole), [f"fc{i}" for i in range(6)]
 
     def found(runner: Runner) -> object:
-        return exchanged_by(runner, whole, quantized, layers, whole, samples, session, "", measure)
+        return exchanged(whole, quantized, layers, whole, samples, session, "", measure, runner)
 
     with pytest.raises(amct_opt.CompileError, match="gone"):
         found(Runner(cluster=Stopping(1), checkpoint=tmp_path))

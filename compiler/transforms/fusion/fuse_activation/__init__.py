@@ -1,4 +1,4 @@
-"""`--fuse-activation`: forms the regions that a target runs as one operation. A file per pattern.
+"""`--fuse-activation`: forms the regions that a target runs as one operation.
 
 Between the operations of a region values keep full precision: no quantization point exists inside (Horizon, PPQ).
 """
@@ -22,12 +22,14 @@ from ..computing import TrainedLayers, producer
 from ..fusion_pass import FusionPass
 from ..regions import in_region
 from .activations import kinds_named
-from .any_activation import FuseAnyActivation
-from .compute_activation import FuseComputeActivation
-from .compute_pool_activation import FuseComputePoolActivation
-from .compute_residual import FuseComputeResidual
-from .compute_residual_activation import FuseComputeResidualActivation
 from .pattern import RegionPattern, Rules, owner_of
+from .patterns import (
+    FuseAnyActivation,
+    FuseComputeActivation,
+    FuseComputePoolActivation,
+    FuseComputeResidual,
+    FuseComputeResidualActivation,
+)
 
 
 @dataclass(frozen=True)

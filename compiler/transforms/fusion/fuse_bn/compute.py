@@ -1,22 +1,24 @@
-"""A computing operation followed by batch norm, directly or behind operations that move elements."""
+"""A computing operation followed by batch norm, directly or behind operations that move elements; its factors and shifts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
+import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, kinds
+from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, constant_of, kinds
 from ....dialects.nn.shapes import DYNAMIC, shape_of
-from ....rewriting import Folded, FusionPattern, Roots, condition
+from ....rewriting import Array, Folded, FusionPattern, Roots, condition
 from ..computing import (
     ChainConditions,
     Computing,
     WeightCondition,
     bias_axis,
     chain_to,
+    constant_numbers,
     folded_affine,
     misplaced,
     positions,
@@ -24,7 +26,31 @@ from ..computing import (
     trained_weight,
     with_parameters,
 )
-from .norm import NormConditions, factor_and_shift
+
+
+def factor_and_shift(norm: BatchNormOp) -> tuple[Array, Array]:
+    """`k = scale / sqrt(variance + epsilon)` and `offset - mean * k`, float64 `[C]`.
+
+    A variance of -epsilon or less gives NaN or Inf, which no fold accepts.
+    """
+    scale, offset, mean, variance = map(constant_numbers, norm.operands[1:])
+    with np.errstate(all="ignore"):
+        k = scale / np.sqrt(variance + norm.epsilon.value.data)
+        return k, offset - mean * k
+
+
+class NormConditions:
+    """The conditions of every fold of a batch norm. Frontends carry batch norms in training mode as opaque, so none of them
+    comes here.
+    """
+
+    @condition
+    def parameters_constant(self, m: Any) -> str | None:
+        """scale, offset, mean and variance of the batch norm are constant"""
+        for name, value in zip(("scale", "offset", "mean", "variance"), m.bn.operands[1:], strict=True):
+            if constant_of(value) is None:
+                return f"its {name} is computed at run time"
+        return None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ..computing import (
     weight_of,
     with_parameters,
 )
-from .norm import NormConditions, factor_and_shift
+from .compute import NormConditions, factor_and_shift
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ....dialects.nn import BatchNormOp, ConvOp, OriginAttr, constant_of
 from ....rewriting import Array, Folded, FusionPattern, Remarks, Roots, nn_ops, used_once
 from ..computing import WeightCondition, computing, folded_parameters, weight_of, with_parameters
 from ..fusion_pass import FusionPass, Patterns
-from .norm import NormConditions
+from .compute import NormConditions
 
 _CONVOLUTIONS = frozenset({"Conv1d", "Conv2d", "Conv3d"})
 _NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"})

@@ -15,7 +15,7 @@ from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condit
 from ..channels import Channels
 from ..computing import along_channels, bias_axis, constant_numbers
 from ..parameter import is_parameter, not_constant, sides_of
-from .norm import NormConditions
+from .compute import NormConditions
 
 
 @dataclass(frozen=True)

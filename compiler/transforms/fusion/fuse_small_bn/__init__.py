@@ -15,10 +15,8 @@ from xdsl.ir import Operation
 from ....dialects import nn
 from ....rewriting import FusionPattern, Guard, Remarks, layer_of, nn_ops
 from ..fusion_pass import FusionPass, Patterns
-from .affine import FuseAffineNorm
-from .by_hand import FuseWrittenNorm
 from .expressions import MAX_DEPTH, is_expression
-from .keras import FuseKerasNorm
+from .forms import FuseAffineNorm, FuseKerasNorm, FuseWrittenNorm
 from .norm import RULES, SmallNormPattern
 
 

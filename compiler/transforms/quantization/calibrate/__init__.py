@@ -23,7 +23,7 @@ from ..convert.parameters import activation_params
 from ..data_options import BackendOptions, DataOptions
 from ..decide.sites import graph_points, note_other_functions
 from ..place.alignment import group_ranges, settle
-from .observations import Observation, observations, passes
+from .observing import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
 from .state import Part, Progress, merge_states, write_state
 

@@ -20,8 +20,7 @@ from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
 from ..decide.sites import graph_points
-from .observations import Observation, observations, passes
-from .observing import observe
+from .observing import Observation, observations, observe, passes
 from .state import fingerprint, points_data, restore_all, states_of
 
 

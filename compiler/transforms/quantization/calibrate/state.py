@@ -22,7 +22,7 @@ from ....rewriting import Array
 from ....runtime.data import Samples
 from ....runtime.observers.state import State
 from ....session import Session
-from .observations import Observation, passes
+from .observing import Observation, passes
 
 _FORMAT = "amct-opt calibration state, version 1"
 

@@ -22,7 +22,7 @@ from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
 from amct_opt.tools import amct_opt
 from amct_opt.transforms.quantization.calibrate import CalibratePass, set_parameters
-from amct_opt.transforms.quantization.calibrate.observations import begin_pass, observations
+from amct_opt.transforms.quantization.calibrate.observing import begin_pass, observations
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.universe import new_session
 

@@ -29,11 +29,11 @@ from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import RecoveryOptions
-from amct_opt.transforms.quantization.recover.equalize.costs import FLOAT, Grids, Seen, Weight
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.recover.equalize.links import links_of
 from amct_opt.transforms.quantization.recover.equalize.products import products_of
 from amct_opt.transforms.quantization.recover.equalize.scaling import scaled, undo
+from amct_opt.transforms.quantization.recover.equalize.search import FLOAT, Grids, Seen, Weight
 from amct_opt.transforms.quantization.recover.equalize.trial import Trial
 from amct_opt.transforms.quantization.recover.outputs import halves
 from amct_opt.transforms.quantization.request import QuantizeOptions

@@ -26,8 +26,8 @@ from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.transforms.quantization.recover.equalize.costs import Grids, Weight
 from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
+from amct_opt.transforms.quantization.recover.equalize.search import Grids, Weight
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)

@@ -12,8 +12,7 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import Samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.calibrate import points_to_calibrate
-from amct_opt.transforms.quantization.calibrate.observations import observations
-from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches
+from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches, observations
 from amct_opt.universe import new_session
 
 COUNT = MOST + 5

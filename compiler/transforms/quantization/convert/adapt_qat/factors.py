@@ -42,7 +42,7 @@ from ....fusion.computing import (
     constant_numbers,
     with_parameters,
 )
-from ....fusion.fuse_bn.norm import factor_and_shift
+from ....fusion.fuse_bn.compute import factor_and_shift
 from ...decide.layers import channel_axis as weight_axis
 from .integers import AdaptPattern, erase_unused
 

@@ -21,8 +21,7 @@ from ...convert.parameters import bias_fits
 from ...data_options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
-from ..round_weights.layer_by_layer import layer_by_layer
-from ..round_weights.networks import Networks, Solution
+from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
 
 

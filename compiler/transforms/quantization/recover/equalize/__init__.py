@@ -25,14 +25,12 @@ from ...request import QuantizationOptions, Request
 from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
-from .absorb import absorbed
 from .channels_seen import ChannelsOf, channels_seen
-from .costs import Grids, Weight
 from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
-from .scaling import Change, scaled, undo
-from .search import Search
+from .scaling import Change, absorbed, scaled, undo
+from .search import Grids, Search, Weight
 from .trial import Trial
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,7 +12,7 @@ from .....rewriting import layer_of
 from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...request import Request
-from .costs import FLOAT, Grids
+from .search import FLOAT, Grids
 
 ROUNDED = 6
 """Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to so many bits does."""

@@ -18,7 +18,7 @@ from .....session import Session
 from ...decide.sites import sites
 from ...request import Request
 from ...steps import quantize_channels
-from ..output_sensitivity import exchanged
+from ..exchange import exchanged
 from ..outputs import Compared, compared, lost
 
 RANKED = 4

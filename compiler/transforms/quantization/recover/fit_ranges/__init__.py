@@ -27,8 +27,7 @@ from ...profiles import profile_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
 from ..round_weights.networks import measured_on, points_of, split
 from ..round_weights.sums import decibels
-from .kept import Errors, kept_of
-from .readers import Reader, Readers, UnknownError
+from .readers import Errors, Reader, Readers, UnknownError, kept_of
 from .search import Range, least_error
 
 _FROM_DATA = ParamsSource.DATA, ParamsSource.SYNTHETIC

@@ -26,8 +26,7 @@ from ...options import Method
 from ...profiles import profile_of
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
-from .layer_by_layer import layer_by_layer
-from .networks import Networks, Solution
+from .networks import Networks, Solution, layer_by_layer
 from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
 from .sums import Rows, Sums
 

@@ -1,19 +1,26 @@
-"""How much each layer affects the network's outputs: one layer at a time is replaced by its form in another module.
+"""How much each layer affects the outputs of the network: one layer at a time is replaced by its form in another module.
 
-Values that do not depend on the layer are computed once for all layers; the network after the layer runs again.
+Values that do not depend on the layer are computed once for all layers; the network after the layer runs again. On a cluster,
+workers share the layers, and each runs all samples: what a layer costs is a sum over samples in order, the same to the bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from ....backends import HERE, Runner
+from ....backends.checkpoint import Checkpoint
+from ....backends.cluster import failure
+from ....backends.data_hash import digest_of
+from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
 from ....runtime.data import Samples
@@ -29,6 +36,35 @@ Array = np.ndarray[Any, np.dtype[Any]]
 M = TypeVar("M", bound=Measure)
 
 
+_LAYERS = 4
+"""Layers in a share. Each share runs the whole network once, and the network after each of its layers."""
+
+
+class _Forms(NamedTuple, Generic[M]):
+    """The networks of `exchanged`, the samples, and the measure to begin with."""
+
+    base: ModuleOp
+    other: ModuleOp
+    reference: ModuleOp
+    samples: Samples
+    measure: Callable[[], M]
+
+
+class _Sent(NamedTuple):
+    """The same for workers."""
+
+    base: Packed
+    other: Packed
+    reference: Packed
+    samples: Samples
+    measure: Callable[[], Any]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What is measured, as plain data, beside the layers and the samples."""
+        return *(each.digest for each in self[:3]), type(self.measure()).__name__
+
+
 def exchanged(
     base: ModuleOp,
     other: ModuleOp,
@@ -38,12 +74,60 @@ def exchanged(
     session: Session,
     phase: str,
     measure: Callable[[], M],
+    runner: Runner = HERE,
 ) -> dict[str, M]:
     """By layer how far `base`'s outputs are from those of `reference` if `other` computes this one layer.
 
     The three modules are float or quantized forms of one network without fused regions, with the same layer names. All
-    outputs count together. `session.on_progress` is called with `phase`. Raises CompileError if a module cannot be run.
+    outputs count together. `session.on_progress` is called with `phase`. `measure` is a dataclass of numbers: the checkpoint of
+    a cluster keeps the layers that are done. Raises CompileError if a module cannot be run.
     """
+    if runner.cluster is None:
+        return _exchanged(_Forms(base, other, reference, samples, measure), layers, session, phase)
+    shares = [layers[i : i + _LAYERS] for i in range(0, len(layers), _LAYERS)]
+    sent = part_of(samples, samples.first, samples.count)
+    send = partial(packed, session=session, cluster=runner.cluster)
+    common = _Sent(send(base), send(other), send(reference), sent, measure)
+    digest = partial(digest_of, samples, session, runner.cluster)
+    checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, digest(), samples.batch_size))
+    merged, kept = checkpoint.taken_up()
+    found = {layers[int(number)]: _measure_of(measure(), numbers) for number, numbers in kept.items()}
+    sizes = [len(share) for share in shares]
+    bar = Bar(phase, sizes[merged:], sum(sizes[:merged]), len(layers))
+    for parts in in_order(runner.cluster, _on_worker, common, shares[merged:], session, bar, _halves):
+        for each in parts:
+            found.update(each)
+        merged += 1
+        checkpoint.keep(partial(_arrays, layers, found), merged, last=merged == len(shares))
+    return found
+
+
+def _arrays(layers: Sequence[str], found: Mapping[str, Any]) -> Mapping[str, Array]:
+    """The measures of the layers that are done, by the layer's number."""
+    return {str(i): np.array(astuple(found[name]), np.float64) for i, name in enumerate(layers) if name in found}
+
+
+def _measure_of(zero: Any, numbers: Array) -> Any:
+    """A measure with these numbers, which have the types of those that it begins with."""
+    return type(zero)(*(type(first)(number) for first, number in zip(astuple(zero), numbers, strict=True)))
+
+
+def _halves(layers: Sequence[str]) -> Sequence[Sequence[str]]:
+    """Half of the layers each. Raises CompileError for one."""
+    if len(layers) == 1:
+        raise failure(layers[0])
+    middle = len(layers) // 2
+    return layers[:middle], layers[middle:]
+
+
+def _on_worker(networks: _Sent, layers: Sequence[str]) -> dict[str, Any]:
+    """The measures of some layers."""
+    (base, session), (other, _), (reference, _) = map(unpacked, networks[:3])
+    return _exchanged(_Forms(base, other, reference, networks.samples, networks.measure), layers, session, "")
+
+
+def _exchanged(given: _Forms[M], layers: Sequence[str], session: Session, phase: str) -> dict[str, M]:
+    base, other, reference, samples, measure = given
     rows = profile_of(session).rows
     forms = {layer_of(site.compute): site for site in sites(other, rows)}
     found = [
