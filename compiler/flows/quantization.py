@@ -342,7 +342,7 @@ def split(data: DataOptions, module: ModuleOp, session: Session) -> Split:
 
 def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
     """The module as integer kernels compute it; empty unless the profile targets them and the module has work for them."""
-    if profile_of(session).points != "values":
+    if not profile_of(session).facts.kernels:
         return []
     stage = partial(Executable, quantized, rewrite=in_integers)
     try:

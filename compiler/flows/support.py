@@ -80,7 +80,7 @@ def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[
     found: list[tuple[str, _Verdict]] = []
     for site in sites(module, (NNOp,)):
         name, begin = layer_of(site.compute), first.get(site.owner, site)
-        decided = begin.compute if profile.points == "values" else site.compute
+        decided = begin.compute if profile.facts.by_region else site.compute
         if (plan := plan_of(decided)) is None:
             if type(site.compute) in rows and is_quantized(begin):
                 found.append((name, ("fully", "", "it is already quantized in the model")))

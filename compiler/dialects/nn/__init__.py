@@ -59,7 +59,7 @@ from .fused import FusedOp, YieldOp, is_layer
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
 from .opaque import QUANTIZING, RANDOM, OpaqueOp
-from .plan import Plan, PlanAttr, Point, Spec, WeightPlan, plan_of, set_plan, weights_of
+from .plan import Plan, PlanAttr, Point, Spec, Unobserved, WeightPlan, plan_of, set_plan, weights_of
 from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
 from .qparams import QParams, QParamsAttr, blocks_of, spread
 from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points, dequantize_of
@@ -211,6 +211,7 @@ __all__ = [
     "SplitOp",
     "SqueezeOp",
     "TransposeOp",
+    "Unobserved",
     "UnsqueezeOp",
     "WeightPlan",
     "WindowOp",

@@ -1,11 +1,11 @@
-"""`#nn.plan`: how to quantize a layer, operand by operand, decided before any data is seen."""
+"""`#nn.plan`: how to quantize a layer, for each operand and result, decided before any data is seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Data, Operation
@@ -58,11 +58,34 @@ class Spec(NamedTuple):
     qparams: QParamsAttr | None = None
 
 
-class Point(NamedTuple):
-    """An operand of a layer, and how it is quantized."""
+class Unobserved(NamedTuple):
+    """Why a value has no point of its own."""
 
-    operand: int
-    spec: Spec
+    how: Literal["shared with", "derived", "float"]
+    """It has the parameters of another value, or those that its layer's input and weight give (a bias), or is not quantized."""
+    of: str = ""
+    """The point of the other value, or the rule that leaves this one in float."""
+
+
+class Point(NamedTuple):
+    """An operand or result of a layer, and how it is quantized."""
+
+    at: Literal["operand", "value", "result"]
+    """operand: the layer reads it through a point in front of it, of its own or shared with layers that have it equal. value: the
+    operand has its point where it is made. result: all readers read this result through a point.
+    """
+    number: int
+    """The index of the operand or the result."""
+    spec: Spec | Unobserved
+    name: str = ""
+    """The name of the point where it is not that of the operand."""
+
+
+Aligned = Literal["large", "output", "input", "joint"]
+"""Which values around a layer have equal parameters. large: its operands, which take the range that holds all of them. output:
+all take those of the result. input: all take those of the operands. joint: all are observed together.
+"""
+_ALIGNMENTS: tuple[Aligned, ...] = ("large", "output", "input", "joint")
 
 
 @dataclass(frozen=True)
@@ -74,7 +97,10 @@ class Plan:
     input: bool = False
     """Whether the layer computes on quantized inputs; otherwise only its weights are quantized."""
     points: tuple[Point, ...] = ()
-    """The operands that the layer reads through a point, of its own or shared with layers that have it equal."""
+    """Operands, but for weights, and results."""
+    aligned: Aligned | None = None
+    apart: bool = False
+    """Whether an operand that others read as well, or that is an output, has one more point, which alone is aligned."""
     weights: tuple[WeightPlan, ...] = ()
     """One for a convolution or matrix product, two for a recurrent layer."""
     balance: float | tuple[float, ...] | None = None
@@ -86,6 +112,11 @@ class Plan:
     def is_float(self) -> bool:
         return self.rule is not None
 
+    @property
+    def specs(self) -> list[Spec]:
+        """How the values with points of their own are quantized."""
+        return [spec for _, _, spec, _ in self.points if isinstance(spec, Spec)]
+
 
 @irdl_attr_definition
 class PlanAttr(Data[Plan]):
@@ -93,6 +124,8 @@ class PlanAttr(Data[Plan]):
 
     ```mlir
     #nn.plan<float "skip-layers">
+    #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result i8 observer "minmax", weight i8 axis 0>
+    #nn.plan<input, operand 0 shared with "conv1:out", operand 1 float "constant-operand", aligned output apart>
     #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 0 levels 16, balance 0.5, shift>
     #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "minmax", weight i8>
     #nn.plan<weight i4 axis 1 asymmetric>
@@ -113,7 +146,7 @@ class PlanAttr(Data[Plan]):
             parts = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_part(parser))
         weights = tuple(part for part in parts if isinstance(part, WeightPlan))
         points = tuple(part for part in parts if isinstance(part, Point))
-        named = dict(part for part in parts if not isinstance(part, WeightPlan | Point))
+        named = dict(item for part in parts if isinstance(part, dict) for item in part.items())
         return Plan(points=points, weights=weights, **named)  # pyright: ignore[reportArgumentType]
 
     def print_parameter(self, printer: Printer) -> None:
@@ -127,9 +160,12 @@ class PlanAttr(Data[Plan]):
             if plan.input:
                 printer.print_string("input")
                 begin = ", "
-            for index, spec in plan.points:
-                printer.print_string(f"{begin}operand {index} ")
-                _print_spec(spec, printer)
+            for point in plan.points:
+                printer.print_string(begin)
+                _print_point(point, printer)
+                begin = ", "
+            if plan.aligned is not None:
+                printer.print_string(f"{begin}aligned {plan.aligned}{' apart' if plan.apart else ''}")
                 begin = ", "
             for weight in plan.weights:
                 printer.print_string(f"{begin}weight ")
@@ -177,9 +213,10 @@ def check_plan(op: Operation) -> None:
     """Raises VerifyException if a plan does not fit the operands of its operation."""
     if (plan := plan_of(op)) is None:
         return
-    for index, _ in plan.points:
-        if index >= len(op.operands):
-            raise VerifyException(f"nn.plan has operand {index}, but the operation has {len(op.operands)}")
+    for at, index, _, _ in plan.points:
+        what, values = ("result", op.results) if at == "result" else ("operand", op.operands)
+        if index >= len(values):
+            raise VerifyException(f"nn.plan has {what} {index}, but the operation has {len(values)}")
     most = 2 if op.name == "nn.opaque" else 1
     if len(plan.weights) > max(0, min(most, len(op.operands) - 1)):
         raise VerifyException(f"nn.plan has {len(plan.weights)} weights, which is more than the operation has")
@@ -201,7 +238,7 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
     """Every array that a module stores beside its text: constants and scales, including scales in plans."""
     for op in module.walk():
         plan = plan_of(op)
-        planned = () if plan is None else [w.given for w in plan.weights] + [spec.qparams for _, spec in plan.points]
+        planned = () if plan is None else [*(w.given for w in plan.weights), *(spec.qparams for spec in plan.specs)]
         for attribute in (*op.properties.values(), *op.attributes.values(), *planned):
             if isinstance(attribute, ExternalAttr):
                 yield attribute.data.weight
@@ -209,19 +246,31 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
                 yield attribute.data.scale
 
 
-def _parse_part(parser: AttrParser) -> WeightPlan | Point | tuple[str, object]:
-    word = parser.parse_keyword_in(("input", "operand", "weight", "balance", "shift"))
-    if word == "operand":
-        return Point(parser.parse_integer(allow_boolean=False, allow_negative=False), _parse_spec(parser))
+def _parse_part(parser: AttrParser) -> WeightPlan | Point | dict[str, object]:
+    word = parser.parse_keyword_in(("input", "operand", "result", "weight", "aligned", "balance", "shift"))
+    if word in ("operand", "result"):
+        return _parse_point(parser, word)
     if word == "weight":
         return _parse_weight(parser)
     if word == "input":
-        return word, True
+        return {word: True}
+    if word == "aligned":
+        mode = parser.parse_keyword_in(_ALIGNMENTS)
+        return {word: mode, "apart": parser.parse_optional_keyword("apart") is not None}
     if word == "balance":
         factors = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_f32(parser))
-        return word, parse_f64(parser) if factors is None else tuple(factors)
+        return {word: parse_f64(parser) if factors is None else tuple(factors)}
     shifts = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-    return word, True if shifts is None else tuple(shifts)
+    return {word: True if shifts is None else tuple(shifts)}
+
+
+def _parse_point(parser: AttrParser, word: Literal["operand", "result"]) -> Point:
+    index = parser.parse_optional_integer(allow_boolean=False, allow_negative=False)
+    if index is None and word == "operand":
+        parser.raise_error("integer expected")
+    at = "value" if word == "operand" and parser.parse_optional_keyword("value") is not None else word
+    spec = _parse_spec(parser)
+    return Point(at, index or 0, spec, parse_text(parser, "name") if parser.parse_optional_keyword("as") else "")
 
 
 def _parse_storage(parser: AttrParser) -> tuple[int, QParamsAttr | None]:
@@ -236,14 +285,30 @@ def _parse_storage(parser: AttrParser) -> tuple[int, QParamsAttr | None]:
     return storage.width.data, None
 
 
-def _parse_spec(parser: AttrParser) -> Spec:
+def _parse_spec(parser: AttrParser) -> Spec | Unobserved:
+    if parser.parse_optional_keyword("derived") is not None:
+        return Unobserved("derived")
+    if parser.parse_optional_keyword("float") is not None:
+        return Unobserved("float", parse_text(parser, "rule"))
+    if parser.parse_optional_keyword("shared") is not None:
+        parser.parse_keyword("with")
+        return Unobserved("shared with", parse_text(parser, "point"))
     bits, given = _parse_storage(parser)
     symmetric = parser.parse_optional_keyword("symmetric") is not None
     parser.parse_keyword("observer")
     return Spec(parse_text(parser, "observer"), bits, symmetric, given)
 
 
-def _print_spec(spec: Spec, printer: Printer) -> None:
+def _print_point(point: Point, printer: Printer) -> None:
+    at, index, spec, name = point
+    which = f"result{f' {index}' if index else ''}" if at == "result" else f"operand {index}"
+    printer.print_string(f"{which}{' value' if at == 'value' else ''} ")
+    if isinstance(spec, Unobserved):
+        printer.print_string(spec.how)
+        if spec.of:
+            printer.print_string(" ")
+            printer.print_string_literal(spec.of)
+        return
     if spec.qparams is None:
         printer.print_string(f"i{spec.bits}")
     else:
@@ -251,6 +316,9 @@ def _print_spec(spec: Spec, printer: Printer) -> None:
         spec.qparams.print_parameter(printer)
     printer.print_string(" symmetric observer " if spec.symmetric else " observer ")
     printer.print_string_literal(spec.observer)
+    if name:
+        printer.print_string(" as ")
+        printer.print_string_literal(name)
 
 
 def _parse_weight(parser: AttrParser) -> WeightPlan:

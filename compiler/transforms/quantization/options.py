@@ -200,7 +200,7 @@ class PointOptions:
     def check_points(self, profile: Profile) -> None:
         """Raises CompileError for an option that the profile has no use for."""
         given = [f.name.replace("_", "-") for f in fields(PointOptions) if getattr(self, f.name) not in (None, ())]
-        if profile.points != "values" and given:
+        if given and not profile.facts.aligned:
             raise CompileError(
                 f"profile {profile.name} does not support {given[0]}",
                 hint="it is an option of profiles that quantize values: qdq, ppq",

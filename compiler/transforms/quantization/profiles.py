@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -76,6 +76,31 @@ class Row:
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
 
+class Points(NamedTuple):
+    """What follows from where a profile has its points."""
+
+    balanced: bool
+    """Channels of inputs can be balanced: each layer has its input to itself."""
+    shifted: bool
+    """With joint_quant sums keep 16 bits unless settings say otherwise (AMCT)."""
+    recurrent: bool
+    """LSTM and GRU compute in integers; otherwise only their weights are quantized, on request."""
+    aligned: bool
+    """Options say which values share parameters and which have no point of their own (`PointOptions`)."""
+    ruled: bool
+    """The conditions of a row hold for layers with observers placed by hand, too."""
+    by_region: bool
+    """The first quantized operation of a fused region decides about all of it."""
+    kernels: bool
+    """What is quantized can be computed with integers throughout, as onnxruntime's kernels do."""
+
+
+_POINTS: Mapping[str, Points] = {
+    "layers": Points(True, True, True, aligned=False, ruled=False, by_region=False, kernels=False),
+    "values": Points(False, False, False, aligned=True, ruled=True, by_region=True, kernels=True),
+}
+
+
 @dataclass(frozen=True)
 class Profile:
     """A target as tables: which operations it quantizes and how, which it merges into one, and where it has points."""
@@ -102,6 +127,10 @@ class Profile:
     """
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
+
+    @property
+    def facts(self) -> Points:
+        return _POINTS[self.points]
 
     def __post_init__(self) -> None:
         """Raises TypeError for a row with a condition of another kind of operation."""

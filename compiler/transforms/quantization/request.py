@@ -35,7 +35,7 @@ class Request:
         if self.recovery.equalize and self.record is not None:
             message = "cannot be used with equalization: its parameters are those of the channels as they are"
             raise CompileError(message, where=self.where)
-        if self.profile.points == "values" and self._balances():
+        if not self.profile.facts.balanced and self._balances():
             raise CompileError(
                 f"profile {self.profile.name} does not support dmq_balancer: "
                 "inputs are quantized where they are made, before balancing",
@@ -60,7 +60,7 @@ class Request:
             return self.settings.shift
         if self.record is not None:
             return any(any(layer.shift_bit) for layer in self.record.layers.values())
-        return self.settings.joint_quant and self.profile.points == "layers"
+        return self.settings.joint_quant and self.profile.facts.shifted
 
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.

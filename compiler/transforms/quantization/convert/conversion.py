@@ -130,7 +130,7 @@ def _plan_at(site: Site, profile: Profile) -> Plan:
     if (plan := plan_of(site.compute)) is not None:
         return plan
     row = profile.rows[type(site.compute)]
-    if profile.points == "values" and (broken := first_broken(site, row.rules, profile.table)) is not None:
+    if profile.facts.ruled and (broken := first_broken(site, row.rules, profile.table)) is not None:
         return Plan(broken[0].name)
     axis = channel_axis(site.compute) if layer_at(site, row).channel_wise else None
     return Plan(input=True, weights=(WeightPlan(8, axis),))
@@ -138,7 +138,7 @@ def _plan_at(site: Site, profile: Profile) -> Plan:
 
 def point_of(site: Site, profile: Profile, grids: Grids) -> QParams | None:
     """The parameters of a site whose activation is on the grid of a calibrated point: the first that did not come quantized."""
-    values = (site.operand(i) for i in (site.inputs if profile.points == "layers" else (0,)))
+    values = map(site.operand, site.inputs if profile.rows[type(site.compute)].two_inputs else (0,))
     points = map(grids.behind, values)
     calibrated = (p.qparams.data for p in points if isinstance(p, ObserveOp) and p.qparams is not None)
     return next(calibrated, None)

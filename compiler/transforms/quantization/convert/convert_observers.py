@@ -25,8 +25,7 @@ from ..decide.sites import graph_points, note_other_functions
 from .conversion import Conversion, ConversionPattern, ConvertLayer, Layer, carry_out
 from .layer_weights import described, feed_bias
 from .pairs import quantized_pair
-from .parameters import bias_fits, quantized_bias
-from .precision import round_scales
+from .parameters import bias_fits, quantized_bias, round_scales
 from .recurrent_weights import ConvertRecurrent
 
 

@@ -1,19 +1,45 @@
-"""Inputs of source layers: the operation and operand of each, as import may split a layer; which can be quantized alone."""
+"""Inputs of source layers: the operation and operand of each, as import may split a layer; which are quantized alone, and how.
+
+Single inputs are quantized only to move less data, AMCT's tensor_quantize. They are requested by layer name and input index, so
+one that cannot be quantized is an error; AMCT's table 1 lists these layers for input tensors only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from ....dialects.nn import AddOp, FusedOp, MulOp, NNOp, array_of
+from ....configuration.record import LayerRecord, Record
+from ....configuration.settings import Activation, Calibration, Settings, tensor_parts
+from ....diagnostics import CompileError, describe
+from ....dialects.nn import (
+    AddOp,
+    DequantizeOp,
+    FusedOp,
+    MulOp,
+    NNOp,
+    ObserveOp,
+    Plan,
+    Point,
+    Spec,
+    array_of,
+    plan_of,
+    set_plan,
+)
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
-from ....rewriting import layer_of
+from ....rewriting import Remarks, layer_of
+from ..profiles import Profile
+from ..request import Resolved
 from ..tables import LayerRow
 from .conditions import DecideLayer, first_of
 from .legality import row_of
-from .sites import Site
+from .planning import entry_of, recorded
+from .sites import Site, producer_of, sites
 
 
 class LayerInput(NamedTuple):
@@ -108,3 +134,119 @@ def _row_broken(site: Site, row: LayerRow) -> tuple[str, str] | None:
     rules = (each for each in row.rules if each is not DecideLayer.tensor_only)
     broken = first_of(site, (*rules, DecideLayer.softmax_input))
     return None if broken is None else (broken[0].name, broken[1])
+
+
+_TENSOR = "tensor-quantize"
+_NARROW = "AscendAntiQuant takes int8"
+
+
+def decide_tensors(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Site]:
+    """Plan points on the inputs that settings and the record name, and return the operations that read them. With a record, only
+    its inputs get points, with its parameters.
+
+    Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
+    """
+    settings, record = request.settings, _of_tensors(request.record, module, request.profile)
+    if record is None and not settings.tensor_quantize:
+        return []
+    found = sites(module, (NNOp,))
+    layers = {layer_of(site.compute): site for site in found}
+    given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)
+    wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
+    common = (settings.common or Calibration()).activation
+    planned: dict[Operation, list[tuple[LayerInput, Spec, str]]] = {}
+    left: list[tuple[Operation, str]] = []
+    for name in {**wanted, **given}:
+        where = settings.where if name in wanted or record is None else record.where
+        if record is not None and name in given and given[name].scale_d is None:
+            raise record.error(name, "has no scale_d")
+        last, tensor = _input_named(name, layers, settings, where)
+        spec = _spec(wanted.get(name, common), given.get(name), settings)
+        if spec.bits == 16:
+            if record is not None and name in given:
+                raise record.error(name, f"its input is INT16, {_NARROW}")
+            left.append((last.compute, f"input {name} has 8 bits, not 16: {_NARROW}"))
+            spec = spec._replace(bits=8)
+        if (reason := _left(tensor, spec, record is None or name in given)) is not None:
+            left.append((last.compute, f"input {name} {reason}"))
+        else:
+            planned.setdefault(last.compute, []).append((tensor, spec, name))
+    for op, inputs in planned.items():
+        for part in (s.compute for s in found if layer_of(s.compute) == layer_of(op)):
+            remarks.forget(part)
+            if (plan := plan_of(part)) is not None and plan.is_float:
+                set_plan(part, Plan(input=True))
+        for tensor, spec, name in inputs:
+            plan = plan_of(tensor.site.compute) or Plan()
+            points = [p for p in plan.points if (p.at, p.number) != ("operand", tensor.slot)]
+            point = Point("operand", tensor.slot, spec, name)
+            set_plan(tensor.site.compute, replace(plan, points=(*points, point)))
+        source = "parameters from the record"
+        texts = [
+            f"input {name} {source if name in given else f'observed by {spec.observer}'}" for _, spec, name in inputs
+        ]
+        remarks.applied(op, _TENSOR, "; ".join(texts))
+    for op, text in left:
+        remarks.note(op, f"{_TENSOR}-left", text)
+    return [tensor.site for inputs in planned.values() for tensor, _, _ in inputs]
+
+
+def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, LayerRecord]:
+    """The entries of a record for single inputs. Not every flavour of AMCT marks them: `layer:1` is one unless a layer has that
+    name.
+    """
+    return {
+        name: entry
+        for name, entry in record.layers.items()
+        if entry.is_tensor_quantize or (name not in layers and tensor_parts(name)[0] in layers)
+    }
+
+
+def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, where: str) -> tuple[Site, LayerInput]:
+    """The layer's last operation, and the operand of the named input."""
+    layer, index = tensor_parts(name)
+    if layer not in layers:
+        raise CompileError(f"tensor_quantize names '{name}', but the model has no layer '{layer}'", where=where)
+    site = layers[layer]
+    broken = tensor_broken(site, index)
+    if layer in settings.skip_layers:
+        broken = "skip-layers", "it is on the list of skip-layers"
+    if broken is not None:
+        rule, reason = broken
+        hidden = rule == DecideLayer.input_computed.name and any(each.value is None for each in inputs_of(site))
+        hint = f"keep it out of the region: --skip-fusion={layer}" if hidden else ""
+        message = f"tensor_quantize names '{name}', which cannot be quantized ({rule}): {reason}"
+        raise CompileError(message, where=where or describe(site.compute.location), hint=hint)
+    return site, inputs_of(site)[index]
+
+
+def _spec(held: Activation, given: LayerRecord | None, settings: Settings) -> Spec:
+    if given is not None:
+        return recorded(held.observer, given)
+    asymmetric = settings.activation_offset if held.asymmetric is None else held.asymmetric
+    return Spec(held.observer, held.bits, not asymmetric)
+
+
+def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
+    """The reason why an input is not quantized."""
+    plan = plan_of(tensor.site.compute) or Plan()
+    known = {p.number: p.spec.qparams for p in plan.points if p.at == "operand" and isinstance(p.spec, Spec)}
+    match producer_of(tensor.value):
+        case DequantizeOp():
+            return "is quantized already"
+        case ObserveOp(qparams=params):
+            pass
+        case _ if tensor.slot in known:
+            params = known[tensor.slot]
+        case _:
+            return None if listed else "stays float: the record does not list it"
+    return "is observed already" if params is not None or spec.qparams is None else None
+
+
+def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Record | None:
+    """The record without the second inputs of products, which belong to these layers."""
+    if record is None:
+        return None
+    found = (s for s in sites(module, profile.rows) if profile.rows[type(s.compute)].two_inputs and s.multiplies_inputs)
+    taken = {entry_of(layer_of(site.compute), 1) for site in found}
+    return replace(record, layers={name: layer for name, layer in record.layers.items() if name not in taken})

@@ -175,7 +175,7 @@ def _candidate(site: Site, row: Row, profile: Profile) -> Candidate:
 def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
     if each.is_quantized and each.activations is not None:
         whole = None
-    elif profile.points == "values":
+    elif not profile.facts.recurrent:
         whole = f"profile {profile.name} quantizes only its weights, on request"
     else:
         whole = _reason(each.float_because)

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import BlockArgument, Operation
 
 from ....configuration.layer_settings import LayerSettings
-from ....configuration.record import Record
+from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Nuq, Settings
 from ....dialects.nn import (
     AveragePoolOp,
     ConvolutionOp,
-    DequantizeOp,
     GlobalAveragePoolOp,
     MatMulOp,
-    ObserveOp,
     Plan,
     Point,
+    QParamsAttr,
+    Spec,
+    Unobserved,
     array_of,
     plan_of,
     set_plan,
@@ -31,16 +32,14 @@ from ....dialects.nn import (
 from ....rewriting import Refusal, Remarks, layer_of
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
-from ..place.points import producer_of, spec_of
 from ..profiles import Profile, Row
 from ..recover.balance_channels import balancer_of, weight_peaks
-from ..request import Request, Resolved
-from .conditions import decide_each
-from .layers import half_quantized, has_integer_weight, is_dequantized, is_quantized
-from .legality import first_broken, other_layers, weight_only_broken
+from ..request import Request
+from .layers import has_integer_weight
+from .legality import first_broken, weight_only_broken
 from .non_uniform_layers import layers_of_few_levels
 from .planned_weights import planned_weight
-from .sites import Site, sites
+from .sites import Site
 
 Balance = float | tuple[float, ...]
 
@@ -55,6 +54,34 @@ class Computed(NamedTuple):
     @property
     def name(self) -> str:
         return layer_of(self.site.compute)
+
+
+class Decided(NamedTuple):
+    """What the placer is given, beside the plans of layers."""
+
+    layers: Sequence[Computed]
+    tensors: Sequence[Site] = ()
+    """The operations of which single inputs are quantized, on request."""
+    sums: Sequence[Site] | None = None
+    """The sums around which points are observed jointly; None where that is not asked for."""
+
+
+def spec_of(held: LayerSettings, given: LayerRecord | None) -> Spec:
+    """The specification from settings, or the parameters from a record."""
+    return Spec(held.observer, held.bits, held.symmetric) if given is None else recorded(held.observer, given)
+
+
+def recorded(observer: str, given: LayerRecord) -> Spec:
+    """The parameters of a record's `scale_d` and `offset_d`."""
+    assert given.scale_d is not None
+    assert given.offset_d is not None
+    params = QParamsAttr.of(IntegerType(given.bits), given.scale_d, given.offset_d)
+    return Spec(observer, given.bits, given.offset_d == 0, params)
+
+
+def point_name(layer: str, at: Literal["operand", "value", "result"], index: int) -> str:
+    """The name of the point on an operand or a result of a layer."""
+    return f"{layer}:{index}" if at != "result" else f"{layer}:out{index or ''}"
 
 
 def leave_in_float(op: Operation, rule: str, reason: str, remarks: Remarks) -> None:
@@ -77,7 +104,10 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         weight, refused = planned_weight(each.site, each.row, each.held, request.settings, request.record, few)
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
-        set_plan(each.site.compute, replace(known, input=True, weights=weights, shift=shift))
+        bias = each.row.bias if weights and each.site.operand(each.row.bias or 0) is not None else None
+        derived = () if bias is None else (Point("operand", bias, Unobserved("derived")),)
+        points = sorted((*known.points, *derived), key=lambda point: (point.at == "result", point.number))
+        set_plan(each.site.compute, replace(known, input=True, points=tuple(points), weights=weights, shift=shift))
         if request.record is None:
             note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:
@@ -208,92 +238,12 @@ def plan_weight_only(
     note_impossible(site.compute, held, remarks)
 
 
-def decide_inputs(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Computed]:
-    """Decide each layer, and plan points on its inputs. Returns the layers that compute on quantized inputs."""
-    deciding = _Inputs(request, remarks)
-    decide_each(module, sites(module, request.profile.rows), deciding.decide)
-    for site, (rule, reason) in other_layers(module, request.profile.rows) if request.profile.table else ():
-        if plan_of(site.compute) is None:
-            leave_in_float(site.compute, rule.name, reason, remarks)
-    return deciding.layers
-
-
-class _Inputs:
-    def __init__(self, request: Resolved, remarks: Remarks):
-        self._request = request
-        self._remarks = remarks
-        self._planned: set[tuple[Operation, int | None]] = set()
-        """Operands in the graph that will be read through a point, by the operation there and their index."""
-        self.layers: list[Computed] = []
-
-    def decide(self, site: Site) -> None:
-        request, remarks, record = self._request, self._remarks, self._request.record
-        row = request.profile.rows[type(site.compute)]
-        held = request.layers.held[site.compute]
-        layer = Computed(site, row, held)
-        if plan_of(site.compute) is not None and record is None:
-            return  # already decided
-        set_plan(site.compute, None)
-        points: tuple[Point, ...] = ()
-        producer = producer_of(site.activation)
-        if is_observed := isinstance(producer, ObserveOp) or (site.owner, site.slot(0)) in self._planned:
-            given = None if record is None else record.layers.get(layer.name)
-            if isinstance(producer, ObserveOp) and producer.qparams is None and given and given.scale_d is not None:
-                points = (Point(0, spec_of(held, given)),)
-        elif is_quantized(site):
-            if (reason := half_quantized(site, row)) is not None:
-                remarks.missed(site.compute, "weight-quantized", reason)
-            elif request.shifts and isinstance(producer, DequantizeOp):
-                self.layers.append(layer)
-            return
-        elif takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, request.settings, record, remarks)
-            return
-        elif (broken := refusal_of(layer, request.profile) or _unrecorded(layer, record)) is not None:
-            leave_in_float(site.compute, *broken, remarks)
-            warn_unbalanced(site.compute, broken.reason, request, remarks)
-            return
-        else:
-            points = tuple(
-                Point(index, spec_of(held, None if record is None else record.layers[entry_of(layer.name, index)]))
-                for index in site.inputs
-                if not is_dequantized(site.operand(index))
-            )
-            inputs = "inputs" if site.multiplies_inputs else "input"
-            listed = record is not None and layer.name in record.layers
-            source = "parameters from the record" if listed else f"{inputs} observed by {held.observer}"
-            remarks.applied(site.compute, "observed", source)
-        self._planned.update((site.owner, site.slot(index)) for index, _ in points)
-        self.layers.append(layer)
-        balance = plan_balance(layer, request, is_observed)
-        if isinstance(balance, Refusal):
-            note_unbalanced(site.compute, balance, request, remarks)
-            balance = None
-        if points or balance is not None:
-            set_plan(site.compute, Plan(points=points, balance=balance))
-
-
 def refusal_of(layer: Computed, profile: Profile) -> Refusal | None:
     """The setting or the first condition that leaves a layer in float."""
     if layer.held.skipped is not None:
         return Refusal(layer.held.skipped, SKIPPED[layer.held.skipped])
     broken = first_broken(layer.site, layer.row.rules, profile.table)
     return None if broken is None else Refusal(broken[0].name, broken[1])
-
-
-def _unrecorded(layer: Computed, record: Record | None) -> Refusal | None:
-    lacks = None if record is None else _lacking(record, layer.name, layer.site)
-    return None if lacks is None else Refusal("record", f"the record {lacks}")
-
-
-def _lacking(record: Record, name: str, site: Site) -> str | None:
-    """The part of a layer's inputs that a record lacks; inputs that are already quantized need nothing."""
-    for index in site.inputs:
-        given = record.layers.get(entry_of(name, index))
-        if (given is None or given.scale_d is None) and not is_dequantized(site.operand(index)):
-            what = "it" if index == 0 else "its second input"
-            return f"does not list {what}" if given is None else f"has no scale_d of {what}"
-    return None
 
 
 def entry_of(name: str, index: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from ....dialects.nn import FusedOp, MatMulOp, NNOp, ObserveOp, before_points, constant_of
 from ....dialects.nn.shapes import element_of
@@ -78,6 +78,11 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
         elif isinstance(op, wanted):
             found.append(Site(op, op, half, softmax_only))
     return found
+
+
+def producer_of(value: SSAValue | None) -> Operation | None:
+    """The operation that computes a value, None for an argument."""
+    return value.op if isinstance(value, OpResult) else None
 
 
 def graph_points(module: ModuleOp) -> list[ObserveOp]:

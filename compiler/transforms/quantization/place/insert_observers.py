@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.context import Context
@@ -12,7 +12,6 @@ from xdsl.passes import ModulePass
 
 from ....configuration.layer_settings import recorded_impossible
 from ....configuration.record import Record
-from ....configuration.settings import Settings
 from ....dialects.nn import BatchNormOp, MulOp, OpaqueOp
 from ....ir.layer_names import LayerNames
 from ....rewriting import CheckedPattern, Remarks, layer_of, nn_ops
@@ -21,18 +20,18 @@ from ....session import Session, session_of
 from ...fusion.fuse_activation.activations import activation_of
 from ...fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
 from ...fusion.regions import in_region
-from ..convert.precision import mark_fp16, wants_fp16
-from ..convert.recurrent_weights import plan_recurrent
+from ..convert.parameters import mark_fp16, wants_fp16
 from ..decide.conditions import PATTERNS
+from ..decide.inputs import decide_inputs, decide_recurrent
+from ..decide.layer_inputs import recorded_tensors
 from ..decide.layers import Layers, able_names, check_record, takes_int16
 from ..decide.named_layers import note_modules
-from ..decide.planning import Computed, check_factors, decide_inputs, entry_of, plan_layers
+from ..decide.planning import Decided, check_factors, plan_layers
 from ..decide.recurrent import DecideRecurrent
-from ..decide.sites import note_other_functions, sites
-from ..profiles import Profile
+from ..decide.sites import note_other_functions
+from ..decide.values import decide_values
 from ..request import QuantizationOptions, Request, Resolved
-from .points import Points, insert_tensor_points, join_sums, recorded_tensors
-from .value_points import insert_value_points
+from .points import place_points
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,13 @@ class InsertObserversPass(QuantizationOptions, ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
         insert_observers(op, self.request(session), session)
+
+
+DECIDE: Mapping[str, Callable[[ModuleOp, Resolved, Remarks], Decided]] = {
+    "layers": decide_inputs,
+    "values": decide_values,
+}
+"""Who decides, by where a profile has its points."""
 
 
 @garbage_collection_off()
@@ -70,48 +76,13 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     note_other_functions(module, remarks)
     if record is not None:
         _check_layers(record, module, request.layers)
-    plan_recurrent(module, request, remarks)
-    if profile.points == "values":
-        _note_tensors(settings, module, profile, remarks)
-        layers = insert_value_points(module, request, remarks)
-    else:
-        layers = decide_inputs(module, request, remarks)
-        _place_on_inputs(module, layers, request, remarks)
-    plan_layers(layers, request, session, remarks)
+    recurrent, decided = decide_recurrent(module, request, remarks), DECIDE[profile.points](module, request, remarks)
+    plan_layers(decided.layers, request, session, remarks)
+    for each in (recurrent, decided):
+        place_points(module, each, profile, remarks)
     if wants_fp16(settings, record):
         mark_fp16(module)
     remarks.flush()
-
-
-def _place_on_inputs(module: ModuleOp, layers: list[Computed], request: Resolved, remarks: Remarks) -> None:
-    """Insert the points that layers' plans have, and those on requested tensors."""
-    points = Points(module)
-    for layer in layers:
-        points.place(layer.site, layer.name)
-    tensors = _of_tensors(request.record, module, request.profile)
-    insert_tensor_points(module, request.settings, tensors, points, remarks)
-    points.erase_unused()
-    if request.settings.joint_quant:
-        join_sums(module, remarks)
-
-
-def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Record | None:
-    """The record without the second inputs of products, which belong to these layers."""
-    if record is None:
-        return None
-    found = (s for s in sites(module, profile.rows) if profile.rows[type(s.compute)].two_inputs and s.multiplies_inputs)
-    taken = {entry_of(layer_of(site.compute), 1) for site in found}
-    return replace(record, layers={name: layer for name, layer in record.layers.items() if name not in taken})
-
-
-def _note_tensors(settings: Settings, module: ModuleOp, profile: Profile, remarks: Remarks) -> None:
-    """Leave a remark for each tensor requested: in profiles with points on values, inputs need no points of their own."""
-    asked = {t.layer_name for t in settings.tensor_quantize}
-    for site in sites(module, profile.rows):
-        if layer_of(site.compute) in asked:
-            remarks.note(
-                site.compute, "tensor-quantize", f"profile {profile.name} quantizes values, its inputs among them"
-            )
 
 
 def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:

@@ -1,8 +1,6 @@
-"""Points on inputs of layers: those that layers' plans have, those on single inputs that are requested, and the ones of sums.
+"""The placer: inserts points, `nn.observe`, as the plans of layers have them, and groups those that share parameters.
 
-Points on one value with equal specifications are shared. Inputs that are quantized only to move less data, AMCT's
-tensor_quantize, are requested by layer name and input index, so one that cannot be quantized is an error; AMCT's table 1 lists
-these layers for input tensors only.
+A point is in front of the layers that read it, shared where they have it equal, or behind the operation that makes its value.
 
 Joint quantization (AMCT's joint_quant): the inputs and the result of a sum share one scale and one zero point. AMCT does not
 document how. Here the points on a sum's inputs and on its result, which the quantized layers before and behind it read through,
@@ -12,60 +10,55 @@ thereby share one. The result is that of the activation behind the sum, where th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from xdsl.dialects.builtin import IntegerType, LocationAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....configuration.layer_settings import LayerSettings
-from ....configuration.record import LayerRecord, Record
-from ....configuration.settings import Activation, Calibration, Settings, tensor_parts
-from ....diagnostics import CompileError, describe
 from ....dialects.nn import (
-    AddOp,
-    DequantizeOp,
     FusedOp,
     NNOp,
     ObserveOp,
+    OpaqueOp,
     ParamsSource,
     ParamsSourceAttr,
     Plan,
-    QParamsAttr,
+    ResizeMode,
+    ResizeOp,
+    SliceOp,
     Spec,
+    Unobserved,
+    before_points,
     plan_of,
-    set_plan,
 )
-from ....dialects.nn.properties import integer
+from ....dialects.nn.plan import Aligned
 from ....ir.functions import main_function
 from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from ..decide.conditions import DecideLayer
-from ..decide.layer_inputs import LayerInput, ends_layer, inputs_of, sum_broken, tensor_broken
-from ..decide.sites import Site, sites
-from .alignment import align, groups_of, settle
+from ..decide.layer_inputs import inputs_of
+from ..decide.planning import Computed, Decided, point_name
+from ..decide.sites import Site, producer_of
+from ..decide.values import ValueLayer, ValueLayers
+from ..profiles import Profile
+from .alignment import align, choose_masters, groups_of, settle
+from .grids import point_behind, point_on
 
 
-def spec_of(held: LayerSettings, given: LayerRecord | None) -> Spec:
-    """The specification from settings, or the parameters from a record."""
-    return Spec(held.observer, held.bits, held.symmetric) if given is None else recorded(held.observer, given)
+def place_points(module: ModuleOp, decided: Decided, profile: Profile, remarks: Remarks) -> None:
+    """Insert the points that the plans of layers have, then those on single inputs; group those that share parameters."""
+    points = _Points(module)
+    _place_on_values(module, decided.layers)
+    for site in (*(layer.site for layer in decided.layers), *decided.tensors):
+        points.place(site)
+    points.erase_unused()
+    _align_values(module, decided.layers, profile, remarks)
+    if decided.sums is not None:
+        _join_sums(module, decided.sums, remarks)
 
 
-def recorded(observer: str, given: LayerRecord) -> Spec:
-    """The parameters of a record's `scale_d` and `offset_d`."""
-    assert given.scale_d is not None
-    assert given.offset_d is not None
-    params = QParamsAttr.of(IntegerType(given.bits), given.scale_d, given.offset_d)
-    return Spec(observer, given.bits, given.offset_d == 0, params)
-
-
-def producer_of(value: SSAValue | None) -> Operation | None:
-    """The operation that computes a value, None for an argument."""
-    return value.op if isinstance(value, OpResult) else None
-
-
-class Points:
-    """Creates points, and shares equal ones."""
+class _Points:
+    """Creates points in front of layers, and shares equal ones."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
@@ -73,13 +66,24 @@ class Points:
         """The points, each with the position of its first reader, before which it stands."""
         self._replaced: set[ObserveOp] = set()
 
-    def observe(
-        self, site: Site, index: int, value: SSAValue, spec: Spec, name: str, only_for: Site | None = None
-    ) -> None:
-        """Let an operation read `value` through a point, replacing any point that it reads through now; `only_for` gives a
+    def place(self, site: Site) -> None:
+        """Let a layer read operands as its plan has them. One whose channels are balanced has points of its own."""
+        plan = plan_of(site.compute) or Plan()
+        only_for = None if plan.balance is None else site
+        for at, index, spec, name in plan.points:
+            if at == "operand" and isinstance(spec, Spec):
+                self._observe(site, index, spec, name or point_name(layer_of(site.compute), at, index), only_for)
+            elif at == "result" and isinstance(site.compute, OpaqueOp) and isinstance(spec, Unobserved):
+                _observe_states(site.compute, spec.of)
+
+    def _observe(self, site: Site, index: int, spec: Spec, name: str, only_for: Site | None) -> None:
+        """Let an operation read an operand through a point, replacing any point that it reads through now; `only_for` gives a
         layer a point that is not shared.
         """
-        if isinstance(old := producer_of(site.operand(index)), ObserveOp):
+        operand = site.operand(index)
+        assert operand is not None, "legality has asked for it"
+        value = before_points(operand)
+        if isinstance(old := producer_of(operand), ObserveOp):
             self._replaced.add(old)
         key = (value, spec, only_for)
         place = self._order[site.owner]
@@ -93,17 +97,6 @@ class Points:
             Rewriter.insert_op(point, InsertPoint.before(site.owner))
             self._made[key] = point, place
         site.set_operand(index, point.result)
-
-    def place(self, site: Site, layer: str) -> None:
-        """Let a layer read operands as its plan has them. One whose channels are balanced has points of its own."""
-        plan = plan_of(site.compute) or Plan()
-        only_for = None if plan.balance is None else site
-        for index, spec in plan.points:
-            value = site.operand(index)
-            assert value is not None, "legality has asked for it"
-            if index == 0 and isinstance(value.owner, ObserveOp):
-                value = value.owner.input
-            self.observe(site, index, value, spec, f"{layer}:{index}", only_for)
 
     def erase_unused(self) -> None:
         """Erase the points that were replaced."""
@@ -127,124 +120,155 @@ def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -
     )
 
 
-def set_parameters(point: ObserveOp, spec: Spec) -> None:
-    """Give an existing point the parameters of a record."""
-    point.bits, point.symmetric = integer(spec.bits), UnitAttr() if spec.symmetric else None
-    point.qparams, point.source = spec.qparams, ParamsSourceAttr(ParamsSource.RECORD)
+def spec_at(point: ObserveOp) -> Spec:
+    """How a point without parameters quantizes its value."""
+    return Spec(point.observer.data, point.bits.value.data, point.symmetric is not None)
 
 
-_TENSOR = "tensor-quantize"
-_NARROW = "AscendAntiQuant takes int8"
-
-
-def insert_tensor_points(
-    module: ModuleOp, settings: Settings, record: Record | None, points: Points, remarks: Remarks
-) -> None:
-    """Insert points on the inputs that settings and the record name. With a record, only its inputs get points, with its
-    parameters.
-
-    Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
+def _place_on_values(module: ModuleOp, layers: Sequence[Computed]) -> None:
+    """Insert points where values are made: those on arguments come first, in the order of the arguments. All readers of a layer's
+    result read through its point; any other value, the layers that have the point in their plans.
     """
-    if record is None and not settings.tensor_quantize:
-        return
-    found = sites(module, (NNOp,))
-    layers = {layer_of(site.compute): site for site in found}
-    given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)
-    wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
-    common = (settings.common or Calibration()).activation
-    observed: dict[Operation, list[str]] = {}
-    left: list[tuple[Operation, str]] = []
-    for name in {**wanted, **given}:
-        where = settings.where if name in wanted or record is None else record.where
-        if record is not None and name in given and given[name].scale_d is None:
-            raise record.error(name, "has no scale_d")
-        last, tensor = _input_named(name, layers, settings, where)
-        spec = _spec(wanted.get(name, common), given.get(name), settings)
-        if spec.bits == 16:
-            if record is not None and name in given:
-                raise record.error(name, f"its input is INT16, {_NARROW}")
-            left.append((last.compute, f"input {name} has 8 bits, not 16: {_NARROW}"))
-            spec = spec._replace(bits=8)
-        if (reason := _left(tensor, spec, record is None or name in given)) is not None:
-            left.append((last.compute, f"input {name} {reason}"))
+    planned: dict[SSAValue, tuple[str, Spec]] = {}
+    readers: dict[SSAValue, set[tuple[Operation, int]]] = {}
+    for layer in layers:
+        for at, index, spec, name in (plan_of(layer.site.compute) or Plan()).points:
+            owner, slot = layer.site.owner, layer.site.slot(index)
+            value = owner.results[index] if at == "result" else layer.site.operand(index)
+            if value is None or isinstance(value.owner, ObserveOp):
+                continue
+            if at != "operand" and isinstance(spec, Spec) and point_on(value) is None:
+                planned[value] = name or point_name(layer.name, at, index), spec
+            if at == "result":
+                readers[value] = {(use.operation, use.index) for use in value.uses}
+            elif slot is not None:
+                readers.setdefault(value, set()).add((owner, slot))
+    block = main_function(module).body.block
+    head = next(op for op in block.ops if not isinstance(op, ObserveOp))
+    for value in [*block.args, *(result for op in block.ops for result in op.results)]:
+        uses = [use for use in value.uses if (use.operation, use.index) in readers[value]] if value in planned else []
+        if not uses:
             continue
-        _observe(tensor, spec, name, points)
-        source = "parameters from the record" if name in given else f"observed by {spec.observer}"
-        observed.setdefault(last.compute, []).append(f"input {name} {source}")
-    for op, texts in observed.items():
-        for part in (s.compute for s in found if layer_of(s.compute) == layer_of(op)):
-            remarks.forget(part)
-            if (plan := plan_of(part)) is not None and plan.is_float:
-                set_plan(part, Plan(input=True))
-        remarks.applied(op, _TENSOR, "; ".join(texts))
-    for op, text in left:
-        remarks.note(op, f"{_TENSOR}-left", text)
+        name, spec = planned[value]
+        first, place = uses[0].operation, InsertPoint.before(head)
+        if isinstance(value, OpResult):
+            first, place = value.op, InsertPoint.after(value.op)
+        point = make_point(value, name, spec, first.location)
+        Rewriter.insert_op(point, place)
+        for use in uses:
+            use.operation.operands[use.index] = point.result
 
 
-def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, LayerRecord]:
-    """The entries of a record for single inputs. Not every flavour of AMCT marks them: `layer:1` is one unless a layer has that
-    name.
+def _observe_states(op: OpaqueOp, name: str) -> None:
+    """Observe the states of a recurrent layer that follow the first, together with this one, whose point has the name."""
+    points = (value.owner for value in op.operands if isinstance(value.owner, ObserveOp))
+    first = next(point for point in points if point.point.data == name)
+    later = SliceOp.make(op.results[0], starts=(0,), ends=(-1,), axes=(0,), location=op.location)
+    after = make_point(later.result, f"{layer_of(op)}:states", spec_at(first), op.location)
+    Rewriter.insert_op([later, after], InsertPoint.after(op))
+    align("joint", f"{layer_of(op)}:state", [first, after], ())
+
+
+def _align_values(module: ModuleOp, layers: Sequence[Computed], profile: Profile, remarks: Remarks) -> None:
+    """Group the points of each operation that requires alignment. Each point left out gets a remark with the reason."""
+    by_owner: dict[Operation, ValueLayer] = {each.site.owner: each for each in layers if isinstance(each, ValueLayer)}
+    plans = [(layer, plan_of(layer.site.compute) or Plan()) for layer in by_owner.values()]
+    followers: set[ObserveOp] = set()
+    for layer, plan in plans:
+        if (mode := plan.aligned) is None:
+            continue
+        if plan.apart:
+            _keep_shared_points(layer, by_owner, profile)
+        behind = (point_behind(value, profile.rows) for _, value in layer.reads())
+        operands = [p for p in behind if isinstance(p, ObserveOp)]
+        results = _result_points(layer, by_owner)
+        others = align(mode, layer.name, operands, results)
+        followers.update(p for p in _followers(mode, layer, results, profile) if p not in others)
+        for point in others:
+            reason = f"{point.point.data} is of other bits or another symmetry: it keeps its own parameters"
+            remarks.note(layer.site.compute, f"alignment-{point.point.data}", reason)
+    choose_masters(module, followers)
+    for given_up in settle(module) if any(plan.aligned for _, plan in plans) else ():
+        names = ", ".join(p.point.data for p in given_up)
+        for layer in by_owner.values():
+            if any(p in given_up for _, v in layer.reads() if (p := point_behind(v, profile.rows)) is not None):
+                remarks.note(
+                    layer.site.compute, "alignment", f"the parameters that {names} have already differ: not aligned"
+                )
+
+
+def _followers(mode: Aligned, layer: ValueLayer, results: list[ObserveOp], profile: Profile) -> Iterator[ObserveOp]:
+    """The points that may adopt the range of the other side of an operation without contributing to it.
+
+    An operand must not have another reader, because that would get the range of a value that it does not read.
     """
-    return {
-        name: entry
-        for name, entry in record.layers.items()
-        if entry.is_tensor_quantize or (name not in layers and tensor_parts(name)[0] in layers)
-    }
+    if mode == "output" and _result_dictates(layer):
+        for _, value in layer.reads():
+            point = point_behind(value, profile.rows)
+            if isinstance(point, ObserveOp) and not _is_shared(value, point, layer):
+                yield point
+    elif mode == "input" and _within_operand(layer, results):
+        yield from results
 
 
-def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, where: str) -> tuple[Site, LayerInput]:
-    """The layer's last operation, and the operand of the named input."""
-    layer, index = tensor_parts(name)
-    if layer not in layers:
-        raise CompileError(f"tensor_quantize names '{name}', but the model has no layer '{layer}'", where=where)
-    site = layers[layer]
-    broken = tensor_broken(site, index)
-    if layer in settings.skip_layers:
-        broken = "skip-layers", "it is on the list of skip-layers"
-    if broken is not None:
-        rule, reason = broken
-        hidden = rule == DecideLayer.input_computed.name and any(each.value is None for each in inputs_of(site))
-        hint = f"keep it out of the region: --skip-fusion={layer}" if hidden else ""
-        message = f"tensor_quantize names '{name}', which cannot be quantized ({rule}): {reason}"
-        raise CompileError(message, where=where or describe(site.compute.location), hint=hint)
-    return site, inputs_of(site)[index]
+def _result_dictates(layer: ValueLayer) -> bool:
+    """Whether operands take the result's range. Concat and nearest Resize copy elements of their operands, so a linear activation
+    after them could come before them. Other interpolations narrow the range, but read all of it. For sums and averages PPQ
+    defines the mode; no profile uses it by default.
+    """
+    op = layer.site.compute
+    return not isinstance(op, ResizeOp) or op.mode.data is ResizeMode.NEAREST
 
 
-def _spec(held: Activation, given: LayerRecord | None, settings: Settings) -> Spec:
-    if given is not None:
-        return recorded(held.observer, given)
-    asymmetric = settings.activation_offset if held.asymmetric is None else held.asymmetric
-    return Spec(held.observer, held.bits, not asymmetric)
+def _within_operand(layer: ValueLayer, results: list[ObserveOp]) -> bool:
+    """Whether the result is limited to its operand's range: false after a clip, and for cubic interpolation, which overshoots."""
+    op = layer.site.compute
+    is_own = all(point.input is op.results[0] for point in results)
+    return is_own and not (isinstance(op, ResizeOp) and op.mode.data is ResizeMode.CUBIC)
 
 
-def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
-    """The reason why an input is not quantized."""
-    match producer_of(tensor.value):
-        case DequantizeOp():
-            return "is quantized already"
-        case ObserveOp() as point if point.qparams is not None or spec.qparams is None:
-            return "is observed already"
-        case _:
-            return None if listed else "stays float: the record does not list it"
+def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile) -> None:
+    """Give an operation its own points on values that others read as well: these values are quantized twice."""
+    for index, value in list(layer.reads()):
+        point = point_behind(value, profile.rows)
+        if not isinstance(point, ObserveOp) or not _is_shared(value, point, layer):
+            continue
+        made_by_quantized = isinstance(point.input, OpResult) and point.input.op in layers
+        source = value if made_by_quantized or value is not point.result else point.input
+        own = make_point(source, f"{layer.name}:{index}", spec_at(point), layer.site.compute.location)
+        Rewriter.insert_op(own, InsertPoint.before(layer.site.owner))
+        layer.site.set_operand(index, own.result)
 
 
-def _observe(tensor: LayerInput, spec: Spec, name: str, points: Points) -> None:
-    value, producer = tensor.value, producer_of(tensor.value)
-    assert value is not None, "legality has asked for it"
-    points.observe(tensor.site, tensor.slot, producer.input if isinstance(producer, ObserveOp) else value, spec, name)
+def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
+    """Whether anything else, such as a graph output, reads the value or any value between it and its point."""
+    reader: Operation = layer.site.owner
+    while all(use.operation is reader for use in value.uses):
+        if value is point.result:
+            return False
+        assert isinstance(value, OpResult), "a point is behind it"
+        reader, value = value.op, value.op.operands[0]
+    return True
+
+
+def _result_points(layer: ValueLayer, layers: ValueLayers) -> list[ObserveOp]:
+    """The point on a layer's result, or on the result of the activation that replaces it."""
+    value = layer.result
+    while (point := point_on(value)) is None:
+        uses = list(value.uses)
+        if len(uses) != 1 or (reader := layers.get(uses[0].operation)) is None:
+            return []
+        value = reader.result
+    return [point] if isinstance(point, ObserveOp) else []
 
 
 _JOINT = "joint-quant"
 
 
-def join_sums(module: ModuleOp, remarks: Remarks) -> None:
-    """Group the points of each sum (layer types Add and Eltwise). Leaves a remark for each member, and for sums without two."""
-    sums = [site for site in sites(module, (AddOp,)) if ends_layer(site)]
+def _join_sums(module: ModuleOp, sums: Sequence[Site], remarks: Remarks) -> None:
+    """Group the points of each of these sums. Leaves a remark for each member, and for sums without two."""
     order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
     for site in sums:
-        if (reason := sum_broken(site)) is not None:
-            remarks.missed(site.compute, _JOINT, reason)
-            continue
         members = [p for value in _values(site) for p in _points_on(value, order)]
         for point in align("joint", layer_of(site.compute), members, ()):
             remarks.note(

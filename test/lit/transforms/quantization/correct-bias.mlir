@@ -20,7 +20,7 @@
 // REMARK:      [correct-bias missed improves] "whole": its output has {{[0-9.]+}} dB with the corrected bias, {{[0-9.]+}} dB with its own, which stays
 
 // The float weight stays with its layer until conversion, so that the bias makes up for rounding, too.
-// KEPT:        nn.conv {{.*}}"conv1"> {nn.rounded_from = dense<{{.*}}nn.plan = #nn.plan<input, operand 0 i8 observer "mse", weight by <i3, scale
+// KEPT:        nn.conv {{.*}}"conv1"> {nn.rounded_from = dense<{{.*}}nn.plan = #nn.plan<input, operand 0 i8 observer "mse", operand 2 derived, weight by <i3, scale
 // BOTH-NOT:    nn.rounded_from
 // BOTH:        nn.dequantize %{{.*}} by <i4
 // CALIBRATED:  [correct-bias missed calibrated] "conv1": its input has no parameters: --calibrate comes before --correct-bias

@@ -210,6 +210,9 @@ def test_what_is_not_carried_out_is_said_or_stays(net: str) -> None:
 BAD = {
     "input, weight i8 axis 7": "axis 7 is out of range for a weight of rank 2",
     'input, operand 5 i8 observer "mse"': "nn.plan has operand 5, but the operation has 2",
+    'input, result 1 i8 observer "mse"': "nn.plan has result 1, but the operation has 1",
+    "input, operand derived": "integer expected",
+    "input, aligned both": "'input', 'joint', 'large', 'output'",
     "input, weight i8, weight i8": "nn.plan has 2 weights, which is more than the operation has",
     "input, weight i16": "bits must lie in [2, 8], not 16",
     "input, weight i8 levels 0": "0 levels of 8 bits: there are 1 to 256",
