@@ -77,9 +77,9 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     if record is not None:
         _check_layers(record, module, request.layers)
     recurrent, decided = decide_recurrent(module, request, remarks), DECIDE[profile.points](module, request, remarks)
-    plan_layers(decided.layers, request, session, remarks)
     for each in (recurrent, decided):
         place_points(module, each, profile, remarks)
+    plan_layers(decided.layers, request, session, remarks)
     if wants_fp16(settings, record):
         mark_fp16(module)
     remarks.flush()
