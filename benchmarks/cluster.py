@@ -40,7 +40,7 @@ from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.samples import BLOCK
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
-from amct_opt.transforms.quantization.calibrate.observations import observations
+from amct_opt.transforms.quantization.calibrate.observing import observations
 from amct_opt.transforms.quantization.calibrate.shares import Model, merge_states, states_seen
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cluster.md"

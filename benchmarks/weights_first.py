@@ -21,9 +21,9 @@ from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.pipelines.passes import run_on_verified
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
-from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
+from amct_opt.transforms.quantization.options import BackendOptions, DataOptions, QuantizeOptions, SettingsOptions
 from amct_opt.transforms.quantization.quantize import Quantize
-from amct_opt.transforms.quantization.request import QuantizationOptions
+from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session
 
 NETWORKS = ("resnet20", "tiny-resnet8", "tiny-vww", "tiny-kws", "tiny-wake-word", "tiny-anomaly")
@@ -37,7 +37,7 @@ def quantized(model: Path, profile: str, data: Path, first: bool) -> tuple[Execu
     session.profile = profile
     module = frontends.read(model, session)
     original = module.clone()
-    request = QuantizationOptions(weights_first=first).request(session)
+    request = request_of(QuantizeOptions(settings=SettingsOptions(weights_first=first)), session)
     simplify_and_fuse(request, module, session)
     run_on_verified(module, [Quantize(request, DataOptions(str(data)), BackendOptions())], session)
     return Executable(original), Executable(module)

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast, overload
+from typing import Any, NamedTuple, TypeAlias, Unpack, cast, overload
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from . import frontends
-from .backends import Name
 from .backends.cluster import Engine, engine_of
-from .configuration.files import read_settings
-from .configuration.record import Record, read_record
 from .configuration.settings import Settings
 from .diagnostics import CompileError
 from .flows.model_file import simplify_and_fuse
 from .frontends.mlir import parse as parse_text
 from .ir.text import module_text
 from .ir.verification import verify
+from .keywords import Keywords, with_options
+from .pipelines.options import from_keywords
 from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
-from .runtime.data import Preprocess, Samples
 from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
 from .targets import Target
 from .transforms.quantization.calibrate import calibrate_points
-from .transforms.quantization.data_options import BackendOptions, DataOptions
-from .transforms.quantization.options import Method, RecoveryOptions, SettingsOptions
+from .transforms.quantization.data import load as load_samples
+from .transforms.quantization.data import within
+from .transforms.quantization.options import AllOptions, DataOptions
 from .transforms.quantization.place.insert_observers import insert_observers
-from .transforms.quantization.profiles import profile_of
 from .transforms.quantization.quantize import Quantize
-from .transforms.quantization.request import Request
+from .transforms.quantization.request import request_of
+from .transforms.quantization.running import runner_of
 from .universe import new_session
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -170,14 +169,8 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     *,
-    preprocess: str | Preprocess | None = None,
-    record: Record | PathLike | None = None,
-    equalize: bool = False,
-    fit_ranges: bool = False,
-    round_weights: Method | None = None,
-    correct_bias: bool = False,
-    backend: Name = "auto",
     client: Any = None,
+    **options: Unpack[Keywords],
 ) -> Loaded: ...
 
 
@@ -188,32 +181,22 @@ def quantize(
     /,
     settings: Settings | PathLike | None = None,
     *,
-    record: Record | PathLike | None = None,
-    equalize: bool = False,
-    fit_ranges: bool = False,
-    round_weights: Method | None = None,
-    correct_bias: bool = False,
-    backend: Name = "auto",
     client: Any = None,
     profile: str | None = None,
+    **options: Unpack[Keywords],
 ) -> Loaded: ...
 
 
+@with_options
 def quantize(
     module: Any,
     session: Any,
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     *,
-    preprocess: str | Preprocess | None = None,
-    record: Record | PathLike | None = None,
-    equalize: bool = False,
-    fit_ranges: bool = False,
-    round_weights: Method | None = None,
-    correct_bias: bool = False,
-    backend: Name = "auto",
     client: Any = None,
     profile: str | None = None,
+    **options: Unpack[Keywords],
 ) -> Loaded:
     """Quantize a module in place: observers, calibration, integers. Run fusions before. Returns the module and its session.
 
@@ -221,15 +204,11 @@ def quantize(
     of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
     or dictionaries, of which the arguments of `forward` are taken; labels behind them are not used.
 
-    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified); by default the
-    observer is mse. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an iterable of batches
-    or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and not given, seeded
-    synthetic inputs are used and the session warns. For a folder of images, `preprocess` is the name of a preset (`imagenet`)
-    or an object. `record` contains parameters that replace calibration.
-    `equalize`, `fit_ranges`, `round_weights` and `correct_bias` recover accuracy (docs/recovery.md).
-    `backend` runs the module during calibration; it affects results only through the rounding of floats. `client` shares
-    calibration among machines, with the same result: a `distributed.Client`, or an executor of `concurrent.futures`
-    (docs/cluster.md).
+    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified), to which `options`
+    are added: `bits=16, equalize=True`. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an
+    iterable of batches or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and
+    not given, seeded synthetic inputs are used and the session warns. `client` shares calibration among machines, with the same
+    result: a `distributed.Client`, or an executor of `concurrent.futures` (docs/cluster.md).
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
@@ -240,21 +219,14 @@ def quantize(
             raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
     elif data is not None:
         raise CompileError("the loader is the data", hint="quantize(model, loader)")
-    chosen = _settings(settings)
+    asked = _asked(settings, options, client)
     if loading:
         module, session, data = _loaded(module, session, profile)
-    given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
-    if isinstance(record, str | os.PathLike):
-        record = read_record(Path(record), joint_quant=settings is None or chosen.joint_quant)
-    recovery = RecoveryOptions(
-        equalize=equalize, fit_ranges=fit_ranges, round_weights=round_weights, correct_bias=correct_bias
-    )
-    request = Request(chosen, profile_of(session), record, recovery=recovery)
+    request = request_of(asked.quantization, session)
+    given = _with_data(asked, data, module, request.settings)
     if loading:
         simplify_and_fuse(request, module, session)
-    run_passes(
-        module, [Quantize(request, given, BackendOptions(backend=backend, cluster=engine_of_client(client)))], session
-    )
+    run_passes(module, [Quantize(request, given, asked.running)], session)
     return Loaded(module, session)
 
 
@@ -264,9 +236,8 @@ def calibrate(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     *,
-    preprocess: str | Preprocess | None = None,
-    backend: Name = "auto",
     client: Any = None,
+    **options: Unpack[Keywords],
 ) -> Loaded:
     """Insert observers into a module, in place, and calibrate them: the first half of `quantize`, with its arguments.
 
@@ -275,12 +246,12 @@ def calibrate(
     CompileError, located.
     """
     _check_session(session, "calibrate(module, session)")
-    chosen = _settings(settings)
-    given = DataOptions(_data(data, module, chosen.batch_num), preprocess=preprocess)
-    runner = BackendOptions(backend=backend, cluster=engine_of_client(client)).runner()
+    asked = _asked(settings, options, client)
+    request = request_of(asked.quantization, session)
+    given = within(_with_data(asked, data, module, request.settings), request.settings)
     verify(module)
-    insert_observers(module, Request(chosen, profile_of(session)), session)
-    calibrate_points(module, lambda: given.within(chosen).load(module, session), session, runner)
+    insert_observers(module, request, session)
+    calibrate_points(module, lambda: load_samples(given, module, session), session, runner_of(asked.running))
     verify(module)
     return Loaded(module, session)
 
@@ -308,21 +279,23 @@ def _check_session(session: object, call: str) -> None:
         raise CompileError(f"the session is missing: {type(session).__name__} stands in its place", hint=hint)
 
 
-def _settings(settings: Settings | PathLike | None) -> Settings:
-    if settings is None:
-        return SettingsOptions().settings()
-    if not isinstance(cast(object, settings), Settings | str | os.PathLike):
+def _asked(settings: Settings | PathLike | None, options: Mapping[str, Any], client: Any) -> AllOptions:
+    """Keywords as options. Raises CompileError for settings of another kind and for what is no option."""
+    if settings is not None and not isinstance(cast(object, settings), Settings | str | os.PathLike):
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
-    return settings if isinstance(settings, Settings) else read_settings(Path(settings))
+    given = {"config": settings, "cluster": engine_of_client(client)}
+    return from_keywords(AllOptions, "quantization", {**options, **{k: v for k, v in given.items() if v is not None}})
 
 
-def _data(data: Given | PathLike | None, module: ModuleOp, runs: int | None) -> str | Samples | None:
+def _with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:
+    """The options of data with the data that a program gives."""
     if data is None:
-        return None
+        return asked.calibration
     if isinstance(data, str | os.PathLike):
-        return os.fspath(cast(PathLike, data))
-    return samples_from(data, module, runs)
+        return replace(asked.calibration, data=os.fspath(cast(PathLike, data)))
+    runs = settings.batch_num if asked.calibration.batch_num is None else asked.calibration.batch_num
+    return replace(asked.calibration, data=samples_from(data, module, runs))
 
 
 def execute(module: ModuleOp, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -15,13 +15,14 @@ from .api import PathLike, engine_of_client, load
 from .backends import Runner
 from .configuration.ranges import at_least
 from .diagnostics import CompileError
-from .pipelines.options import composed, leaves
+from .keywords import DataKeywords, FileKeywords
+from .pipelines.options import from_keywords
 from .reduction import SECONDS
-from .runtime.data import FloatModel, Preprocess, Samples
+from .runtime.data import FloatModel, Samples
 from .runtime.executor import Array
 from .session import Session
-from .transforms.quantization.data_options import BackendOptions, DataOptions
-from .transforms.quantization.request import QuantizeOptions
+from .transforms.quantization.options import AllOptions, DataOptions
+from .transforms.quantization.request import wanted_of
 from .universe import new_session
 
 if TYPE_CHECKING:
@@ -45,29 +46,29 @@ def quantize_file(
     *,
     profile: str | None = None,
     labels: str | None = None,
-    preprocess: str | Preprocess | None = None,
     opset: int | None = None,
+    matmul_nbits: bool = False,
     check: bool | PathLike = False,
     client: Any = None,
     session: Session | None = None,
-    **options: Any,
+    **options: Unpack[FileKeywords],
 ) -> Summary:
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
-    `data` and `labels` are what `--data` and `--labels` take; `options` are the others of `--quantize`, with underscores:
+    `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`, and `config`, a configuration:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
     beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
     in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
+    from .flows.options import ResultOptions
     from .flows.quantization import FileOptions
     from .flows.quantization import quantize_file as quantized
 
-    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
-    within = _session(session, profile)
+    asked, within = _asked(options, data, client), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
-    running = BackendOptions(cluster=engine_of_client(client))
-    asked = FileOptions(quantization=chosen, data=given, running=running, opset=opset, labels=labels, check=checked)
-    return quantized(Path(model), Path(folder), asked, within)
+    results = ResultOptions(opset=opset, matmul_nbits=matmul_nbits, labels=labels, check=checked)
+    wanted = wanted_of(asked.quantization)
+    return quantized(Path(model), Path(folder), FileOptions(wanted, asked.calibration, asked.running, results), within)
 
 
 def tune(
@@ -82,10 +83,9 @@ def tune(
     budget: str | None = None,
     test: PathLike | None = None,
     profile: str | None = None,
-    preprocess: str | Preprocess | None = None,
     client: Any = None,
     session: Session | None = None,
-    **options: Any,
+    **options: Unpack[FileKeywords],
 ) -> Tuned:
     """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
 
@@ -106,14 +106,14 @@ def tune(
         raise CompileError("one goal is needed", hint="give sqnr, or drop with labels or metric")
     score = _metric(metric) if metric is not None else _labels(labels)
     goal = Goal(sqnr=sqnr, drop=drop, score=score)
-    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
-    measuring = None if test is None else DataOptions(_text(test), preprocess=preprocess)
+    asked = _asked(options, data, client)
+    measuring = None if test is None else replace(asked.calibration, data=_text(test), batch_num=None)
     bounds = UNLIMITED if budget is None else Budget.of(budget)
     within = _session(session, profile)
-    running = BackendOptions(cluster=engine_of_client(client))
-    found = tune_file(Path(model), chosen, given, Path(folder), within, goal, running, measuring, bounds)
-    best = FileOptions(quantization=merged(chosen, found.best.changes), data=given, running=running)
-    quantized(Path(model), Path(folder), best, within.clone())
+    given, running = asked.calibration, asked.running
+    found = tune_file(Path(model), asked.quantization, given, Path(folder), within, goal, running, measuring, bounds)
+    best = wanted_of(merged(asked.quantization, found.best.changes))
+    quantized(Path(model), Path(folder), FileOptions(best, given, running), within.clone())
     return found
 
 
@@ -124,9 +124,9 @@ def evaluate(
     *,
     metric: Measure | None = None,
     engine: Engine = "interpreter",
-    preprocess: str | Preprocess | None = None,
     client: Any = None,
     session: Session | None = None,
+    **options: Unpack[DataKeywords],
 ) -> Scores:
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
@@ -147,7 +147,10 @@ def evaluate(
         raise CompileError("either labels or a metric must judge")
     if labels is not None and data is None:
         raise CompileError("labels need samples", hint="give data")
-    given, runner = DataOptions(source, preprocess=preprocess), Runner(cluster=engine_of_client(client))
+    given, runner = (
+        from_keywords(DataOptions, "data", {**options, "data": source}),
+        Runner(cluster=engine_of_client(client)),
+    )
     measure = None if metric is None else _metric(metric)
     return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine, runner)
 
@@ -169,10 +172,9 @@ def sensitivity(
     measure: Literal["sqnr", "kl"] = "sqnr",
     samples: int = 32,
     profile: str | None = None,
-    preprocess: str | Preprocess | None = None,
     client: Any = None,
     session: Session | None = None,
-    **options: Any,
+    **options: Unpack[FileKeywords],
 ) -> Sensitivity:
     """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most so many samples.
 
@@ -184,9 +186,8 @@ def sensitivity(
     at_least("samples", samples, 1)
     if measure not in MEASURES:
         raise CompileError(f"measure is {' or '.join(MEASURES)}, not '{measure}'")
-    chosen, given = _options(options), DataOptions(_text(data), preprocess=preprocess)
-    within, running = _session(session, profile), BackendOptions(cluster=engine_of_client(client))
-    return sensitivity_of(Path(model), chosen, given, within, samples, running, measure)
+    asked, within = _asked(options, data, client), _session(session, profile)
+    return sensitivity_of(Path(model), asked.quantization, asked.calibration, within, samples, asked.running, measure)
 
 
 def compare(
@@ -267,16 +268,10 @@ def _session(session: Session | None, profile: str | None) -> Session:
     return made
 
 
-def _options(options: Mapping[str, Any]) -> QuantizeOptions:
-    """Raises CompileError for an option that quantization does not have."""
-    known = list(leaves(QuantizeOptions))
-    for name in options:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
-            raise CompileError(f"quantization has no option '{name}'", hint=hint)
-    fitting: dict[str, Any] = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in options.items()}
-    return composed(QuantizeOptions, fitting)
+def _asked(options: Mapping[str, Any], data: PathLike | None, client: Any) -> AllOptions:
+    """Keywords as options. Raises CompileError for what is no option."""
+    given = {"data": _text(data), "cluster": engine_of_client(client)}
+    return from_keywords(AllOptions, "quantization", {**options, **{k: v for k, v in given.items() if v is not None}})
 
 
 def _text(data: PathLike | None) -> str | None:

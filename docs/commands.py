@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from amct_opt.tools.amct import parser as amct_parser
@@ -65,28 +66,55 @@ def main() -> None:
     TARGET.write_text(page(), "utf-8")
 
 
+Group = tuple[str, tuple[tuple[str, str], ...]]
+"""The heading of options, empty for those of a command's own, and their rows."""
+
+
 def page() -> str:
-    """The whole page: the commands of `amct`, then `amct-opt`."""
-    commands = next(action.choices for action in amct_parser()._actions if isinstance(action.choices, dict))
-    parts = [_PREFACE]
-    for parser in commands.values():
-        parts += section(parser.complete())
-    return "\n\n".join([*parts, *section(amct_opt_parser(new_session())), _PASSES, _JSON]) + "\n"
+    """The whole page: the commands of `amct`, then `amct-opt`, then the groups of options that several of them have."""
+    commands = [*amct_parser().commands().values(), amct_opt_parser(new_session())]
+    count = Counter(group for parser in commands for group in groups(parser) if group[0])
+    shared = [group for group in count if count[group] > 1]
+    assert len({title for title, _ in shared}) == len(shared), "each has a heading of its own"
+    parts = [
+        _PREFACE,
+        *(part for parser in commands for part in section(parser, shared)),
+        "## Options of several commands",
+    ]
+    for group in shared:
+        parts += [f"### {group[0].capitalize()}", table([group])]
+    return "\n\n".join([*parts, _PASSES, _JSON]) + "\n"
 
 
-def section(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """What a command does, and a table of its options, group by group."""
+def section(parser: argparse.ArgumentParser, shared: Collection[Group]) -> Iterator[str]:
+    """What a command does, a table of its own options, and links to groups of others."""
     yield f"## `{parser.prog}`"
     yield f"```text\n{parser.description}\n```"
-    rows = [("option", "meaning"), ("---", "---")]
+    own = [group for group in groups(parser) if group not in shared]
+    if own:
+        yield table(own)
+    links = [f"[{group[0]}](#{group[0].replace(' ', '-')})" for group in groups(parser) if group in shared]
+    if links:
+        yield f"Further options: {', '.join(links)}."
+
+
+def groups(parser: argparse.ArgumentParser) -> list[Group]:
+    """The options of a command by heading."""
+    found: dict[str, list[tuple[str, str]]] = {}
     for group in parser._action_groups:
-        actions = [
-            a for a in group._group_actions if a.dest != "help" and a.help != argparse.SUPPRESS and not _is_pass(a)
-        ]
-        title = group.title if group.title not in ("options", "positional arguments") else None
-        rows += [(f"*{title}*", "")] if actions and title else []
-        rows += [(name(action), meaning(action)) for action in actions]
-    yield "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+        title = "" if group.title in ("options", "positional arguments") else group.title or ""
+        for a in group._group_actions:
+            if a.dest != "help" and a.help != argparse.SUPPRESS and not _is_pass(a):
+                found.setdefault(title, []).append((name(a), meaning(a)))
+    return [(title, tuple(rows)) for title, rows in found.items()]
+
+
+def table(listed: Iterable[Group]) -> str:
+    rows = [("option", "meaning"), ("---", "---")]
+    for title, options in listed:
+        rows += [(f"*{title}*", "")] if title and rows[2:] else []
+        rows += options
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
 
 def _is_pass(action: argparse.Action) -> bool:

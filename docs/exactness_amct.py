@@ -28,9 +28,10 @@ from amct_opt.flows.calibration import calibration_options
 from amct_opt.flows.conversion import convert_file
 from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.data_options import AUTOMATIC, DataOptions
+from amct_opt.transforms.quantization.options import AUTOMATIC, DataOptions
 from amct_opt.transforms.quantization.profiles import like_amct
 from amct_opt.transforms.quantization.quantize import quantize
+from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session
 
 _NAMED = 2
@@ -136,7 +137,7 @@ def _record(model: Path, case: Path, runs: int, work: Path) -> Path:
     """The record that ours is calibrated to."""
     module, session = loaded(model)
     like_amct(module, session)
-    request = calibration_options(str(case / "config.json")).request(session)
+    request = request_of(calibration_options(str(case / "config.json")), session)
     function = work / "batches.py"
     function.write_text(batches(case.parent / "calib.npz", runs))
     simplify_and_fuse(request, module, session)

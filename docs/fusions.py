@@ -18,7 +18,7 @@ from xdsl.ir import Operation, OpResult
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module, print_module
-from amct_opt.pipelines.described import Option, options, owners
+from amct_opt.pipelines.options import Option, options, owners
 from amct_opt.rewriting import FusionPattern
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
@@ -100,7 +100,7 @@ def _pass(cls: type[FusionPass]) -> str:
     lines = [f"## `--{cls.name}`", "", inspect.getdoc(cls) or "", ""]
     own = [each for owner in owners(cls) if owner is not FusionOptions for each in options(owner)]
     if own:
-        rows = [f"| `{o.name}` | {_values(o)} | {f'`{o.default}`' if o.default else 'none'} | {o.text} |" for o in own]
+        rows = [f"| `{o.name}` | {_values(o)} | {f'`{o.shown}`' if o.shown else 'none'} | {o.text} |" for o in own]
         lines += ["| option | value | default | meaning |", "| --- | --- | --- | --- |", *rows, ""]
     examples = _examples(cls)
     lines += [_pattern(pattern, examples) for pattern in cls.PATTERNS]

@@ -29,6 +29,7 @@ from ..runtime.executor import Array, Executable
 from ..session import ImportOptions
 from ..targets.caffe import CaffeTarget
 from ..transforms.quantization.options import SettingsOptions
+from ..transforms.quantization.request import settings_of
 from . import steps
 from .evaluators import RawEvaluator
 from .steps import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs, set_logging_level
@@ -187,7 +188,7 @@ def auto_nuq(
     """
     evaluator = nuq_evaluator
     if not hasattr(evaluator, "metric_eval"):
-        runs = SettingsOptions(config=os.fspath(config_file)).settings().batch_num or BATCH_NUM
+        runs = settings_of(SettingsOptions(config=os.fspath(config_file))).batch_num or BATCH_NUM
         evaluator = steps.NuqEvaluator(evaluator, runs)
     session = steps.session_for(weights_file)
     frame = _Frame(Path(model_file), Path(weights_file))

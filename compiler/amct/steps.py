@@ -32,11 +32,11 @@ from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
 from ..transforms.quantization.convert.stored_integers import Integers, stored_integers
-from ..transforms.quantization.data_options import AUTOMATIC
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
-from ..transforms.quantization.options import SettingsOptions
+from ..transforms.quantization.options import AUTOMATIC, SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.request import settings_of
 from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 
@@ -74,11 +74,11 @@ def create_config(
         )
         if batch_num < 1:
             raise CompileError(f"batch_num must be at least 1, not {batch_num}")
-        settings = replace(given.settings(), batch_num=batch_num)
+        settings = replace(settings_of(given), batch_num=batch_num)
     else:
         if skip_layers or batch_num != BATCH_NUM or not activation_offset:
             session.warn("skip_layers, batch_num and activation_offset are ignored: config_defination is given")
-        settings = SettingsOptions(config=os.fspath(config_defination)).settings()
+        settings = settings_of(SettingsOptions(config=os.fspath(config_defination)))
         settings = replace(settings, batch_num=settings.batch_num or BATCH_NUM)
     like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
@@ -118,7 +118,7 @@ class Calibration:
         self._model = Path(model)
         self._config = os.fspath(_json(config_file))
         self._record = Path(record_file)
-        settings = SettingsOptions(config=self._config).settings()
+        settings = settings_of(SettingsOptions(config=self._config))
         self._rounded, self._keep = rounded_layers(settings), keep
         if self._rounded and keep is None:
             reason = f"layer '{self._rounded[0]}': ada_quantize is for PyTorch, as in AMCT: a record does not say how it rounds"

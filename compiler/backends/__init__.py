@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
 from ..runtime.kernels import Array
+from ..transforms.quantization.options import Backend
 from .cluster import Engine, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
-
-Name = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 
 START = 1 << 27
 """Numbers that numpy moves while onnxruntime starts; onnxruntime must save at least that much."""
@@ -31,7 +29,7 @@ _INSTALL = "pip install 'amct-opt[onnxruntime]'"
 class Runner:
     """The backend and its number of threads."""
 
-    backend: Name = "auto"
+    backend: Backend = "auto"
     threads: int | None = None
     """The number of threads of onnxruntime; default: one per core, at most 8."""
     cluster: str | Engine | None = None
@@ -147,4 +145,4 @@ def torch_installed() -> bool:
 HERE = Runner()
 """This process, with the backend that finishes first."""
 
-__all__ = ["HERE", "Name", "Runner", "Wanted", "Work", "torch_installed"]
+__all__ = ["HERE", "Runner", "Wanted", "Work", "torch_installed"]

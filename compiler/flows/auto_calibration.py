@@ -15,20 +15,20 @@ from ..configuration.json_config import json_text
 from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
 from ..diagnostics import CompileError
-from ..pipelines.passes import run_passes
+from ..pipelines.passes import run_on_verified, run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
-from ..transforms.quantization.data_options import DataOptions
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
+from ..transforms.quantization.options import DataOptions, QuantizeOptions
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import sensitivities
-from ..transforms.quantization.request import QuantizationOptions, Request
+from ..transforms.quantization.request import Request, request_of, settings_of
 from ..transforms.simplification import SIMPLIFY
 from .calibration import BATCH_NUM, calibration_options, check_wanted
 from .evaluation import Evaluator
-from .model_file import fuse, read_model
+from .model_file import Fuse, read_model
 from .saving import files_of
 from .summary import finite
 
@@ -147,7 +147,7 @@ class Search:
     module: ModuleOp
     evaluator: Evaluator
     session: Session
-    options: QuantizationOptions
+    options: QuantizeOptions
     samples: Samples
     runs: int
     rank: Rank
@@ -162,7 +162,7 @@ class Search:
         module: ModuleOp, evaluator: Evaluator, session: Session, config: str | None, batch_num: int | None, rank: Rank
     ) -> Search:
         options = calibration_options(None if config is None else read_settings(Path(config)))
-        runs = batch_num or options.settings().batch_num or BATCH_NUM
+        runs = batch_num or settings_of(options.settings).batch_num or BATCH_NUM
         samples = calibration_runs(evaluator.evaluator, evaluator.path, module, runs)
         return Search(module, evaluator, session, options, samples, runs, rank)
 
@@ -179,20 +179,21 @@ class Search:
     def fused(self, request: Request) -> ModuleOp:
         """A copy of the module with its fusions."""
         module = self.module.clone()
-        fuse(request, module, self.session.clone())
+        run_on_verified(module, [Fuse(request)], self.session.clone())
         return module
 
     def quantized(self, request: Request) -> ModuleOp:
         """A quantized copy of the module, calibrated from scratch."""
         module, session = self.module.clone(), self.session.clone()
-        fuse(request, module, session)
+        run_on_verified(module, [Fuse(request)], session)
         self.session.skip_fusion = session.skip_fusion
         run_passes(module, [Quantize(request, DataOptions(self.samples, batch_num=self.runs))], session)
         return module
 
     def request(self, disabled: tuple[str, ...]) -> Request:
         """A request to quantize everything except these layers."""
-        return replace(self.options, skip_layers=disabled).request(self.session)
+        settings = replace(self.options.settings, skip_layers=disabled)
+        return request_of(replace(self.options, settings=settings), self.session)
 
     def accepts(self, layers: tuple[str, ...], request: Request, module: ModuleOp | None = None) -> bool:
         """Whether the evaluator accepts a quantization; its module may be passed if it exists already. The trial is kept."""

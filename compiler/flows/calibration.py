@@ -18,13 +18,13 @@ from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
 from ..runtime.data import Samples, input_types
 from ..session import Session
-from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
 from ..transforms.quantization.decide.planning import SKIPPED
 from ..transforms.quantization.decide.recurrent import recurrent_layers
+from ..transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import QuantizationOptions, Request
+from ..transforms.quantization.request import Request, request_of
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of, framework_of
 from .summary import Layers, describe_layers
@@ -109,7 +109,7 @@ def quantize_runs(
 ) -> int:
     """Check that `files` can represent the module, then quantize it in place. Returns the number of calibration runs."""
     like_amct(module, session)
-    request = calibration_options(config).request(session)
+    request = request_of(calibration_options(config), session)
     runs = batch_num or request.settings.batch_num or BATCH_NUM
     samples = data(module, runs)
     simplify_and_fuse(request, module, session)
@@ -118,9 +118,9 @@ def quantize_runs(
     return runs
 
 
-def calibration_options(config: str | Settings | None) -> QuantizationOptions:
+def calibration_options(config: str | Settings | None) -> QuantizeOptions:
     """The options of AMCT's calibration: the configuration's or, without one, AMCT's defaults."""
-    return QuantizationOptions(config=Settings(as_amct=True) if config is None else config)
+    return QuantizeOptions(settings=SettingsOptions(config=Settings(as_amct=True) if config is None else config))
 
 
 def check_wanted(request: Request, module: ModuleOp, session: Session, files: Files, model: Path) -> None:

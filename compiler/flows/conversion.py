@@ -17,10 +17,10 @@ from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
 from ..transforms.quantization.convert.stored_integers import Integers, put_integers
-from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.options import NO_DATA, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import QuantizationOptions
+from ..transforms.quantization.request import request_of
 from ..transforms.simplification import SIMPLIFY
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of
@@ -74,13 +74,13 @@ def convert_module(
     Raises like `convert_file`.
     """
     like_amct(module, session)
-    request = QuantizationOptions(record=record, config=settings).request(session)
+    request = request_of(QuantizeOptions(settings=SettingsOptions(record=record, config=settings)), session)
     assert request.record is not None
     _check_caches(request.record, session)
     for name, layer in request.record.layers.items():
         files.check_bits(name, layer.bits, record)
     simplify_and_fuse(request, module, session)
-    run_passes(module, [Quantize(request, DataOptions())], session)
+    run_passes(module, [Quantize(request, NO_DATA)], session)
     put_integers(module, integers or {}, profile_of(session))
     return _written(module, files, session)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from .. import frontends
 from ..configuration.record import Record
@@ -15,7 +18,7 @@ from ..files import refuse_overwriting
 from ..ir.verification import verify
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
-from ..session import Session
+from ..session import Session, session_of
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.request import Request
@@ -48,23 +51,30 @@ def files_read(model: Path, module: ModuleOp, session: Session) -> set[Path]:
 
 def simplify_and_fuse(request: Request, module: ModuleOp, session: Session) -> None:
     """Simplify and fuse a verified module in place, according to a request."""
-    run_on_verified(module, SIMPLIFY, session)
-    fuse(request, module, session)
+    run_on_verified(module, [*SIMPLIFY, Fuse(request)], session)
 
 
-def fuse(request: Request, module: ModuleOp, session: Session) -> None:
-    """Fuse a verified and simplified module in place, according to the settings and the record of a request.
+@dataclass(frozen=True)
+class Fuse(ModulePass):
+    """`--fuse-all` on a simplified module, according to the settings and the record of a request.
 
     Afterwards `session.skip_fusion` lists all layers that must not be fused; written records repeat that per layer.
     """
-    resolved = resolve(request.settings, module, request.profile).settings
-    layers = (request.record or Record()).layers
-    skipped = {name for name, layer in layers.items() if layer.skip_fusion}
-    # the inputs of these stay values of their own
-    tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
-    session.skip_fusion = session.skip_fusion.union(skipped, tensors)
-    alone = set(resolved.skip_fusion_layers)
-    if not resolved.do_fusion:
-        alone.update(layer_of(op) for op in module.walk() if isinstance(op, NNOp))
-    run_on_verified(module, [FuseAllPass(config=request.settings)], session)
-    session.skip_fusion = session.skip_fusion.union(alone)
+
+    name = FuseAllPass.name
+
+    request: Request
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session, request = session_of(ctx), self.request
+        resolved = resolve(request.settings, op, request.profile).settings
+        layers = (request.record or Record()).layers
+        skipped = {name for name, layer in layers.items() if layer.skip_fusion}
+        # the inputs of these stay values of their own
+        tensors = {layer for layer, index in map(tensor_parts, layers) if index >= 0}
+        session.skip_fusion = session.skip_fusion.union(skipped, tensors)
+        alone = set(resolved.skip_fusion_layers)
+        if not resolved.do_fusion:
+            alone.update(layer_of(each) for each in op.walk() if isinstance(each, NNOp))
+        FuseAllPass(config=request.settings).apply(session, op)
+        session.skip_fusion = session.skip_fusion.union(alone)

@@ -18,16 +18,15 @@ from ..configuration.settings import Arq
 from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import constant_of, weights_of
 from ..files import filling
-from ..ir.functions import main_function
 from ..ir.metadata import metadata
 from ..ir.weights import reclaim, side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..pipelines.passes import run_on_verified, run_passes
-from ..reports.measures import MEASURING, Measuring, measure_layers
+from ..reports.measures import MEASURING, measure_layers
 from ..reports.reading import LAYERS
 from ..rewriting import layer_of
-from ..runtime.data import Samples, synthetic_samples
+from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences
@@ -38,28 +37,20 @@ from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data_options import (
-    AUTOMATIC,
-    BackendOptions,
-    DataOptions,
-    runs_of,
-    warn_of_unused,
-)
+from ..transforms.quantization.data import Split, available, split
+from ..transforms.quantization.options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recover.equalize import equalize
-from ..transforms.quantization.request import QuantizeOptions, Request
+from ..transforms.quantization.recover.equalize import Equalize
+from ..transforms.quantization.request import Request, Wanted
 from .evaluation import Labels, ranks
 from .labels import load_labels
 from .model_file import files_read, read_model, simplify_and_fuse
-from .peer import Simulation, peer_of
+from .options import AS_USUAL, ResultOptions
+from .peer import Peer, Simulation, peer_of
 from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split
 from .significance import Pair, Share
 from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
-
-SMALLEST_SPLIT = 8
-"""From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
-runs is specified."""
 
 STAGES: Mapping[str, str] = {
     "fake_quantized": "fake-quantized (nn)",
@@ -80,48 +71,17 @@ _LARGE = 1 << 26
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
 
-_MEASURING_SEED = 1
-"""The seed of the synthetic inputs to measure with; calibration uses 0."""
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FileOptions:
     """What is asked of `quantize_file`, beside the model and the folder."""
 
-    quantization: QuantizeOptions
-    data: DataOptions
+    wanted: Wanted
+    data: DataOptions = NO_DATA
     running: BackendOptions = AUTOMATIC
-    opset: int | None = None
-    """The opset of the ONNX file; by default the source's, or the first later one that can represent the quantized model."""
-    matmul_nbits: bool = False
-    """Whether products with weights in groups are written as MatMulNBits of onnxruntime."""
-    labels: str | None = None
-    """Labels of the data (`load_labels`): the right answers of every stage are counted on the measuring samples."""
-    measuring: Measuring | None = MEASURING
-    """What is measured for the report (`report_of`); None measures nothing for it."""
-    check: str | None = None
-    """The samples on which every pass and file is checked (`--check`): an empty name for those that measure, None for none."""
-
-    def files(self) -> list[Path]:
-        """The files of settings and data that are named."""
-        return [*self.quantization.files(), *self.data.files()]
-
-
-class Split(NamedTuple):
-    """The samples of a network, for calibration and for measuring."""
-
-    calibration: Samples | None
-    """None for synthetic samples."""
-    held: Samples
-    """The samples that measure."""
-    apart: bool
-    """Whether the two sets are disjoint."""
-    batch_num: int | None
-
-    @property
-    def calibrating(self) -> DataOptions:
-        """The samples for calibration as a pass takes them."""
-        return DataOptions(self.calibration, batch_num=self.batch_num)
+    results: ResultOptions = AS_USUAL
+    report: bool = True
+    """Whether what the report shows is measured (`report_of`)."""
 
 
 class _Forms(NamedTuple):
@@ -148,28 +108,31 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     """
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
+    wanted = options.wanted
+    results = options.results
     files = outputs_of(model, folder)
-    onnx = OnnxTarget(opset=options.opset, matmul_nbits=options.matmul_nbits)
+    onnx = OnnxTarget(opset=results.opset, matmul_nbits=results.matmul_nbits)
     written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
-    module = read_model(model, session, written, options.files())
+    module = read_model(model, session, written, [*wanted.files, *options.data.files()])
     sources, original = files_read(model, module, session), module.clone()
-    if isinstance(options.quantization.config, str):
+    if wanted.settings.where:
         like_amct(module, session)
-    request = options.quantization.request(session)
-    samples = split(options.data.within(request.settings), module, session)
-    labels = None if options.labels is None else load_labels(options.labels, samples.held)
-    if options.check is not None:
-        _start_checking(model, module, options.check, samples, session)
+    request = wanted.request(profile_of(session))
+    samples = split(options.data, request.settings, module, session)
+    labels = None if results.labels is None else load_labels(results.labels, samples.held)
+    if results.check is not None:
+        _start_checking(model, module, results.check, samples, session)
     simplify_and_fuse(request, module, session)
     _warn_of_training(module, model, session)
     onnx.check(module, session)
-    if not options.matmul_nbits:
-        _check_bits(options.opset, request)
+    if not results.matmul_nbits:
+        _check_bits(results.opset, request)
     forms = _quantized(original, module, request, samples, options.running, session)
     runs = options.data.data is not None or metadata(forms.quantized).get("synthetic") == "true"
-    differences = _differences(forms, samples, session) if runs else {}
-    _warn_of_doubts(forms, differences, samples, session)
-    answers = {} if labels is None else _answers(forms, labels, samples, session)
+    measurement = _Measurement(forms, samples, session)
+    differences = measurement.differences() if runs else {}
+    measurement.warn_of_doubts(differences)
+    answers = {} if labels is None else measurement.answers(labels)
     summary = Summary(
         model=model,
         metadata=metadata(forms.ascend),
@@ -192,19 +155,17 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         "record": (RecordTarget(flavour=profile_of(session).amct), forms.quantized),
     }
     layers: dict[str, Any] | None = None
-    if options.measuring is not None and runs:
-        layers = _measured_layers(forms, options.measuring, samples.held, session)
+    if options.report and runs:
+        layers = measurement.layers()
         summary = replace(summary, files={**files, "layers": folder / LAYERS})
-    rewrite = in_integers if "kernels" in forms.stages else None
-    simulation = Simulation(forms.quantized, rewrite, partial(_settle, forms.large)) if runs else None
-    return _write(summary, formats, layers, simulation, samples.held, session)
+    return _write(summary, formats, layers, measurement.simulated if runs else peer_of, session)
 
 
 def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, session: Session) -> None:
     """Check every pass and file from here on, on samples of their own if `check` names some."""
     from ..checking.checker import Checker
 
-    session.checker = Checker(DataOptions(check).available(module, session) if check else samples.held)
+    session.checker = Checker(available(DataOptions(check), module, session) if check else samples.held)
     session.checker.reading(model, module)
 
 
@@ -214,11 +175,10 @@ def _quantized(
     """Quantize a fused module in place, and lower a copy of it."""
     large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original
     if request.recovery.equalize:
-        equalize(module, request, lambda: calibrating.load(module, session), session, running.runner())
-        request = replace(request, recovery=replace(request.recovery, equalize=False))
+        run_on_verified(module, [Equalize(request, calibrating, running)], session)
         reference = module.clone()
     _settle(large)
-    run_on_verified(module, [Quantize(request, calibrating, running)], session)
+    run_on_verified(module, [Quantize(request.equalized, calibrating, running)], session)
     _settle(large)
     ascend = without_relu6(module, session)
     run_passes(ascend, [LowerToAscendPass()], session)
@@ -232,42 +192,62 @@ def _settle(large: bool) -> None:
         reclaim()
 
 
-def _differences(forms: _Forms, samples: Split, session: Session) -> dict[str, dict[str, Difference]]:
-    """Each stage's difference from the original's outputs."""
-    stages = list(forms.stages.values())
-    found: list[dict[str, Difference]] = []
-    # each keeps its smaller weights as float32
-    for together in [[stage] for stage in stages] if forms.large else [stages]:
+@dataclass(frozen=True)
+class _Measurement:
+    """What is measured of a network in its forms."""
+
+    forms: _Forms
+    samples: Split
+    session: Session
+
+    def differences(self) -> dict[str, dict[str, Difference]]:
+        """Each stage's difference from the original's outputs."""
+        forms, stages = self.forms, list(self.forms.stages.values())
+        found: list[dict[str, Difference]] = []
+        # each keeps its smaller weights as float32
+        for together in [[stage] for stage in stages] if forms.large else [stages]:
+            _settle(forms.large)
+            others = [stage() for stage in together]
+            found += measure(Executable(forms.original), others, self.samples.held, self.session)
+            for weight in weights_of(forms.original):
+                weight.release()
         _settle(forms.large)
-        found += measure(Executable(forms.original), [stage() for stage in together], samples.held, session)
-        for weight in weights_of(forms.original):
-            weight.release()
-    _settle(forms.large)
-    return dict(zip(forms.stages, found, strict=True))
+        return dict(zip(forms.stages, found, strict=True))
 
+    def warn_of_doubts(self, differences: Mapping[str, Mapping[str, Difference]]) -> None:
+        """Warn where data and results are not plausible."""
+        forms, samples, commands = self.forms, self.samples, self.session.commands
+        if samples.calibration is None:
+            return
+        by_stage = {STAGES[stage]: each for stage, each in differences.items()}
+        for doubt in (
+            *doubts_of_data(forms.original, samples.calibration, commands),
+            *doubts_of_result(forms.original, by_stage, commands),
+            *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),
+        ):
+            self.session.warn(doubt)
 
-def _warn_of_doubts(
-    forms: _Forms, differences: Mapping[str, Mapping[str, Difference]], samples: Split, session: Session
-) -> None:
-    """Warn where data and results are not plausible."""
-    if samples.calibration is None:
-        return
-    by_stage = {STAGES[stage]: each for stage, each in differences.items()}
-    for doubt in (
-        *doubts_of_data(forms.original, samples.calibration, session.commands),
-        *doubts_of_result(forms.original, by_stage, session.commands),
-        *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),
-    ):
-        session.warn(doubt)
+    def answers(self, labels: Labels) -> dict[str, Answers]:
+        """The right answers of the float model and of each stage, by the names in the summary."""
+        silent = self.session.silent()
+        programs = {"float": partial(Executable, self.forms.original), **self.forms.stages}
+        right = {name: ranks(program(), self.samples.held, labels, silent).right for name, program in programs.items()}
+        return {name: Answers(Share.of(each), Pair.of(right["float"], each)) for name, each in right.items()}
 
+    def layers(self) -> dict[str, Any]:
+        """What the report says about each layer."""
+        forms, held = self.forms, self.samples.held
+        with self.session.phase("measure layers"):
+            few = in_batches(forms.reference, [], held.head(_whole(min(MEASURING.samples, held.count), held)))
+            measured = measure_layers(forms.reference, forms.quantized, few, self.session)
+        _settle(forms.large)
+        return {"commands": self.session.commands, **measured}
 
-def _measured_layers(forms: _Forms, measuring: Measuring, held: Samples, session: Session) -> dict[str, Any]:
-    """What the report says about each layer."""
-    with session.phase("measure layers"):
-        few = in_batches(forms.reference, [], held.head(_whole(min(measuring.samples, held.count), held)))
-        found = {"commands": session.commands, **measure_layers(forms.reference, forms.quantized, few, session)}
-    _settle(forms.large)
-    return found
+    def simulated(self, file: Path) -> Peer | None:
+        """What onnxruntime makes of a file, compared with the module."""
+        rewrite = in_integers if "kernels" in self.forms.stages else None
+        simulation = Simulation(self.forms.quantized, rewrite, partial(_settle, self.forms.large))
+        return peer_of(file, simulation, self.samples.held)
 
 
 def _whole(count: int, samples: Samples) -> int:
@@ -320,26 +300,6 @@ def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def split(data: DataOptions, module: ModuleOp, session: Session) -> Split:
-    """Split the samples; with `batch_num` that many runs calibrate, and a tenth of their number behind them measures."""
-    batch_num = data.batch_num
-    if data.data is None:
-        return Split(None, synthetic_samples(main_function(module), _MEASURING_SEED), True, batch_num)
-    if batch_num is not None:
-        beside = max(1, batch_num // 10)
-        samples = data.available(module, session, batch_num + beside)
-        calibration, used = runs_of(samples, batch_num), runs_of(samples, min(batch_num + beside, samples.runs))
-        warn_of_unused(batch_num, samples.runs - used.runs, session)
-        held = used.count - calibration.count
-        return Split(calibration, used.tail(held) if held else calibration, bool(held), batch_num)
-    samples = data.available(module, session)
-    batch = samples.batch_size
-    held = -(-max(1, samples.count // 10) // batch) * batch
-    if samples.count < SMALLEST_SPLIT or samples.count - held < batch:
-        return Split(samples, samples, False, None)
-    return Split(samples.head(samples.count - held), samples.tail(held), True, None)
-
-
 def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
     """The module as integer kernels compute it; empty unless the profile targets them and the module has work for them."""
     if not profile_of(session).facts.kernels:
@@ -372,25 +332,15 @@ def measure(
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
-def _answers(forms: _Forms, labels: Labels, samples: Split, session: Session) -> dict[str, Answers]:
-    """The right answers of the float model and of each stage, by the names in the summary."""
-    silent = session.silent()
-    programs = {"float": partial(Executable, forms.original), **forms.stages}
-    right = {name: ranks(program(), samples.held, labels, silent).right for name, program in programs.items()}
-    return {name: Answers(Share.of(each), Pair.of(right["float"], each)) for name, each in right.items()}
-
-
 def _write(
     summary: Summary,
     formats: Mapping[str, tuple[Target, ModuleOp]],
     layers: Mapping[str, Any] | None,
-    simulation: Simulation | None,
-    samples: Samples,
+    open_file: Callable[[Path], Peer | None],
     session: Session,
 ) -> Summary:
-    """Write everything to a folder inside the output folder, then move the files into place. Returns the complete summary.
-
-    onnxruntime is compared with the simulation; without one it only opens the file.
+    """Write everything to a folder inside the output folder, then move the files into place. Returns the complete summary, with
+    what onnxruntime makes of the file.
     """
     with filling(summary.files["summary"].parent) as temporary:
         pending = {role: temporary / path.name for role, path in summary.files.items()}
@@ -402,7 +352,7 @@ def _write(
         if session.checker is not None:
             session.note(session.checker.summary())
         with session.phase("onnxruntime"):
-            peer = peer_of(pending["onnx"], simulation, samples)
+            peer = open_file(pending["onnx"])
         complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8", _ESCAPED)
         if layers is not None:

@@ -20,7 +20,8 @@ from ..runtime.data import ImageRows, Samples, input_types
 from ..runtime.data.samples import samples_of
 from ..session import Session
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data_options import DataOptions
+from ..transforms.quantization.data import load
+from ..transforms.quantization.options import DataOptions
 from .engines import Engine, named_engine, runnable
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
@@ -122,7 +123,7 @@ def evaluate_files(
 def _samples(data: DataOptions, first: Samples | None, module: ModuleOp, session: Session) -> Samples:
     """The samples that the first model has, in the form of this one's inputs."""
     if first is None or any(isinstance(rows, ImageRows) for rows in first.rows.values()):
-        return data.load(module, session)
+        return load(data, module, session)
     return replace(samples_of(first.rows, input_types(main_function(module)), first.source), count=first.count)
 
 

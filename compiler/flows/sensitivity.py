@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -21,16 +21,17 @@ from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
+from ..transforms.quantization.data import split
 from ..transforms.quantization.decide.sites import sites
+from ..transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recover.equalize import equalize
+from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.recover.exchange import exchanged
 from ..transforms.quantization.recover.sensitivity import quantized_layers, sensitivities
-from ..transforms.quantization.request import QuantizeOptions
+from ..transforms.quantization.request import request_of
+from ..transforms.quantization.running import runner_of
 from .model_file import read_model, simplify_and_fuse
 from .plausibility import warn_of_data
-from .quantization import split
 from .shared_difference import shared_difference
 
 M = TypeVar("M", bound=Measure)
@@ -87,16 +88,15 @@ def sensitivity_of(
     is quantized.
     """
     whole = read_model(model, session, ())
-    request = options.request(session)
-    split_data = split(data.within(request.settings), whole, session)
+    request = request_of(options, session)
+    split_data = split(data, request.settings, whole, session)
     held, calibrating = split_data.held, split_data.calibrating
     if split_data.calibration is not None:
         warn_of_data(whole, split_data.calibration, session)
     simplify_and_fuse(request, whole, session)
-    equalize(whole, request, lambda: calibrating.load(whole, session), session, running.runner())
+    run_on_verified(whole, [Equalize(request, calibrating, running)], session)
     quantized = whole.clone()
-    request = replace(request, recovery=replace(request.recovery, equalize=False))
-    run_on_verified(quantized, [Quantize(request, calibrating, running)], session)
+    run_on_verified(quantized, [Quantize(request.equalized, calibrating, running)], session)
     for module in (whole, quantized):
         inline_fused(module)
     measuring = held.head(min(samples, held.count))
@@ -104,7 +104,7 @@ def sensitivity_of(
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
     measuring, compared, names = in_batches(whole, [], measuring), MEASURES[measure], tuple(own)
-    runner = running.runner()
+    runner = runner_of(running)
     alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared, runner)
     spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared, runner)
     total = difference_by(runner, whole, quantized, measuring, session, compared)

@@ -1,11 +1,23 @@
-"""Option text: `bits=8 data=calib.npz skip=a,b`. Options are separated by blanks, values need no quotes, lists use commas."""
+"""Options: fields of dataclasses, whose texts stand below them; and option text, `bits=8 data=calib.npz skip=a,b`, in which
+options are separated by blanks, values need no quotes, and lists use commas.
+
+A field whose type is a dataclass is a part: its options count as those of the class that it is in.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import os
 import re
+import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from xdsl.utils.arg_spec import ArgSpec
@@ -17,6 +29,27 @@ _T = TypeVar("_T")
 _SIZE = re.compile(r"\?|-1|[0-9]{1,18}")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
+_WORDS = {bool: "true, false", int: "integer", float: "number", str: "text"}
+_DECLARED = "option"
+"""The key of `option`'s facts in the metadata of a field."""
+
+
+class Facts(NamedTuple):
+    """What a field says about its option, beside its type, its default and its text."""
+
+    value: str = ""
+    """What stands for its value in --help: `LAYER,...`; by default the option's name."""
+    group: str = ""
+    """The heading in --help; by default that of its class, `GROUP`."""
+    also: str = ""
+    """A further name of its flag."""
+    flag: bool = True
+    """Whether the commands of `amct` have it."""
+
+
+def option(default: Any, value: str = "", group: str = "", *, also: str = "", flag: bool = True) -> Any:
+    """A field of a dataclass that is an option with these facts."""
+    return field(default=default, metadata={_DECLARED: Facts(value, group, also, flag)})
 
 
 def build(cls: type[_T], text: str, what: str) -> _T:
@@ -36,39 +69,172 @@ def build(cls: type[_T], text: str, what: str) -> _T:
     return build_from(cls, given, what)
 
 
-class Leaf(NamedTuple):
-    """One option of a dataclass."""
+class Option(NamedTuple):
+    """A field of a dataclass that is an option."""
 
-    field: Field[Any]
-    type: Any
+    field: str
+    hint: Any
+    """The annotation of the field."""
+    default: Any
+    """The value that stands for one that is not given; MISSING if one must be given."""
+    facts: Facts
+    owner: type[Any]
+    """The class that declares it."""
     part: str
     """The field that holds the object with this option; empty for an option of the dataclass itself."""
 
+    @property
+    def type(self) -> Any:
+        """The type of its values: `bool`, `int`, `float`, `str`, a `Literal` or a `tuple` of these."""
+        return _value_type(self.hint)
 
-def leaves(cls: type[Any]) -> dict[str, Leaf]:
-    """The options of a dataclass by name. A field whose type is a dataclass is a part: its options count as the owner's."""
-    hints, found = get_type_hints(cls), dict[str, Leaf]()
-    for field in (f for f in fields(cls) if f.init):
-        if is_dataclass(part := hints[field.name]):
-            found |= {name: leaf._replace(part=field.name) for name, leaf in leaves(cast("type[Any]", part)).items()}
-        else:
-            found[field.name] = Leaf(field, hints[field.name], "")
+    @property
+    def text(self) -> str:
+        """What it means, on one line: the text below the field. Names of other options are in backticks, with dashes."""
+        return _texts(self.owner.__module__).get(f"{self.owner.__qualname__}.{self.field}", "")
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    @property
+    def name(self) -> str:
+        return self.field.replace("_", "-")
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The only values, if they can be listed."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def is_list(self) -> bool:
+        return get_origin(self.type) is tuple
+
+    @property
+    def values(self) -> str:
+        """What its text may be, in words."""
+        return ", ".join(map(str, self.choices)) or ("list" if self.is_list else _WORDS[self.type])
+
+    @property
+    def shown(self) -> str:
+        """The default as text; empty if there is none, or if it is none of the values."""
+        if self.required or self.default in (None, "", ()):
+            return "required" if self.required else ""
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
+    def brief(self, known: Iterable[str] = (), before: str = "--") -> str:
+        """The text as part of a sentence; the names in `known` are spelled as there, with `before` in front."""
+        spelled = {each.replace("_", "-"): each for each in known}
+
+        def name(quoted: re.Match[str]) -> str:
+            return f"{before}{spelled[quoted[1]]}" if quoted[1] in spelled else quoted[1]
+
+        text = re.sub("`([^`]*)`", name, self.text).removesuffix(".")
+        return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
+
+
+@cache
+def leaves(cls: type[Any]) -> Mapping[str, Option]:
+    """The options of a dataclass by name, those of its parts among them."""
+    hints, found = get_type_hints(cls), dict[str, Option]()
+    for each in (f for f in fields(cls) if f.init):
+        if is_dataclass(part := hints[each.name]):
+            found |= {name: leaf._replace(part=each.name) for name, leaf in leaves(cast("type[Any]", part)).items()}
+            continue
+        owner = next(c for c in cls.__mro__ if each.name in inspect.get_annotations(c))
+        facts: Facts = each.metadata.get(_DECLARED) or Facts()
+        facts = facts._replace(group=facts.group or getattr(owner, "GROUP", ""))
+        found[each.name] = Option(each.name, hints[each.name], _default(each), facts, owner, "")
+    return found
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def parts_of(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass by values of its options, each of which goes into its part; by whole parts, too, in which values
+    of their options take the place of those that they have.
+    """
+    hints, known = get_type_hints(cls), leaves(cls)
+    found = {name: value for name, value in values.items() if name not in known or not known[name].part}
+    for part in dict.fromkeys(leaf.part for leaf in known.values() if leaf.part):
+        own = {name: value for name, value in values.items() if name in known and known[name].part == part}
+        given = values_of(found[part]) if part in found else {}
+        found[part] = composed(hints[part], given | own)
     return found
 
 
 def composed(cls: type[_T], values: Mapping[str, Any]) -> _T:
-    """An instance from values of its options, each of which goes into its part."""
-    hints, known = get_type_hints(cls), leaves(cls)
-    own: dict[str, Any] = {name: value for name, value in values.items() if not known[name].part}
-    for part in dict.fromkeys(leaf.part for leaf in known.values() if leaf.part):
-        own[part] = hints[part](**{name: value for name, value in values.items() if known[name].part == part})
-    return cls(**own)
+    """An instance from values of its options."""
+    return cls(**parts_of(cls, values))
 
 
 def values_of(options: Any) -> dict[str, Any]:
     """The values of the options of an instance, from which `composed` makes an equal one."""
     known = leaves(cast("type[Any]", type(options)))
-    return {name: getattr(getattr(options, leaf.part) if leaf.part else options, name) for name, leaf in known.items()}
+    found = {part: values_of(getattr(options, part)) for part in {leaf.part for leaf in known.values() if leaf.part}}
+    return {name: found[leaf.part][name] if leaf.part else getattr(options, name) for name, leaf in known.items()}
+
+
+def options(owner: type[Any]) -> list[Option]:
+    """The options that a class declares itself."""
+    return [each for each in _described(owner) if each.owner is owner]
+
+
+def _described(cls: type[Any]) -> Iterable[Option]:
+    return leaves(cls).values() if is_dataclass(cls) else ()
+
+
+def owners(cls: type[Any]) -> list[type[Any]]:
+    """The classes that declare options of `cls`: itself and those that it derives from first, then parts."""
+    found = dict.fromkeys(each.owner for each in _described(cls))
+    return [*(each for each in cls.__mro__ if each in found), *(each for each in found if each not in cls.__mro__)]
+
+
+def _value_type(hint: Any) -> Any:
+    """The type that an option's text has: the first one of a union."""
+    if hint in _WORDS or get_origin(hint) in (Literal, tuple):
+        return hint
+    return _value_type(next((each for each in get_args(hint) if each is not types.NoneType), str))
+
+
+@cache
+def _texts(module: str) -> Mapping[str, str]:
+    """The texts below the fields of a module's classes, by `Class.field`."""
+    texts: dict[str, str] = {}
+    source = Path(sys.modules[module].__file__ or "").read_text("utf-8")
+    for definition in ast.parse(source).body:
+        body = definition.body if isinstance(definition, ast.ClassDef) else ()
+        for declared, text in pairwise(body):
+            if (
+                isinstance(declared, ast.AnnAssign)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                name = f"{cast(ast.ClassDef, definition).name}.{ast.unparse(declared.target)}"
+                texts[name] = " ".join(str(text.value.value).split())
+    return texts
+
+
+def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any]) -> _T:
+    """An instance from keywords of Python, with lists and paths as they are in text; None is not given. `what` has the options.
+
+    Raises CompileError for a name that is none of them.
+    """
+    known, given = leaves(cls), dict[str, Any]()
+    for name, value in keywords.items():
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
+            raise CompileError(f"{what} has no option '{name}'", hint=hint)
+        if isinstance(value, list):
+            value = tuple(cast("list[Any]", value))
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(cast("os.PathLike[str]", value))
+        if value is not None:
+            given[name] = value
+    return composed(cls, given)
 
 
 def build_from_spec(cls: type[_T], spec: ArgSpec) -> _T:
@@ -82,9 +248,25 @@ def _text(values: Sequence[Any]) -> str:
 
 
 class Parts:
-    """A base of passes with parts: xDSL, which knows only fields of plain types, reads and prints all options of the pass."""
+    """A base of passes with parts, which are made from options, some by position: `QuantizePass("calib.npz", bits=8)`. xDSL reads
+    and prints the same options.
+    """
 
     name: ClassVar[str]
+
+    def __init__(self, *first: Any, **values: Any) -> None:
+        known = leaves(type(self))
+        given = dict(zip(list(known)[: len(first)], first, strict=True)) | values
+        if unknown := given.keys() - known.keys() - {leaf.part for leaf in known.values()}:
+            raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+        for name, value in parts_of(type(self), given).items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """The value of an option, whichever part has it."""
+        if (option := leaves(type(self)).get(name)) is None or not option.part:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return values_of(getattr(self, option.part))[name]
 
     @classmethod
     def from_spec(cls, spec: ArgSpec) -> Self:
@@ -93,7 +275,7 @@ class Parts:
     def spec(self, *, include_default: bool = False) -> ArgSpec:
         known, given = leaves(type(self)), dict[str, tuple[Any, ...]]()
         for name, value in values_of(self).items():
-            if include_default or value != known[name].field.default:
+            if include_default or value != known[name].default:
                 single = () if value is None else (value,)
                 given[name] = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else single
         return ArgSpec(self.name, given)
@@ -112,9 +294,9 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
             )
         if name in values:
             raise CompileError(f"{what}: option '{key}' is given twice")
-        values[name] = convert(value, known[name].type, f"{what}: {key}")
-    for name, (field, *_) in known.items():
-        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+        values[name] = convert(value, known[name].hint, f"{what}: {key}")
+    for name, leaf in known.items():
+        if name not in values and leaf.required:
             raise CompileError(f"{what} needs the option '{name.replace('_', '-')}'")
     return composed(cls, values)
 

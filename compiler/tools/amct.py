@@ -139,8 +139,6 @@ class _Completion(argparse.Action):
         import shtab
 
         assert isinstance(parser, Parser)
-        for command in parser.commands().values():
-            command.complete()
         print(shtab.complete(parser, values))
         sys.exit()
 

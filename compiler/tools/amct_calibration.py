@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..pipelines.options import shapes
+from ..transforms.quantization.options import BackendOptions
 from .amct_quantize import print_saved
 from .parser import add_command
 from .shared import (
     add_amct_files,
-    add_backend_options,
     add_configuration,
     add_json,
+    add_options,
     amct_imports,
-    backend_options,
     command_session,
+    options_of,
     positive,
 )
 from .tables import progress_bar
@@ -76,8 +77,8 @@ def add_parser(commands: Any) -> None:
         help="number of calibration files, or of the evaluator's runs (default: the configuration's, or 1)",
     )
     add("--gpu_id", type=int, help="accepted from Caffe command lines and ignored, with a warning")
-    add_backend_options(add)
     add_json(add)
+    add_options(parser, BackendOptions)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
             args.batch_num,
             reads,
             given,
-            backend_options(args),
+            options_of(args, BackendOptions),
         )
     print_saved(args, "calibration", result.layers, result.files, result.runs)
 

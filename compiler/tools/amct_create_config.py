@@ -6,21 +6,23 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..pipelines.options import names
+from ..transforms.quantization.options import SessionOptions, SettingsOptions
 from .parser import add_command
 from .shared import (
     MODEL,
-    PROFILE,
     add_import_options,
     add_json,
+    add_options,
     command_session,
     import_options,
     load_module,
+    options_of,
     positive,
     print_json,
     protect,
 )
 
+_LISTS = ("skip_layers", "skip_layer_types", "only_layers")
 _DESCRIPTION = """\
 Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. It includes the settings of a
 simplified configuration and of the options. If CONFIG does not end in .json, it is a simplified configuration with everything
@@ -51,10 +53,8 @@ def add_parser(commands: Any) -> None:
         help="number of calibration batches (default: all of the data; AMCT: 1)",
     )
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
-    add("--skip-layers", default="", metavar="LAYER,...", help="layers that stay in float")
-    add("--skip-layer-types", default="", metavar="TYPE,...", help="types of layers that stay in float")
-    add("--only-layers", default="", metavar="LAYER,...", help="the only layers that are quantized")
-    add("--profile", default="ascend", help=PROFILE)
+    add_options(parser, SettingsOptions, only=_LISTS)
+    add_options(parser, SessionOptions, only=("profile",))
     add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_import_options(reading)
@@ -73,21 +73,22 @@ def run(args: argparse.Namespace) -> None:
     from ..pipelines.passes import run_passes
     from ..transforms.quantization.decide.layers import resolve
     from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
-    from ..transforms.quantization.options import SettingsOptions
     from ..transforms.quantization.profiles import like_amct, profile_of
+    from ..transforms.quantization.request import settings_of
     from ..transforms.simplification import SIMPLIFY
 
     imports = import_options(args)
     configs = [] if args.config is None else [Path(args.config)]
     protect([args.output], reads=[*files_of(args.model, imports), *configs])
-    settings = SettingsOptions(
-        config=args.config,
-        observer=args.observer or (None if configs else "ifmr"),
-        activation_offset=None if args.activation_offset is None else args.activation_offset == "true",
-        skip_layers=names(args.skip_layers),
-        skip_layer_types=names(args.skip_layer_types),
-        only_layers=names(args.only_layers),
-    ).settings()
+    lists = options_of(argparse.Namespace(**{name: getattr(args, name) for name in _LISTS}), SettingsOptions)
+    settings = settings_of(
+        replace(
+            lists,
+            config=args.config,
+            observer=args.observer or (None if configs else "ifmr"),
+            activation_offset=None if args.activation_offset is None else args.activation_offset == "true",
+        )
+    )
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports, command_session(args))

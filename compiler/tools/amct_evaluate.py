@@ -6,17 +6,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..flows.options import ResultOptions
+from ..pipelines.options import leaves
+from ..transforms.quantization.options import ClusterOptions, DataOptions
 from .parser import add_command
 from .shared import (
     MODEL,
-    add_cluster,
     add_import_options,
     add_json,
-    add_samples_options,
-    cluster_options,
+    add_option,
+    add_options,
     command_session,
-    data_options,
     import_options,
+    options_of,
     print_json,
 )
 from .tables import print_table, progress_bar
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from ..flows.scoring import Scored, Scores
     from ..flows.significance import Pair, Share
     from ..session import Session
-
-LABELS = """the class of each sample: `folders` (the class of an image is its folder, numbered by the order of names), a table
-FILE.csv of path,label or of label, or integers in FILE.npy, FILE.npz or FILE.npz:KEY"""
 
 _DESCRIPTION = """\
 Runs every MODEL on the same samples and prints how often the label is the first output's largest value (top-1), or among its five
@@ -53,17 +52,13 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
-    add("--labels", metavar="LABELS", help=LABELS)
+    add_option(add, leaves(ResultOptions)["labels"])
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = "what runs the models: interpreter (default), onnxruntime (ONNX files only, else the interpreter), or iree"
     add("--engine", choices=("interpreter", "onnxruntime", "iree"), default="interpreter", help=text)
-    add_cluster(add)
-    text = (
-        "folder that keeps the ranks of labels found so far on a cluster: the same command goes on where it was stopped"
-    )
-    add("--checkpoint", metavar="DIR", help=text)
     add_json(add)
-    add_samples_options(parser.add_argument_group("data").add_argument)
+    add_options(parser, DataOptions, without=("batch_num",))
+    add_options(parser, ClusterOptions)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
     add_import_options(reading)
 
@@ -73,13 +68,13 @@ def run(args: argparse.Namespace) -> None:
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
+    from ..transforms.quantization.running import sharing_runner
 
     if (args.labels is None) == (args.evaluator is None):
         raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
-    data = data_options(args)
-    runner = cluster_options(args).runner()
+    data, runner = options_of(args, DataOptions), sharing_runner(options_of(args, ClusterOptions))
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 

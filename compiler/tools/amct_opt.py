@@ -18,19 +18,21 @@ from xdsl.passes import ModulePass
 from .. import __version__, frontends
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
+from ..flows.options import ResultOptions
 from ..frontends.mlir import parse, refuse_options
 from ..ir.text import elided, module_text, print_module, read_text
 from ..limits import HELP
-from ..pipelines.options import build, names
+from ..pipelines.options import build, leaves, options, owners
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget, check_ending
+from ..transforms.quantization.options import DataOptions, SessionOptions
 from ..universe import PASSES, PIPELINES, new_session
 from .entry import explained, run_tool
 from .parser import USAGE, Parser, UsageError
-from .shared import CHECK, MODEL, PROFILE, add_import_options, import_options
+from .shared import MODEL, add_import_options, add_option, import_options, options_of
 
 if TYPE_CHECKING:
     from ..checking.checker import Checker
@@ -77,11 +79,12 @@ class _Parser(Parser):
 
     def having(self, option: str) -> list[str]:
         """A pass that has it, else commands of `amct`."""
-        from ..pipelines.described import options, owners
-
         known = new_session().passes
-        described = ((name, each) for name in known for owner in owners(known[name]) for each in options(owner))
-        found = [name for name, each in described if f"--{each.name}" == option]
+        found = [
+            name
+            for name in known
+            if any(f"--{each.name}" == option for owner in owners(known[name]) for each in options(owner))
+        ]
         if not found:
             return super().having(option)
         name = "quantize" if "quantize" in found else found[0]
@@ -129,14 +132,14 @@ class _Patterns(argparse.Action):
 
 def _help_of(name: str, known: Session) -> str:
     """What a pass does, and its options. Raises CompileError for a pass that does not exist."""
-    from ..pipelines.described import options, owners, statement
+    from ..pipelines.described import statement
 
     made = known.passes[name]
     lines = [f"--{name}: {PASSES[name].summary if name in PASSES else _summary(made)}", "", statement(made), ""]
-    described = [each for owner in owners(made) for each in options(owner)]
-    lines.append(f"options, as in --{name}='key=value key=a,b':" if described else "It has no options.")
-    for each in described:
-        default = f", default {each.default}" if each.default else ""
+    found = [each for owner in owners(made) for each in options(owner)]
+    lines.append(f"options, as in --{name}='key=value key=a,b':" if found else "It has no options.")
+    for each in found:
+        default = f", default {each.shown}" if each.shown else ""
         lines.append(f"  {each.name} ({each.values}{default})")
         lines += wrap(each.text, 100, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines)
@@ -167,8 +170,8 @@ def parser(known: Session) -> Parser:
         metavar="TARGET",
         help=f"output format: {', '.join(known.targets)} (default mlir, or linalg for -o if --convert-to-linalg comes last)",
     )
-    add("--profile", default="ascend", help=PROFILE)
-    add("--skip-fusion", default="", metavar="LAYER,...", help="layers that no fusion may touch")
+    for each in options(SessionOptions):
+        add_option(add, each)
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
     add("--remarks-output", type=Path, metavar="F", help="write all remarks to F, as YAML")
     add(
@@ -180,7 +183,11 @@ def parser(known: Session) -> Parser:
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
-    add("--check", metavar="DATA", help=CHECK)
+    add(
+        "--check",
+        metavar="DATA",
+        help=leaves(ResultOptions)["check"].brief(("data",), ""),
+    )
     add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
@@ -274,11 +281,11 @@ class _Driver:
     def _session(self) -> Session:
         session = new_session()
         session.allow_unregistered = self.args.allow_unregistered_dialect
-        session.profile = self.args.profile
+        given = options_of(self.args, SessionOptions)
+        session.profile, session.skip_fusion = given.profile, frozenset(given.skip_fusion)
         session.imports = self.imports
         if self.timer is not None:
             session.phase = self.timer.phase
-        session.skip_fusion = frozenset(names(self.args.skip_fusion))
         wanted = self.args.remarks
         if wanted not in (None, "none"):
             session.on_remark = lambda r: print(r, file=sys.stderr) if wanted in ("all", r.kind) else None
@@ -309,10 +316,10 @@ class _Driver:
         if self.args.check is None:
             return None
         from ..checking.checker import Checker
-        from ..transforms.quantization.data_options import DataOptions
+        from ..transforms.quantization.data import available
 
         data = DataOptions(self.args.check or None)
-        return Checker(data.available(module, session) if self.args.check else None)
+        return Checker(available(data, module, session) if self.args.check else None)
 
     def _write(self, module: ModuleOp, session: Session) -> None:
         if self.args.output is not None:

@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
-from .amct_evaluate import LABELS, compared, shown
+from ..flows.options import ResultOptions
+from ..transforms.quantization.options import AllOptions
+from .amct_evaluate import compared, shown
 from .amct_report import Drawn, draw
 from .parser import add_command
 from .shared import (
-    CHECK,
     MODEL,
-    add_data_and_reading,
     add_json,
-    add_quantize_options,
-    backend_options,
-    data_options,
+    add_options,
+    add_quantization,
+    options_of,
     print_json,
-    quantize_options,
     quantizing_session,
 )
 from .tables import print_table, progress_bar, some
@@ -77,48 +76,22 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="folder for the results, created if missing",
     )
-    add_quantize_options(parser)
-    add = parser.add_argument_group("results").add_argument
-    add(
-        "--record",
-        metavar="RECORD",
-        help="AMCT's record of parameters: the layers that it lists are quantized with them",
-    )
-    add(
-        "--opset",
-        type=int,
-        metavar="N",
-        help="opset of the ONNX file (default: the model's, or a newer one if needed)",
-    )
-    add(
-        "--matmul-nbits",
-        action="store_true",
-        help="ONNX: write products with --group-size as onnxruntime's MatMulNBits, which keeps weights packed",
-    )
-    add("--labels", metavar="LABELS", help=f"{LABELS}; right answers are counted on the samples that measure")
-    text = CHECK.replace("synthetic); the first two runs are", "those that measure); the first two runs are")
-    add("--check", metavar="DATA", nargs="?", const="", help=text)
+    add = parser.add_argument_group(ResultOptions.GROUP).add_argument
+    add_options(parser, ResultOptions)
     add("--no-report", action="store_true", help="write neither layers.json nor report.html")
     add_json(add)
-    add_data_and_reading(parser)
+    add_quantization(parser, without=())
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import FileOptions, quantize_file
-    from ..reports.measures import MEASURING
+    from ..transforms.quantization.request import wanted_of
 
     session = quantizing_session(args)
-    options = FileOptions(
-        quantization=quantize_options(args),
-        data=data_options(args),
-        running=backend_options(args),
-        opset=args.opset,
-        matmul_nbits=args.matmul_nbits,
-        labels=args.labels,
-        measuring=None if args.no_report else MEASURING,
-        check=args.check,
-    )
+    asked, results = options_of(args, AllOptions), options_of(args, ResultOptions)
+    wanted = wanted_of(asked.quantization)
+    options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.output, options, session)
     report = Drawn() if args.no_report else draw(args.output)

@@ -7,17 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..transforms.quantization.options import AllOptions
 from .parser import add_command
 from .shared import (
     MODEL,
-    add_data_and_reading,
     add_json,
-    add_quantize_options,
-    backend_options,
-    data_options,
+    add_quantization,
+    options_of,
     positive,
     print_json,
-    quantize_options,
     quantizing_session,
 )
 from .tables import print_table, progress_bar
@@ -54,19 +52,17 @@ def add_parser(commands: Any) -> None:
     text = "how outputs are compared with the float network's: SQNR in dB (default), or divergence of probabilities in nats"
     add("--measure", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(add)
-    add_quantize_options(parser)
-    add_data_and_reading(parser)
+    add_quantization(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
     from ..flows.sensitivity import sensitivity_of
 
-    session, options = quantizing_session(args), quantize_options(args)
+    session, asked = quantizing_session(args), options_of(args, AllOptions)
+    data, running = asked.calibration, asked.running
     with progress_bar() as session.on_progress:
-        found = sensitivity_of(
-            args.model, options, data_options(args), session, args.samples, backend_options(args), args.measure
-        )
+        found = sensitivity_of(args.model, asked.quantization, data, session, args.samples, running, args.measure)
     if args.json:
         print_json(args, _data(found))
     else:

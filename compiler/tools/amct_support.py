@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..transforms.quantization.options import SessionOptions
 from .parser import add_command
 from .shared import (
     MODEL,
-    PROFILE,
     add_import_options,
     add_json,
+    add_options,
     command_session,
     import_options,
     load_module,
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("--profile", default="ascend", help=PROFILE)
+    add_options(parser, SessionOptions, only=("profile",))
     add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
     add_import_options(reading)

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..diagnostics import CompileError
-from .amct_evaluate import LABELS
+from ..flows.options import ResultOptions
+from ..pipelines.options import leaves
+from ..transforms.quantization.options import AllOptions
 from .amct_quantize import print_summary, printed_data, refuse
 from .amct_report import draw
 from .parser import add_command
 from .shared import (
     MODEL,
-    add_data_and_reading,
     add_json,
-    add_quantize_options,
-    backend_options,
+    add_option,
+    add_quantization,
     command_lines,
-    data_options,
+    options_of,
     print_json,
-    quantize_options,
     quantizing_session,
 )
 from .tables import print_table, progress_bar, some
@@ -74,14 +74,13 @@ def add_parser(commands: Any) -> None:
         required=True,
         help="folder for the results, created if missing",
     )
-    goal = parser.add_argument_group("the goal")
-    add = goal.add_argument
+    add = parser.add_argument_group("the goal").add_argument
     add("--sqnr", type=float, metavar="DB", help="SQNR of the outputs against the float model, in dB")
-    add("--labels", metavar="LABELS", help=f"{LABELS}; top-1 is measured")
     text = "a Python file with an evaluator of amct auto-calibration, or a function of it that takes a model and returns a number"
     add("--evaluator", metavar="FILE.py[:FUNCTION]", help=text)
     text = "with --labels or a function: points of top-1, or how much of its number, may be lost"
     add("--drop", type=float, metavar="POINTS", help=text)
+    add_option(add, leaves(ResultOptions)["labels"])
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
     add(
         "--budget",
@@ -91,8 +90,7 @@ def add_parser(commands: Any) -> None:
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(parser.add_argument)
-    add_quantize_options(parser, "of all trials: ")
-    add_data_and_reading(parser)
+    add_quantization(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -104,10 +102,11 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.network import merged
     from ..pipelines.options import values_of
+    from ..transforms.quantization.request import wanted_of
 
-    goal, options, data = _goal(args), quantize_options(args), data_options(args)
+    goal, asked = _goal(args), options_of(args, AllOptions)
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
-    running = backend_options(args)
+    options, data, running = asked.quantization, asked.calibration, asked.running
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
@@ -118,8 +117,7 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
-        options = FileOptions(quantization=best, data=data, running=running)
-        summary = quantize_file(args.model, args.output, options, session)
+        summary = quantize_file(args.model, args.output, FileOptions(wanted_of(best), data, running), session)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})

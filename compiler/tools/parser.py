@@ -20,38 +20,21 @@ class UsageError(CompileError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UsageErrors; the hint is the option that was probably meant.
-
-    Options that take long to make are added when the parser is first used (`later`).
-    """
+    """An argument parser that raises UsageErrors; the hint is the option that was probably meant."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        self._later: list[Callable[[], None]] = []
         self.others: Callable[[], Iterable[Parser]] = tuple
         """The parsers of other commands, for hints."""
         super().__init__(*args, **kwargs)
 
-    def later(self, add: Callable[[], None]) -> None:
-        """Call `add` before the parser is used."""
-        self._later.append(add)
-
-    def complete(self) -> Parser:
-        """This parser, with all its options."""
-        while self._later:
-            self._later.pop(0)()
-        return self
-
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        parsed, unknown = super(Parser, self.complete()).parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.unrecognized(unknown)
         return parsed, unknown
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         raise UsageError(f"unrecognized arguments: {' '.join(words)}", where=self.prog, hint=self.hint(words))
-
-    def format_help(self) -> str:
-        return super(Parser, self.complete()).format_help()
 
     def error(self, message: str) -> NoReturn:
         missing = message.startswith(_MISSING)
@@ -100,16 +83,16 @@ class Parser(argparse.ArgumentParser):
         return value
 
     def actions(self) -> list[argparse.Action]:
-        """What it takes, so far; commands have their own."""
+        """What it takes; commands have their own."""
         return list(self._actions)
 
-    def names(self) -> frozenset[str]:
-        """The attributes that its options set, so far."""
-        return frozenset(action.dest for action in self._actions)
+    def groups(self) -> list[Any]:
+        """The groups of its options, under their headings."""
+        return list(self._action_groups)
 
     def options(self) -> frozenset[str]:
         """The options that --help lists, excluding those of commands."""
-        shown = (a for a in self.complete()._actions if a.help != argparse.SUPPRESS)
+        shown = (a for a in self._actions if a.help != argparse.SUPPRESS)
         return frozenset(option for action in shown for option in action.option_strings)
 
 

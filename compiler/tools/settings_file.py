@@ -74,7 +74,7 @@ def _known(parser: Parser) -> dict[str, argparse.Action]:
     """The options of a command that a file may have, by `_plain` name."""
     return {
         _plain(option): action
-        for action in parser.complete().actions()
+        for action in parser.actions()
         for option in action.option_strings
         if option.startswith("--") and action.dest not in _WITHOUT
     }

@@ -21,13 +21,14 @@ from ...rewriting import layer_of
 from ...runtime.data import Spool
 from ...runtime.executor import Array
 from ...session import Session
-from ...transforms.quantization.data_options import AUTOMATIC
 from ...transforms.quantization.decide.planning import check_factors
 from ...transforms.quantization.decide.sites import Site, sites
+from ...transforms.quantization.options import AUTOMATIC
 from ...transforms.quantization.place.insert_observers import insert_observers
 from ...transforms.quantization.profiles import like_amct, profile_of
-from ...transforms.quantization.quantize import runner_of
 from ...transforms.quantization.recover.balance_channels import balance_channels, factors_of
+from ...transforms.quantization.request import request_of
+from ...transforms.quantization.running import runner_of
 
 
 def balances(settings: Settings) -> bool:
@@ -81,7 +82,7 @@ def balanced(loaded: Loaded, config_file: Path, record: Record) -> Loaded:
 def _planned(loaded: Loaded, config_file: Path) -> tuple[ModuleOp, Session]:
     module, session = loaded
     like_amct(module, session)
-    request = calibration_options(str(config_file)).request(session)
+    request = request_of(calibration_options(str(config_file)), session)
     simplify_and_fuse(request, module, session)
     insert_observers(module, request, session)
     return module, session

@@ -12,10 +12,12 @@ from ...files import alone, made
 from ...ir.metadata import tool_version
 from ...session import Session
 from ...transforms.quantization.calibrate.observing import in_batches
-from ...transforms.quantization.data_options import AUTOMATIC, BackendOptions, DataOptions
-from ...transforms.quantization.request import QuantizeOptions
+from ...transforms.quantization.data import available, split
+from ...transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
+from ...transforms.quantization.request import request_of
+from ...transforms.quantization.running import runner_of
 from ..model_file import files_read, read_model, simplify_and_fuse
-from ..quantization import outputs_of, split
+from ..quantization import outputs_of
 from ..sensitivity import MEASURES
 from ..summary import finite
 from .budget import UNLIMITED, Budget, multiply_accumulates
@@ -79,20 +81,20 @@ def tune_file(
     """
     outputs = outputs_of(model, folder)
     onnx, log = outputs["onnx"], folder / "tune.json"
-    given = [*options.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
+    given = [*options.settings.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
     whole = read_model(model, session, [*outputs.values(), log], given)
     read = {*files_read(model, whole, session), *given}
-    request = options.request(session)
-    samples = split(data.within(request.settings), whole, session)
+    request = request_of(options, session)
+    samples = split(data, request.settings, whole, session)
     if test is not None:
-        samples = samples._replace(held=test.available(whole, session), apart=True)
+        samples = samples._replace(held=available(test, whole, session), apart=True)
     held = samples.held
     goal = goal.of(held, session)
     simplify_and_fuse(request, whole, session)
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
-        judge = goal.judge(whole, measuring, session, running.runner())
+        judge = goal.judge(whole, measuring, session, runner_of(running))
         macs, rank = multiply_accumulates(whole, measuring), MEASURES[rank_by]
         network = Network(whole, options, samples.calibrating, running, measuring, rank, macs, session)
         results = Trials(onnx, log, _digest(read, repr(known)), judge.original)

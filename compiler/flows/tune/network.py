@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,13 +18,15 @@ from ...runtime.metrics import Measure
 from ...session import Session
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.observing import in_batches
-from ...transforms.quantization.data_options import BackendOptions, DataOptions
 from ...transforms.quantization.decide.sites import Site, sites
+from ...transforms.quantization.options import BackendOptions, DataOptions, QuantizeOptions
+from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.quantize import Quantize
-from ...transforms.quantization.recover.equalize import equalize
+from ...transforms.quantization.recover.equalize import Equalize
 from ...transforms.quantization.recover.exchange import exchanged
 from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
-from ...transforms.quantization.request import QuantizeOptions
+from ...transforms.quantization.request import request_of
+from ...transforms.quantization.running import runner_of
 from .budget import Costs, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
 from .widths import FLOAT, LOW, WHOLE, Choice, Program
@@ -55,7 +56,7 @@ class Network:
         if name in self.kept:
             return self.kept[name]
         module = self.whole.clone()
-        request = merged(self.options, changes).request(self.session)
+        request = request_of(merged(self.options, changes), self.session)
         run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
         return module
 
@@ -66,8 +67,8 @@ class Network:
     def program(self, recipe: Changes, *, low_bits: bool) -> Program:
         """What each layer costs at each width; with `low_bits` those of fewer bits are measured as well."""
         whole, silent = self.whole.clone(), self.session.silent()
-        request = merged(self.options, recipe).request(self.session)
-        equalize(whole, request, partial(self.calibration.load, whole, self.session), silent, self.running.runner())
+        request = request_of(merged(self.options, recipe), self.session)
+        run_on_verified(whole, [Equalize(request, self.calibration, self.running)], silent)
         given = self.quantized(recipe)
         rest = self.costs(given)
         forms = {WHOLE: given.clone()}
@@ -83,7 +84,7 @@ class Network:
             found[name].append(Choice(name, FLOAT, 0.0, self._costs_of(site)))
         for bits, module in forms.items():
             names = layers if bits == WHOLE else low
-            runner = self.running.runner()
+            runner = runner_of(self.running)
             noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
             for name, site in self._sites(module, names).items():
                 found[name].append(Choice(name, bits, noise[name].noise, self._costs_of(site)))
@@ -93,7 +94,7 @@ class Network:
 
     def _low_layers(self) -> list[str]:
         """The layers whose weights can have `LOW` bits and are to have more, unless their bits are given for all trials."""
-        request = self.options.request(self.session).within(self.whole, self.session)
+        request = request_of(self.options, self.session).within(self.whole, self.session)
         found = list[str]()
         for each in request.layers.able:
             layer, held = each.layer, request.layers.held[each.site.compute]
@@ -104,9 +105,7 @@ class Network:
         return found
 
     def _sites(self, module: ModuleOp, names: Sequence[str]) -> dict[str, Site]:
-        found = {
-            layer_of(site.compute): site for site in sites(module, self.options.request(self.session).profile.rows)
-        }
+        found = {layer_of(site.compute): site for site in sites(module, profile_of(self.session).rows)}
         return {name: found[name] for name in names if name in found}
 
     def _costs_of(self, site: Site) -> Costs:
@@ -117,5 +116,6 @@ class Network:
 
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:
     """The options with the changes of a trial; widths of layers are added to those that are given."""
-    widths = {name: (*getattr(options, name), *changes.get(name, ())) for name in WIDTHS}
-    return composed(QuantizeOptions, {**values_of(options), **changes, **widths})
+    given = values_of(options)
+    widths = {name: (*given[name], *changes.get(name, ())) for name in WIDTHS}
+    return composed(QuantizeOptions, {**given, **changes, **widths})

@@ -1,33 +1,49 @@
-"""Options of the passes of quantization: AMCT's files, or the most used of their settings one by one."""
+"""The options of quantization, each declared once: name, type, default, and below it what it means. Flags of commands, options of
+passes, keys of settings files, keywords in Python and the generated pages follow from this.
+
+Objects are data; `request.py`, `data.py` and `running.py` act on them. `--help` loads this module, which therefore loads little.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...configuration.files import read_settings
-from ...configuration.record import Record, read_record
-from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize, tensor_parts
+from ...configuration.ranges import at_least
 from ...diagnostics import CompileError
-from .profiles import Alignment, Mode, Profile
+from ...pipelines.options import option, values_of
 
-DEFAULT_OBSERVER = "mse"
-"""Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
-_OF_ALL_LAYERS = (
-    "bits",
-    "weight_bits",
-    "channel_wise",
-    "weight_only",
-    "weight_asymmetric",
-    "group_size",
-    "dmq",
-)
-"""Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
-of them.
-"""
-_ALONE = "give weight-only=true"
+if TYPE_CHECKING:
+    from ...backends.cluster import Engine
+    from ...configuration.record import Record
+    from ...configuration.settings import Settings
+    from ...runtime.data import Preprocess, Samples
+    from .profiles import Alignment, Mode, Profile
+else:  # what Python may give in place of text
+    Engine = Preprocess = Record = Samples = Settings = object
+
+Backend = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
+Method = Literal["gptq", "mismatch", "adaround"]
+"""How weights are rounded, other than to the nearest number."""
+
+_WHAT, _SHARED, _RECOVERY = "what is quantized", "which values share scales", "recovery of accuracy"
+"""Headings of options."""
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Options of all passes of a session."""
+
+    GROUP: ClassVar[str] = _WHAT
+
+    profile: str = "ascend"
+    """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq (onnxruntime's
+    integer kernels), ppq (values aligned as PPQ does), or a plugin's.
+    """
+    skip_fusion: tuple[str, ...] = option((), "LAYER,...")
+    """Layers that no fusion may touch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,134 +52,67 @@ class SettingsOptions:
     of all layers takes the place of what the file says of all layers.
     """
 
-    config: str | Settings | None = None
+    GROUP: ClassVar[str] = "ranges and widths"
+
+    config: str | Settings | None = option(None, group=_WHAT)
     """A configuration of AMCT: JSON in a file ending in .json, else a simplified one."""
-    record: str | Record | None = None
+    record: str | Record | None = option(None, group="results")
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when nothing else is said."""
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when neither this nor `config`
+    names one.
+    """
     bits: Literal[4, 8, 16] | None = None
-    """Bits of activations."""
+    """Bits of activations; 8 when neither this nor `config` gives them."""
     weight_bits: Literal[3, 4, 6, 7, 8] | None = None
-    """Bits of weights, where the layer's type takes them. 3 bits are stored in 4, 6 and 7 in 8."""
-    layer_weight_bits: tuple[str, ...] = ()
+    """Bits of weights, where the layer's type takes them; 8 when neither this nor `config` gives them. 3 bits are stored
+    in 4, 6 and 7 in 8.
+    """
+    layer_weight_bits: tuple[str, ...] = option((), "LAYER:BITS,...")
     """Bits of the weights of single layers, `conv1:8,layer2.0:4`, in place of all other settings."""
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
-    weight_only: bool | None = None
-    """True for weights alone (`weight_compress_only`): inputs stay float, and nothing is calibrated."""
+    weight_only: bool | None = option(None, group=_WHAT)
+    """True for weights of matrix products alone (`weight_compress_only`): inputs stay float, and nothing is calibrated."""
     weight_asymmetric: bool | None = None
-    """Zero points for weights that are quantized alone."""
+    """Zero points for weights that are quantized alone (`weight-only`)."""
     group_size: Literal[16, 32, 64, 128, 256] | None = None
-    """A scale for each output channel and group of so many input channels, of weights that are quantized alone."""
+    """Input channels that share a scale, for each output channel, of weights that are quantized alone (`weight-only`)."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
-    dmq: float | None = None
+    dmq: float | None = option(None, group=_RECOVERY)
     """How much of the spread of activations goes into the weights, 0.2 to 0.8: the `migration_strength` of all layers.
     No layer is balanced when not given.
     """
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     """Scales of activations, and those of accumulators in Ascend's dialect, keep as many bits as float16's have."""
-    joint_quant: bool | None = None
+    joint_quant: bool | None = option(None, group=_SHARED)
     """Values that an addition joins share their parameters (AMCT); in place of the configuration's."""
     weights_first: bool | None = None
     """Whether ranges of activations are found while layers compute with quantized weights, as in AMCT. When not given: if there
     is a configuration file.
     """
-    shift: bool | None = None
-    """Sums keep 16 bits, shifted by what data or the record says. Needs `joint_quant`, which shifts them unless this is false."""
-    skip_layers: tuple[str, ...] = ()
-    """Layers that stay float."""
-    skip_layer_types: tuple[str, ...] = ()
-    """Types of layers that stay float, as the source calls them."""
-    only_layers: tuple[str, ...] = ()
-    """Every other layer stays float; that one of these cannot be quantized is an error."""
-    tensor_quantize: tuple[str, ...] = ()
+    shift: bool | None = option(None, group=_SHARED)
+    """Sums keep 16 bits, shifted by what data or the record says. Needs `joint-quant`, which shifts them unless this is false."""
+    skip_layers: tuple[str, ...] = option((), "LAYER,...", _WHAT, also="--keep-float")
+    """Layers that stay in float. Names of layers, here and in the other lists, are those of the model, paths of PyTorch modules,
+    or patterns such as `*/head/*`.
+    """
+    skip_layer_types: tuple[str, ...] = option((), "TYPE,...", _WHAT)
+    """Types of layers that stay in float, as the source calls them."""
+    only_layers: tuple[str, ...] = option((), "LAYER,...", _WHAT)
+    """The only layers that are quantized; that one of these cannot be quantized is an error."""
+    tensor_quantize: tuple[str, ...] = option((), "LAYER:INDEX,...", _WHAT)
     """Single inputs to quantize, such as `pool1:0,add:1`: a layer of max pooling or addition and the index of its
     input.
     """
-
-    def settings(self) -> Settings:
-        """Raises CompileError for bad options, and for a bad configuration, located at its line or layer."""
-        given = self._file()
-        self._check_effect(given)
-        common = given.common or Calibration()
-        weight = common.weight
-        if isinstance(weight, Arq):
-            asymmetric = weight.asymmetric if self.weight_asymmetric is None else self.weight_asymmetric
-            size = self.group_size or weight.group_size
-            weight = replace(weight, bits=self.weight_bits or weight.bits, asymmetric=asymmetric, group_size=size)
-        if self.channel_wise is not None:
-            weight = replace(weight, channel_wise=self.channel_wise)
-        activation = Activation(
-            self.observer or common.activation.observer,
-            self.bits or common.activation.bits,
-            common.activation.asymmetric if self.activation_offset is None else self.activation_offset,
-        )
-        alone = common.weight_compress_only if self.weight_only is None else self.weight_only
-        if self.group_size is not None and not alone:
-            message = "group-size applies to weights that are quantized alone"
-            raise CompileError(message, hint=_ALONE, option="group-size")
-        return replace(
-            given,
-            common=replace(
-                common,
-                activation=activation,
-                weight=weight,
-                migration_strength=common.migration_strength if self.dmq is None else self.dmq,
-                weight_compress_only=alone,
-            ),
-            activation_offset=given.activation_offset if self.activation_offset is None else self.activation_offset,
-            fakequant_precision_mode=self.fakequant_precision_mode or given.fakequant_precision_mode,
-            shift=self.shift,
-            weights_first=given.weights_first if self.weights_first is None else self.weights_first,
-            skip_layers=tuple(dict.fromkeys((*given.skip_layers, *self.skip_layers))),
-            skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *self.skip_layer_types))),
-            only_layers=self.only_layers,
-            by_layer=given.by_layer if given.enabled is None else self._observed(given.by_layer),
-            weight_bits=dict(map(_bits, self.layer_weight_bits)),
-            joint_quant=given.joint_quant if self.joint_quant is None else self.joint_quant,
-            tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in self.tensor_quantize)),
-        )
-
-    def _observed(self, layers: Mapping[str, Calibration]) -> Mapping[str, Calibration]:
-        """The settings of layers with the option's observer, if it is given."""
-        if self.observer is None:
-            return layers
-        return {
-            name: replace(each, activation=replace(each.activation, observer=self.observer))
-            for name, each in layers.items()
-        }
 
     def files(self) -> list[Path]:
         """The files that are named."""
         return [Path(each) for each in (self.config, self.record) if isinstance(each, str)]
 
-    def _check_effect(self, given: Settings) -> None:
-        """Raises CompileError, located in the configuration, for an option that nothing would follow."""
-        if given.enabled is None or self.tensor_quantize:
-            return
-        for option in (o for o in _OF_ALL_LAYERS if getattr(self, o) is not None):
-            raise CompileError(
-                f"has settings of its own for every layer: {option.replace('_', '-')} changes nothing",
-                where=given.where,
-                hint="change them in the file",
-            )
 
-    def _file(self) -> Settings:
-        if self.config is None:
-            return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
-        return self.config if isinstance(self.config, Settings) else read_settings(Path(self.config))
-
-    def records(self, settings: Settings) -> Record | None:
-        """Raises CompileError for a bad record, located at its line: one with shifts, too, where joint_quant is off.
-
-        Without a configuration the shifts of a record say that it is on.
-        """
-        if self.record is None or isinstance(self.record, Record):
-            return self.record
-        unsaid = self.config is None and self.joint_quant is None
-        return read_record(Path(self.record), joint_quant=settings.joint_quant or unsaid)
+NO_SETTINGS = SettingsOptions()
 
 
 # the names are those of PPQ's settings
@@ -174,7 +123,9 @@ class PointOptions:
     same bits and symmetry; others are left out, with a remark.
     """
 
-    activation_type: tuple[str, ...] = ()
+    GROUP: ClassVar[str] = _SHARED
+
+    activation_type: tuple[str, ...] = option((), "TYPE,...")
     """The activations that take the point of the operation before them, `Relu,Clip,LeakyRelu` or `relu,clip,leaky_relu`; the
     profile's when not given.
     """
@@ -187,11 +138,11 @@ class PointOptions:
     parameters. In profile ppq large.
     """
     align_concat: Literal["large", "output", "none"] | None = None
-    """large and output as those of additions. In profile ppq output."""
+    """How Concat is aligned: large and output as those of additions. In profile ppq output."""
     align_pooling: Literal["input", "output", "none"] | None = None
     """How average pooling is aligned. input: the result takes the input's parameters; output: the reverse."""
     align_resize: Literal["input", "output", "none"] | None = None
-    """input and output as those of pooling. In profile ppq output."""
+    """How resizing is aligned: input and output as those of pooling. In profile ppq output."""
     force_alignment_overlap: bool | None = None
     """True when not given: others that read an aligned value read it by the shared parameters, whose range covers it. False: a
     value that others read as well, or that is an output, keeps its own, and is quantized once more for the aligned operation.
@@ -199,7 +150,7 @@ class PointOptions:
 
     def check_points(self, profile: Profile) -> None:
         """Raises CompileError for an option that the profile has no use for."""
-        given = [f.name.replace("_", "-") for f in fields(PointOptions) if getattr(self, f.name) not in (None, ())]
+        given = [name.replace("_", "-") for name, value in values_of(self).items() if value not in (None, ())]
         if given and not profile.facts.aligned:
             raise CompileError(
                 f"profile {profile.name} does not support {given[0]}",
@@ -230,38 +181,161 @@ AS_THE_PROFILE = PointOptions()
 """Every option as the profile has it."""
 
 
-Method = Literal["gptq", "mismatch", "adaround"]
-"""How weights are rounded, other than to the nearest number."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
     """Each option runs a separate pass; by default none runs."""
 
+    GROUP: ClassVar[str] = _RECOVERY
+
     equalize: bool = False
-    """Even out channels by powers of two that cancel out, where data shows that it helps (`--equalize`)."""
+    """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps."""
     fit_ranges: bool = False
-    """Choose ranges of activations by the outputs of the layers that read them (`--fit-ranges`)."""
+    """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
-    """`gptq`, `mismatch` or `adaround`: choose the integers of weights by layers' outputs (`--round-weights`)."""
+    """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`. By default they are the nearest."""
     correct_bias: bool = False
-    """Correct biases for the mean shift of layers' outputs by quantization (`--correct-bias`)."""
+    """Correct biases for the mean shift of layers' outputs by quantization."""
 
 
 NO_RECOVERY = RecoveryOptions()
 
 
-def _bits(text: str) -> tuple[str, int]:
-    layer, bits = tensor_parts(text)
-    if bits < 0:
-        message = f"layer-weight-bits: '{text}' does not give a layer bits"
-        raise CompileError(message, hint="write layer:bits, conv1:4", option="layer-weight-bits")
-    return layer, bits
+@dataclass(frozen=True, kw_only=True)
+class QuantizeOptions:
+    """The options of all of quantization."""
+
+    settings: SettingsOptions = NO_SETTINGS
+    points: PointOptions = AS_THE_PROFILE
+    recovery: RecoveryOptions = NO_RECOVERY
 
 
-def _tensor(text: str, activation: Activation) -> TensorQuantize:
-    layer, index = tensor_parts(text)
-    if index < 0:
-        message = f"tensor-quantize: '{text}' is not an input of a layer"
-        raise CompileError(message, hint="write layer:index, pool1:0", option="tensor-quantize")
-    return TensorQuantize(layer, index, activation)
+AS_USUAL = QuantizeOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options for how images become inputs."""
+
+    GROUP: ClassVar[str] = "images"
+
+    preprocess: str | Preprocess | None = option(None, "NAME")
+    """How images become inputs: imagenet (torchvision's classifiers), caffe (also Keras's of mode caffe), tf (-1 to 1), or yolo
+    (letterbox, 0 to 1). The options below override it.
+    """
+    resize: str | None = option(None, "N|HxW")
+    """Shorter side of images (256), or both sides (HEIGHTxWIDTH, without keeping proportions), reached bilinearly."""
+    crop: str | None = option(None, "N|HxW")
+    """Size of the centre of images that is used, 224 or HEIGHTxWIDTH; default: the model's."""
+    pad: str | None = option(None, "N|HxW|input")
+    """Size that images are fitted into on gray, 640, HEIGHTxWIDTH or `input` (the model's), in place of `resize` and `crop`."""
+    scale: float | None = option(None, "WHITE")
+    """Value of white in images before `mean` and `std`: 255 (default) or 1."""
+    mean: tuple[float, ...] = option((), "M,...")
+    """Mean of images after `scale`, one value or one per channel. Inputs are `(pixel * scale / 255 - mean) / std`."""
+    std: tuple[float, ...] = option((), "S,...")
+    """Standard deviation of images after `scale`, one value or one per channel."""
+    layout: Literal["NCHW", "NHWC"] | None = None
+    """Layout of the image input; default: what its shape says."""
+    color: Literal["rgb", "bgr", "gray"] | None = None
+    """Channels of images; default: rgb, or gray for inputs of one channel."""
+
+
+NO_IMAGES = ImageOptions()
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Options that name data and how much of it is used."""
+
+    GROUP: ClassVar[str] = "data"
+
+    data: str | Samples | None = None
+    """An .npz file with one array per input, samples on the first axis; an .npy file for the only input; a folder with one .npy
+    file per input; a folder of shards, or its address (s3://...): .npz files, .parquet files with a column per input, or .tar
+    files as WebDataset has them; a group of Zarr (x.zarr); `FILE.py:FUNCTION`, which gives batches (FILE.py is executed); with
+    `data-types` a folder of raw binaries per input, separated by ;, one run per file; with `preprocess`, or `scale`, `mean`
+    and `std`, a folder of images or of folders of them. Calibration takes synthetic inputs when not given.
+    """
+    _: KW_ONLY
+    samples: int | None = option(None, "N", flag=False)
+    """The first so many samples, no more than there are; all when not given."""
+    seed: int = option(0, flag=False)
+    """The seed of the synthetic inputs, which are used without data."""
+    data_types: tuple[str, ...] = option((), "TYPE,...")
+    """Types of raw binaries, one per input: `float32,int64`. A file holds one run."""
+    input_shape: str | None = option(None, flag=False)
+    """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves
+    open.
+    """
+    images: ImageOptions = NO_IMAGES
+    on_error: Literal["stop", "skip"] = "stop"
+    """What to do with shards of a folder that cannot be read: `stop` (default), or `skip` them, with a warning that counts them,
+    which reads all of the data first.
+    """
+    batch_num: int | None = option(None, "N")
+    """How many batches, each one run of the model, calibrate: the first N; by default the configuration's number, else all.
+    A command that measures does so on the next N/10. A function that never ends needs it.
+    """
+
+    def __post_init__(self) -> None:
+        """Raises CompileError for no samples and no batches."""
+        for name, number in (("samples", self.samples), ("batch_num", self.batch_num)):
+            if number is not None:
+                at_least(name, number, 1)
+
+    def files(self) -> list[Path]:
+        """The files and folders that are named."""
+        from ...runtime.data import data_files
+
+        return data_files(self.data) if isinstance(self.data, str) else []
+
+
+NO_DATA = DataOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """What shares the work."""
+
+    GROUP: ClassVar[str] = "what shares the work"
+
+    cluster: str | Engine | None = None
+    """A Dask cluster that shares the work, with the same result: `local:N` for N processes here, or a scheduler,
+    `tcp://host:8786`.
+    """
+    cluster_tls: tuple[str, ...] = option((), "CA,CERT,KEY")
+    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
+    cluster_store: str | None = option(None, "DIR")
+    """A folder or an address (`s3://...`) that all workers see: weights are put there, and not sent to each worker."""
+    checkpoint: str | None = option(None, "DIR")
+    """A folder that keeps what a cluster has computed: the same work goes on where it was stopped."""
+
+
+ALONE = ClusterOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions:
+    """Options that affect speed only."""
+
+    GROUP: ClassVar[str] = "what runs the model"
+
+    backend: Backend = "auto"
+    """What runs the model: `numpy`, `onnxruntime`, `iree`, `torch`, or `auto` (default): numpy or onnxruntime, whichever should
+    finish first; for a model from PyTorch that is calibrated as AMCT does it is torch.
+    """
+    threads: int | None = option(None, "N")
+    """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
+    sharing: ClusterOptions = ALONE
+
+
+AUTOMATIC = BackendOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllOptions:
+    """What is quantized and how, the data that calibrates, and what runs the model meanwhile."""
+
+    quantization: QuantizeOptions = AS_USUAL
+    calibration: DataOptions = NO_DATA
+    running: BackendOptions = AUTOMATIC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
@@ -10,18 +10,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ...backends import Runner, torch_installed
 from ...ir.metadata import add_metadata
+from ...pipelines.options import Parts
 from ...session import Session, session_of
-from .data_options import AUTOMATIC, BackendOptions, DataOptions
-from .profiles import Profile
+from .data import load, within
+from .options import AS_USUAL, AUTOMATIC, NO_DATA, BackendOptions, DataOptions, QuantizeOptions
 from .recover.equalize import equalize
-from .request import QuantizeOptions, Request
+from .request import Request, request_of
+from .running import runner_of
 from .steps import quantize_channels
 
 
-@dataclass(frozen=True)
-class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class QuantizePass(Parts, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; where
     they are asked for, with `--equalize` first, and `--fit-ranges`, `--round-weights` and `--correct-bias` before conversion.
@@ -37,8 +38,13 @@ class QuantizePass(QuantizeOptions, DataOptions, BackendOptions, ModulePass):
     )
     """The passes made of patterns that it runs."""
 
+    calibration: DataOptions = NO_DATA
+    quantization: QuantizeOptions = AS_USUAL
+    running: BackendOptions = AUTOMATIC
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        Quantize(self.request(session_of(ctx)), self, self).apply(ctx, op)
+        request = request_of(self.quantization, session_of(ctx))
+        quantize(op, request, self.calibration, self.running, session_of(ctx))
 
 
 @dataclass(frozen=True)
@@ -55,21 +61,13 @@ class Quantize(ModulePass):
         quantize(op, self.request, self.data, self.running, session_of(ctx))
 
 
-def runner_of(running: BackendOptions, profile: Profile) -> Runner:
-    """The runner of these options: torch where `auto` may choose and numbers are to be those of AMCT for PyTorch."""
-    runner = running.runner()
-    if profile.amct != "pytorch" or runner.backend != "auto" or runner.cluster is not None or not torch_installed():
-        return runner
-    return replace(runner, backend="torch", threads=None)
-
-
 def quantize(module: ModuleOp, request: Request, data: DataOptions, running: BackendOptions, session: Session) -> None:
     """Run the steps in their order; data is read when the first of them needs it, and marks the module if it is synthetic.
 
     Raises CompileError, located in the file of settings, record or data, or at an operation.
     """
     runner = runner_of(running, request.profile)
-    samples = cache(lambda: data.within(request.settings).load(module, session))
+    samples = cache(lambda: load(within(data, request.settings), module, session))
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)
     if runner.backend == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):

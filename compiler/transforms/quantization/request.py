@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...configuration.checks import check_observers
-from ...configuration.record import Record
-from ...configuration.settings import Settings
+from ...configuration.files import read_settings
+from ...configuration.record import Record, read_record
+from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize, tensor_parts
 from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames
-from ...pipelines.options import Parts
 from ...session import Session
 from .decide.layers import Layers, able_names, resolve
 from .decide.named_layers import record_in_module
-from .options import AS_THE_PROFILE, NO_RECOVERY, PointOptions, RecoveryOptions, SettingsOptions
+from .options import (
+    AS_THE_PROFILE,
+    NO_RECOVERY,
+    PointOptions,
+    QuantizeOptions,
+    RecoveryOptions,
+    SettingsOptions,
+)
 from .profiles import Profile, profile_of
+
+DEFAULT_OBSERVER = "mse"
+"""Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
+_OF_ALL_LAYERS = (
+    "bits",
+    "weight_bits",
+    "channel_wise",
+    "weight_only",
+    "weight_asymmetric",
+    "group_size",
+    "dmq",
+)
+"""Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
+of them.
+"""
+_ALONE = "give weight-only=true"
 
 
 @dataclass(frozen=True)
@@ -62,6 +87,11 @@ class Request:
             return any(any(layer.shift_bit) for layer in self.record.layers.values())
         return self.settings.joint_quant and self.profile.facts.shifted
 
+    @property
+    def equalized(self) -> Request:
+        """What is left to do once channels are equalized."""
+        return replace(self, recovery=replace(self.recovery, equalize=False))
+
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.
 
@@ -83,26 +113,127 @@ class Resolved(Request):
     layers: Layers = field(kw_only=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuantizationOptions(Parts, SettingsOptions):
-    """The options that make a request."""
+@dataclass(frozen=True)
+class Wanted:
+    """Options of quantization with their files read; a profile makes a request of them."""
 
-    points: PointOptions = AS_THE_PROFILE
+    settings: Settings
+    record: Record | None
+    points: PointOptions
+    recovery: RecoveryOptions
+    files: tuple[Path, ...]
+    """The files that were read."""
 
-    def request(self, session: Session) -> Request:
-        """Raises CompileError for bad options and files, located at the line or layer, and for what the profile does not
-        support.
-        """
-        settings = self.settings()
-        return Request(settings, profile_of(session), self.records(settings), self.points)
+    def request(self, profile: Profile) -> Request:
+        """Raises CompileError, located in a file where there is one, for what the profile does not support."""
+        return Request(self.settings, profile, self.record, self.points, self.recovery)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuantizeOptions(QuantizationOptions):
-    """The options of all of quantization."""
+def wanted_of(options: QuantizeOptions) -> Wanted:
+    """Raises CompileError for bad options and files, located at the line or layer."""
+    settings = settings_of(options.settings)
+    record = _record_of(options.settings, settings)
+    return Wanted(settings, record, options.points, options.recovery, tuple(options.settings.files()))
 
-    recovery: RecoveryOptions = NO_RECOVERY
 
-    def request(self, session: Session) -> Request:
-        """The same."""
-        return replace(super().request(session), recovery=self.recovery)
+def request_of(options: QuantizeOptions, session: Session) -> Request:
+    """What options ask for in a session. Raises CompileError like both steps."""
+    return wanted_of(options).request(profile_of(session))
+
+
+def settings_of(options: SettingsOptions) -> Settings:
+    """The settings that options make. Raises CompileError for bad ones, and for a bad configuration, located at line or layer."""
+    given = _configured(options.config)
+    _check_effect(options, given)
+    common = given.common or Calibration()
+    weight = common.weight
+    if isinstance(weight, Arq):
+        asymmetric = weight.asymmetric if options.weight_asymmetric is None else options.weight_asymmetric
+        size = options.group_size or weight.group_size
+        weight = replace(weight, bits=options.weight_bits or weight.bits, asymmetric=asymmetric, group_size=size)
+    if options.channel_wise is not None:
+        weight = replace(weight, channel_wise=options.channel_wise)
+    activation = Activation(
+        options.observer or common.activation.observer,
+        options.bits or common.activation.bits,
+        common.activation.asymmetric if options.activation_offset is None else options.activation_offset,
+    )
+    alone = common.weight_compress_only if options.weight_only is None else options.weight_only
+    if options.group_size is not None and not alone:
+        message = "group-size applies to weights that are quantized alone"
+        raise CompileError(message, hint=_ALONE, option="group-size")
+    return replace(
+        given,
+        common=replace(
+            common,
+            activation=activation,
+            weight=weight,
+            migration_strength=common.migration_strength if options.dmq is None else options.dmq,
+            weight_compress_only=alone,
+        ),
+        activation_offset=given.activation_offset if options.activation_offset is None else options.activation_offset,
+        fakequant_precision_mode=options.fakequant_precision_mode or given.fakequant_precision_mode,
+        shift=given.shift if options.shift is None else options.shift,
+        weights_first=given.weights_first if options.weights_first is None else options.weights_first,
+        skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),
+        skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),
+        only_layers=options.only_layers or given.only_layers,
+        by_layer=given.by_layer if given.enabled is None else _observed(given.by_layer, options.observer),
+        weight_bits={**given.weight_bits, **dict(map(_bits, options.layer_weight_bits))},
+        joint_quant=given.joint_quant if options.joint_quant is None else options.joint_quant,
+        tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in options.tensor_quantize)),
+    )
+
+
+def _configured(config: str | Settings | None) -> Settings:
+    if config is None:
+        return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
+    return config if isinstance(config, Settings) else read_settings(Path(config))
+
+
+def _observed(layers: Mapping[str, Calibration], observer: str | None) -> Mapping[str, Calibration]:
+    """The settings of layers with the option's observer, if it is given."""
+    if observer is None:
+        return layers
+    return {
+        name: replace(each, activation=replace(each.activation, observer=observer)) for name, each in layers.items()
+    }
+
+
+def _check_effect(options: SettingsOptions, given: Settings) -> None:
+    """Raises CompileError, located in the configuration, for an option that nothing would follow."""
+    if given.enabled is None or options.tensor_quantize:
+        return
+    for option in (o for o in _OF_ALL_LAYERS if getattr(options, o) is not None):
+        raise CompileError(
+            f"has settings of its own for every layer: {option.replace('_', '-')} changes nothing",
+            where=given.where,
+            hint="change them in the file",
+        )
+
+
+def _record_of(options: SettingsOptions, settings: Settings) -> Record | None:
+    """Raises CompileError for a bad record, located at its line: one with shifts, too, where joint_quant is off.
+
+    Without a configuration the shifts of a record say that it is on.
+    """
+    if options.record is None or isinstance(options.record, Record):
+        return options.record
+    unsaid = options.config is None and options.joint_quant is None
+    return read_record(Path(options.record), joint_quant=settings.joint_quant or unsaid)
+
+
+def _bits(text: str) -> tuple[str, int]:
+    layer, bits = tensor_parts(text)
+    if bits < 0:
+        message = f"layer-weight-bits: '{text}' does not give a layer bits"
+        raise CompileError(message, hint="write layer:bits, conv1:4", option="layer-weight-bits")
+    return layer, bits
+
+
+def _tensor(text: str, activation: Activation) -> TensorQuantize:
+    layer, index = tensor_parts(text)
+    if index < 0:
+        message = f"tensor-quantize: '{text}' is not an input of a layer"
+        raise CompileError(message, hint="write layer:index, pool1:0", option="tensor-quantize")
+    return TensorQuantize(layer, index, activation)

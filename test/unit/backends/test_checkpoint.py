@@ -20,9 +20,10 @@ from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
-from amct_opt.transforms.quantization.data_options import BackendOptions
+from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.recover.equalize.channels_seen import ChannelsOf, channels_seen
 from amct_opt.transforms.quantization.recover.exchange import exchanged
+from amct_opt.transforms.quantization.running import sharing_runner
 
 NET = """
 func.func @main(%x: tensor<1x8xf32> {nn.name = "x"}) -> tensor<1x8xf32> {
@@ -204,4 +205,4 @@ def test_a_damaged_one_is_named(tmp_path: Path) -> None:
 
 def test_it_needs_a_cluster() -> None:
     with pytest.raises(amct_opt.CompileError, match="a checkpoint is for work on a cluster"):
-        BackendOptions(checkpoint="state").runner()
+        sharing_runner(ClusterOptions(checkpoint="state"))

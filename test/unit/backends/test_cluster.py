@@ -27,7 +27,8 @@ from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.data.given import samples_from
-from amct_opt.transforms.quantization.data_options import BackendOptions
+from amct_opt.transforms.quantization.options import ClusterOptions
+from amct_opt.transforms.quantization.running import sharing_runner
 from amct_opt.universe import new_session
 
 distributed: Any = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -178,7 +179,7 @@ def test_certificates(tmp_path: Path) -> None:
         ("tls://127.0.0.1:9", (), "a cluster at tls:// needs certificates"),
     ):
         with pytest.raises(CompileError, match=message):
-            cluster.engine_named(BackendOptions(cluster=address, cluster_tls=given).runner().cluster or LOCAL)
+            cluster.engine_named(sharing_runner(ClusterOptions(cluster=address, cluster_tls=given)).cluster or LOCAL)
 
 
 def test_the_bar_counts_workers(data: Path) -> None:

@@ -24,9 +24,13 @@ from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.given import samples_from
-from amct_opt.transforms.quantization.data_options import BackendOptions, DataOptions
+from amct_opt.transforms.quantization.options import (
+    BackendOptions,
+    ClusterOptions,
+    DataOptions,
+    QuantizeOptions,
+)
 from amct_opt.transforms.quantization.recover.round_weights import round_weights, shared_sums
-from amct_opt.transforms.quantization.request import QuantizeOptions
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", str(DIGITS / "calib.npz")
@@ -85,7 +89,7 @@ def test_sensitivity(measure: str) -> None:
         sensitivity_of(
             MODEL, QuantizeOptions(), DataOptions(DATA), amct_opt.new_session(), running=running, measure=measure
         )
-        for running in (BackendOptions(), BackendOptions(cluster=Elsewhere()))
+        for running in (BackendOptions(), BackendOptions(sharing=ClusterOptions(cluster=Elsewhere())))
     )
     assert found == shared
 

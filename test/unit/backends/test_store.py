@@ -15,7 +15,8 @@ import amct_opt
 from amct_opt.backends import store
 from amct_opt.backends.cluster import Storing
 from amct_opt.runtime.data.addresses import put
-from amct_opt.transforms.quantization.data_options import BackendOptions
+from amct_opt.transforms.quantization.options import ClusterOptions
+from amct_opt.transforms.quantization.running import sharing_runner
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", str(DIGITS / "calib.npz")
@@ -109,8 +110,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_it_needs_a_cluster() -> None:
     with pytest.raises(amct_opt.CompileError, match="a store of weights is for work on a cluster"):
-        BackendOptions(cluster_store="weights").runner()
+        sharing_runner(ClusterOptions(cluster_store="weights"))
     with pytest.raises(amct_opt.CompileError, match="'local' is not a cluster"):
-        BackendOptions(cluster="local", cluster_store="weights").runner()
+        sharing_runner(ClusterOptions(cluster="local", cluster_store="weights"))
     with pytest.raises(amct_opt.CompileError, match="int is not a client of a cluster"):
         Storing(2, "weights")

@@ -19,6 +19,7 @@ from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.transforms.quantization.options import RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.transforms.quantization.request import request_of
 
 from ..conftest import Amct
 
@@ -253,7 +254,7 @@ def test_passes_commands_and_functions_recover_alike(amct_tool: Amct, given: dic
     text = " ".join(f"{name}={value}" for name, value in given.items())
     made = cast(QuantizePass, make_pass("quantize", f"data={data} {text}"))
     module, session = amct_opt.load(model)
-    request = made.request(session)
+    request = request_of(made.quantization, session)
     assert request.recovery == RecoveryOptions(**given)
     simplify_and_fuse(request, module, session)
     by_pass = module.clone()

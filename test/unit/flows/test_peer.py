@@ -17,7 +17,8 @@ from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module
-from amct_opt.transforms.quantization.data_options import DataOptions
+from amct_opt.transforms.quantization.data import load
+from amct_opt.transforms.quantization.options import DataOptions
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_where_the_two_part(model: Path) -> None:
     weights = next(w for w in file.graph.initializer if len(w.dims) == 4)
     weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
     onnx.save(file, out / "net_qdq.onnx")
-    samples = DataOptions(str(model.parent / "data.npz")).load(module, Session())
+    samples = load(DataOptions(str(model.parent / "data.npz")), module, Session())
     simulation = peer.Simulation(module, in_integers)
     found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
     assert found is not None

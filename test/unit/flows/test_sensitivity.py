@@ -13,8 +13,7 @@ from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.metrics import Differences, Divergences, Measure
-from amct_opt.transforms.quantization.data_options import DataOptions
-from amct_opt.transforms.quantization.request import QuantizeOptions
+from amct_opt.transforms.quantization.options import DataOptions, QuantizeOptions
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 M = TypeVar("M", bound=Measure)

@@ -1,6 +1,6 @@
 """Options as typed, pipelines, and sessions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
@@ -201,9 +201,15 @@ def test_plain_contexts_get_a_session_that_prints_missed_remarks(capsys: pytest.
 
 def test_options_of_parts_are_options_of_the_pass() -> None:
     """In our text, in xDSL's, and in what xDSL prints."""
-    made = make_pass("quantize", "bits=8 round-weights=gptq align-concat=none skip-layers=a,b")
+    options = "bits=8 round-weights=gptq align-concat=none skip-layers=a,b"
+    made = make_pass("quantize", options)
     assert isinstance(made, QuantizePass)
-    assert (made.recovery.round_weights, made.points.align_concat, made.bits) == ("gptq", "none", 8)
+    assert made.quantization.settings.bits == 8
+    assert (made.round_weights, made.align_concat, made.bits) == ("gptq", "none", 8)
     text = 'quantize{bits=8 skip_layers="a","b" align_concat="none" round_weights="gptq"}'
     assert (str(made.spec()), QuantizePass.from_spec(parse_spec(text))) == (text, made)
     assert composed(QuantizePass, values_of(made)) == made
+    assert QuantizePass(bits=8, round_weights="gptq", align_concat="none", skip_layers=("a", "b")) == made
+    with pytest.raises(TypeError, match="QuantizePass has no option bit"):
+        QuantizePass(bit=8)
+    assert replace(made, weight_bits=4, data="x.npz") == make_pass("quantize", f"{options} weight-bits=4 data=x.npz")

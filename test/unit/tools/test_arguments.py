@@ -123,7 +123,7 @@ def test_quiet_and_verbose(amct_tool, files) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("quantize", "  weight-bits (3, 4, 6, 7, 8)\n      Bits of weights, where the layer's type takes them."),
+        ("quantize", "  weight-bits (3, 4, 6, 7, 8)\n      Bits of weights, where the layer's type takes them;"),
         ("fuse-bn", "  only-quantizable (true, false, default false)\n      Fuse only around convolutions"),
         ("adapt-qat", "It has no options."),
     ],

@@ -12,9 +12,8 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.pipelines.options import leaves
 from amct_opt.tools import amct
 from amct_opt.tools.settings_file import located, settings_of
-from amct_opt.tools.shared import quantize_options
-from amct_opt.transforms.quantization.options import RecoveryOptions
-from amct_opt.transforms.quantization.request import QuantizeOptions
+from amct_opt.tools.shared import options_of
+from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions, SettingsOptions
 
 MODULE = """func.func @main(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
   %y = nn.softmax %x axis 1 : tensor<1x4xf32>
@@ -65,13 +64,15 @@ def _parsed(folder: Path, name: str, text: str, *given: str) -> argparse.Namespa
 def test_a_file_says_what_options_say(name: str, text: str, tmp_path: Path) -> None:
     args = _parsed(tmp_path, name, text)
     assert (args.input_shape, args.scale, args.mean, args.data) == ("x:1,3,?,8", 1.0, "0.5,0.25", "photos")
-    assert quantize_options(args) == QuantizeOptions(
-        observer="percentile",
-        weight_bits=4,
-        skip_layers=("conv1", "*/head/*"),
-        layer_weight_bits=("fc:8", "conv2:6"),
+    assert options_of(args, QuantizeOptions) == QuantizeOptions(
+        settings=SettingsOptions(
+            observer="percentile",
+            weight_bits=4,
+            skip_layers=("conv1", "*/head/*"),
+            layer_weight_bits=("fc:8", "conv2:6"),
+            shift=False,
+        ),
         recovery=RecoveryOptions(equalize=True),
-        shift=False,
     )
 
 
@@ -184,6 +185,6 @@ def test_suggestion(tmp_path: Path) -> None:
 def test_every_setting_is_an_option(name: str) -> None:
     parser = amct.parser().commands()[name]
     known = {*leaves(QuantizeOptions)} - ({"record"} if name != "quantize" else set())
-    assert known <= parser.complete().names()
     described = {action.dest: action.help for action in parser.actions()}
+    assert known <= described.keys()
     assert all(described[field] for field in known), "each has a text"

@@ -15,25 +15,30 @@ from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....ir.metadata import add_metadata, tool_version
+from ....pipelines.options import Parts
 from ....rewriting import Remarks
 from ....runtime.data import Samples
 from ....runtime.observers.observer import NoValues, Observer
 from ....session import Session, session_of
 from ..convert.parameters import activation_params
-from ..data_options import BackendOptions, DataOptions
+from ..data import load
 from ..decide.sites import graph_points, note_other_functions
+from ..options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
 from ..place.alignment import group_ranges, settle
+from ..running import runner_of
 from .observing import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
 from .state import Part, Progress, merge_states, write_state
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibratePass(DataOptions, BackendOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class CalibratePass(Parts, ModulePass):
     """Run calibration data through the model and give every observer its range and parameters."""
 
     name = "calibrate"
 
+    calibration: DataOptions = NO_DATA
+    running: BackendOptions = AUTOMATIC
     save_state: str | None = None
     """A file to save the observers' state to. Makes one pass over the data; the observers get no parameters."""
     load_state: tuple[str, ...] = ()
@@ -47,13 +52,13 @@ class CalibratePass(DataOptions, BackendOptions, ModulePass):
         if not points:
             self._refuse_states()
             return
-        runner = self.runner()
+        runner = runner_of(self.running)
         loaded, saved = [Path(p) for p in self.load_state], None if self.save_state is None else Path(self.save_state)
         if saved is not None:
-            refuse_overwriting([saved], self.files())
+            refuse_overwriting([saved], self.calibration.files())
         observed = observations(points, session)
         progress = merge_states(loaded, op, observed)
-        samples = None if loaded and self.data is None else self.load(op, session)
+        samples = None if loaded and self.calibration.data is None else load(self.calibration, op, session)
         if saved is None:
             finish_from(op, observed, progress, samples, session, runner)
             return

@@ -28,12 +28,14 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
+from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite, strict
 from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session, session_of
-from ..data_options import DataOptions
+from ..data import load
 from ..decide.sites import Site, sites
+from ..options import NO_DATA, DataOptions
 from .parameters import sum_scales
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -141,8 +143,8 @@ class ShiftSums(StepPattern[Sums]):
 Patterns = tuple[type[ShiftSums], ...]
 
 
-@dataclass(frozen=True)
-class ShiftAccumulatorsPass(DataOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class ShiftAccumulatorsPass(Parts, ModulePass):
     """Let quantized layers keep 16 bits of their sums if the plan says so, with its shifts or those of least error.
 
     Plans come from `--insert-observers='joint-quant=true shift=true'` or a record with shifts.
@@ -152,12 +154,14 @@ class ShiftAccumulatorsPass(DataOptions, ModulePass):
 
     PATTERNS: ClassVar[Patterns] = (ShiftSums,)
 
+    calibration: DataOptions = NO_DATA
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
         if not any(plan.shift for each in op.walk() if (plan := plan_of(each)) is not None):
             hint = "--insert-observers='joint-quant=true shift=true' before it plans shifts"
             session.warn(f"--shift-accumulators has nothing to do: {hint}")
-        shift_accumulators(op, lambda: self.load(op, session), session)
+        shift_accumulators(op, lambda: load(self.calibration, op, session), session)
 
 
 def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:

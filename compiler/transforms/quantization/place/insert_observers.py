@@ -14,6 +14,7 @@ from ....configuration.layer_settings import recorded_impossible
 from ....configuration.record import Record
 from ....dialects.nn import BatchNormOp, MulOp, OpaqueOp
 from ....ir.layer_names import LayerNames
+from ....pipelines.options import Parts
 from ....rewriting import CheckedPattern, Remarks, layer_of, nn_ops
 from ....rewriting.driver import garbage_collection_off
 from ....session import Session, session_of
@@ -30,12 +31,13 @@ from ..decide.planning import Decided, check_factors, plan_layers
 from ..decide.recurrent import DecideRecurrent
 from ..decide.sites import note_other_functions
 from ..decide.values import decide_values
-from ..request import QuantizationOptions, Request, Resolved
+from ..options import AS_THE_PROFILE, NO_SETTINGS, PointOptions, QuantizeOptions, SettingsOptions
+from ..request import Request, Resolved, request_of
 from .points import place_points
 
 
-@dataclass(frozen=True)
-class InsertObserversPass(QuantizationOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class InsertObserversPass(Parts, ModulePass):
     """Decide what is quantized, and how: observers stand on what the target profile quantizes and legality allows, the inputs of
     layers or every value, and each layer has a plan, `nn.plan`. The passes behind this one follow both, and decide nothing.
     """
@@ -45,9 +47,13 @@ class InsertObserversPass(QuantizationOptions, ModulePass):
     PATTERNS: ClassVar[tuple[type[CheckedPattern[Any]], ...]] = (*PATTERNS, DecideRecurrent)
     """The patterns that decide layers, in the order in which they are tried."""
 
+    settings: SettingsOptions = NO_SETTINGS
+    points: PointOptions = AS_THE_PROFILE
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        insert_observers(op, self.request(session), session)
+        asked = QuantizeOptions(settings=self.settings, points=self.points)
+        insert_observers(op, request_of(asked, session), session)
 
 
 DECIDE: Mapping[str, Callable[[ModuleOp, Resolved, Remarks], Decided]] = {

@@ -34,11 +34,14 @@ from ....dialects.nn import (
 )
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import numpy_dtype
+from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
 from ....runtime.data import Samples
 from ....session import Session, session_of
-from ..data_options import BackendOptions, DataOptions, runs_of
+from ..data import load, runs_of
 from ..decide.sites import Site, sites
+from ..options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
+from ..running import runner_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -164,8 +167,8 @@ class BalanceChannels(StepPattern[Balanced]):
 Patterns = tuple[type[BalanceChannels], ...]
 
 
-@dataclass(frozen=True)
-class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class BalanceChannelsPass(Parts, ModulePass):
     """Divide outlier channels of layers' inputs and multiply the weights by the same factors, if the layer's plan says so.
 
     Plans come from `--insert-observers=dmq=0.5`, a configuration with a dmq_balancer, or a record with factors.
@@ -173,13 +176,16 @@ class BalanceChannelsPass(DataOptions, BackendOptions, ModulePass):
 
     name = "balance-channels"
 
+    calibration: DataOptions = NO_DATA
+    running: BackendOptions = AUTOMATIC
+
     PATTERNS: ClassVar[Patterns] = (BalanceChannels,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
         if not any(plan.balance is not None for each in op.walk() if (plan := plan_of(each)) is not None):
             session.warn("--balance-channels has nothing to do: --insert-observers=dmq=0.5 before it plans balancing")
-        balance_channels(op, lambda: self.load(op, session), session, self.runner())
+        balance_channels(op, lambda: load(self.calibration, op, session), session, runner_of(self.running))
 
 
 def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:

@@ -15,7 +15,8 @@ import pytest
 import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.runtime.data.shards import OnError, ShardRows, shard_files, shard_rows
-from amct_opt.transforms.quantization.data_options import DataOptions
+from amct_opt.transforms.quantization.data import load
+from amct_opt.transforms.quantization.options import DataOptions
 
 X = np.arange(7 * 3, dtype=np.float32).reshape(7, 3)
 
@@ -153,7 +154,7 @@ def test_skipped_shards_are_warned_of(folder: Path, capsys: pytest.CaptureFixtur
     )
     (folder / "c.npz").write_bytes(b"")
     data = str(folder)
-    samples = DataOptions(data, on_error="skip").load(module, session)
+    samples = load(DataOptions(data, on_error="skip"), module, session)
     assert samples.count == 6
     assert session.warnings == [
         f"{data}: shards skipped: 1: {data}/c.npz: error: cannot be read: File is not a zip file"

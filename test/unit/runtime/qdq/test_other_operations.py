@@ -14,6 +14,7 @@ import amct_opt
 from amct_opt.dialects import nn
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.transforms.quantization.options import SettingsOptions
+from amct_opt.transforms.quantization.request import settings_of
 from amct_opt.universe import new_session
 
 from .nets import Chain, Point, reals
@@ -224,7 +225,7 @@ def test_weights_of_few_bits(name: str, bits: int, tmp_path: Path) -> None:
     module, x = net.module(net.add(kind, net.x, *operands, **properties)), net.rng.normal(size=x_shape)
     session = new_session()
     session.profile = "qdq" if bits <= 4 else "ppq"
-    settings = SettingsOptions(weight_bits=bits).settings()
+    settings = settings_of(SettingsOptions(weight_bits=bits))
     amct_opt.quantize(module, session, settings, data=[{"arg0": x.astype(np.float32)}])
     pair = both(module, [x.astype(np.float32)], tmp_path, rewrite=None if bits <= 4 else in_integers)
     np.testing.assert_allclose(pair.theirs[0], pair.ours[0], rtol=0, atol=1e-5)

@@ -17,6 +17,7 @@ from amct_opt.session import Session
 from amct_opt.transforms.quantization.decide.layers import candidates
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import ASCEND
+from amct_opt.transforms.quantization.request import settings_of
 from amct_opt.universe import new_session
 
 NET = """
@@ -139,7 +140,7 @@ def test_what_all_layers_cannot_have_is_remarked(quantize, folder: Path) -> None
 
 def test_json_lists_what_is_quantized(quantize, folder: Path) -> None:
     module = parse_module(new_session(), NET, "net.mlir")
-    settings = SettingsOptions(observer="ifmr", skip_layers=("conv1",)).settings()
+    settings = settings_of(SettingsOptions(observer="ifmr", skip_layers=("conv1",)))
     write(
         folder,
         "config.json",

@@ -11,7 +11,8 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.data import from_batches
-from amct_opt.transforms.quantization.data_options import DataOptions
+from amct_opt.transforms.quantization.data import load
+from amct_opt.transforms.quantization.options import DataOptions
 from amct_opt.universe import new_session
 
 TEXT = """
@@ -30,13 +31,13 @@ def test_samples_of_a_generator() -> None:
     session = new_session()
     module = parse_module(session, TEXT)
     samples = from_batches(endless(), main_function(module), runs=5)
-    assert DataOptions(samples).load(module, session).runs == 5
-    assert DataOptions(samples, batch_num=5).load(module, session).runs == 5
-    assert DataOptions(samples, samples=3).load(module, session).runs == 3
+    assert load(DataOptions(samples), module, session).runs == 5
+    assert load(DataOptions(samples, batch_num=5), module, session).runs == 5
+    assert load(DataOptions(samples, samples=3), module, session).runs == 3
     with pytest.raises(CompileError, match="batches: error: holds samples for 5 runs, batch_num asks for 6"):
-        DataOptions(samples, batch_num=6).load(module, session)
+        load(DataOptions(samples, batch_num=6), module, session)
     with pytest.raises(CompileError, match="batches: error: holds 5 samples, samples asks for 6"):
-        DataOptions(samples, samples=6).load(module, session)
+        load(DataOptions(samples, samples=6), module, session)
 
 
 def test_an_endless_function_ends_with_batch_num(tmp_path) -> None:
@@ -44,10 +45,10 @@ def test_an_endless_function_ends_with_batch_num(tmp_path) -> None:
     path = tmp_path / "calib.py"
     path.write_text("def endless():\n    while True:\n        yield {'x': [[1.0, 2.0]]}\n")
     options = DataOptions(f"{path}:endless", batch_num=4)
-    assert options.load(parse_module(session, TEXT), session).runs == 4
+    assert load(options, parse_module(session, TEXT), session).runs == 4
     assert [f.name for f in options.files()] == ["calib.py"]
     both = DataOptions(f"{path}:endless", batch_num=2, samples=3)
-    assert both.load(parse_module(session, TEXT), session).runs == 2
+    assert load(both, parse_module(session, TEXT), session).runs == 2
 
 
 def test_samples_for_another_model() -> None:
@@ -55,4 +56,4 @@ def test_samples_for_another_model() -> None:
     module, other = parse_module(session, TEXT), parse_module(session, TEXT.replace("?x2", "?x3"))
     samples = from_batches(endless(), main_function(module), runs=1)
     with pytest.raises(CompileError, match="the samples are for other inputs than the model's"):
-        DataOptions(samples).load(other, session)
+        load(DataOptions(samples), other, session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -28,7 +28,8 @@ from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
-from amct_opt.transforms.quantization.options import RecoveryOptions
+from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions
+from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.recover.equalize.links import links_of
 from amct_opt.transforms.quantization.recover.equalize.products import products_of
@@ -36,7 +37,7 @@ from amct_opt.transforms.quantization.recover.equalize.scaling import scaled, un
 from amct_opt.transforms.quantization.recover.equalize.search import FLOAT, Grids, Seen, Weight
 from amct_opt.transforms.quantization.recover.equalize.trial import Trial
 from amct_opt.transforms.quantization.recover.outputs import halves
-from amct_opt.transforms.quantization.request import QuantizeOptions
+from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
@@ -384,7 +385,7 @@ def test_grids_are_those_of_the_request(profile: str, options: str) -> None:
       func.return %z : tensor<1x2x4x4xf32>
     }"""
     module, _ = amct_opt.parse(text, session)
-    request = make_pass("quantize", options).request(session)
+    request = request_of(cast(QuantizePass, make_pass("quantize", options)).quantization, session)
     layers = as_rounded(request).within(module, session).layers
     assert grids_of(sites(module, [nn.ConvOp]), layers) == list(GRIDS[profile, options])
 
@@ -406,13 +407,13 @@ def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:
     record.write_text("")
     for name, options in (("equalize", ""), ("quantize", "equalize=true")):
         with pytest.raises(CompileError, match="cannot be used with equalization"):
-            make_pass(name, f"record={record} {options}").request(new_session())
+            make_pass(name, f"record={record} {options}").apply(new_session(), ModuleOp([]))
 
 
 def test_undone_changes_leave_nothing() -> None:
     module = module_of(post_norm, [ROWS], dynamic=False)
     text, session = amct_opt.to_text(module), new_session()
-    request = QuantizeOptions(recovery=RecoveryOptions(equalize=True)).request(session)
+    request = request_of(QuantizeOptions(recovery=RecoveryOptions(equalize=True)), session)
     (link,) = products_of(module, [], request, session, Remarks(session, "equalize"))
     changes = scaled(link, np.array([0, 0, 5, 0, -1, 0]))
     assert changes is not None
@@ -473,7 +474,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     module = frontends.read(DIGITS / "digits.onnx", session)
     make_pass("fuse-all").apply(session, module)
     samples = load_samples(str(DIGITS / "calib.npz"), main_function(module), Form((), {}, None), 32)
-    trial = Trial(module, QuantizeOptions().request(session), halves(samples), session, Runner("numpy"))
+    trial = Trial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
     trial.begin()
     link = next(link for link in links_of(module)[0] if link.size == 32)
     changes = scaled(link, np.rint(np.linspace(-6, 6, 32)).astype(np.int32))
@@ -481,7 +482,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     reason = trial.lost(0.5)
     assert reason is not None
     assert reason.startswith("with it output logits of the quantized model has ")
-    trial = Trial(module, QuantizeOptions().request(session), halves(samples), session, Runner("numpy"))
+    trial = Trial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
     trial.begin()
     undo(changes)
     assert trial.lost(0.5) is None

@@ -28,6 +28,7 @@ from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
 from amct_opt.transforms.quantization.recover.equalize.search import Grids, Weight
+from amct_opt.transforms.quantization.request import settings_of
 from amct_opt.universe import new_session
 
 RNG = np.random.default_rng(11)
@@ -242,7 +243,7 @@ def test_equalization_rounds_weights_by_groups() -> None:
     session = new_session()
     session.profile = "qdq"
     module = parse_module(session, net(weight, False), "net.mlir")
-    options = SettingsOptions(weight_only=True, weight_bits=4, group_size=16).settings()
+    options = settings_of(SettingsOptions(weight_only=True, weight_bits=4, group_size=16))
     found = sites(module, (nn.MatMulOp,))
     (grids,) = grids_of(found, resolve(options, module, profile_of(session)))
     assert grids == Grids(None, 4, True, False, 16)

@@ -14,28 +14,34 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from .....backends import HERE, Runner
 from .....diagnostics import Gain
 from .....dialects.nn import ConstantOp, constant_of
+from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...convert.parameters import bias_fits
-from ...data_options import ClusterOptions, DataOptions
+from ...data import load
+from ...options import ALONE, NO_DATA, ClusterOptions, DataOptions
 from ...profiles import profile_of
+from ...running import sharing_runner
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
 
 
-@dataclass(frozen=True)
-class CorrectBiasPass(DataOptions, ClusterOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class CorrectBiasPass(Parts, ModulePass):
     """Add the mean difference between a layer's output in the float network and in the quantized one to its bias, if that brings
     the output closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before `--convert-observers`.
     """
 
     name = "correct-bias"
 
+    calibration: DataOptions = NO_DATA
+    sharing: ClusterOptions = ALONE
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        correct_bias(op, lambda: self.load(op, session), session, self.runner())
+        correct_bias(op, lambda: load(self.calibration, op, session), session, sharing_runner(self.sharing))
 
 
 def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner = HERE) -> None:

@@ -14,14 +14,28 @@ from xdsl.passes import ModulePass
 
 from .....backends import Runner
 from .....dialects.nn import array_of
+from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...data_options import BackendOptions, DataOptions
+from ...data import load, within
 from ...decide.layers import Layers
 from ...decide.sites import Site
-from ...options import NO_RECOVERY, RecoveryOptions
-from ...request import QuantizationOptions, Request
+from ...options import (
+    AS_THE_PROFILE,
+    AUTOMATIC,
+    NO_DATA,
+    NO_RECOVERY,
+    NO_SETTINGS,
+    BackendOptions,
+    DataOptions,
+    PointOptions,
+    QuantizeOptions,
+    RecoveryOptions,
+    SettingsOptions,
+)
+from ...request import Request, request_of
+from ...running import runner_of
 from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
@@ -55,8 +69,8 @@ _INEXACT = ("exact", "its numbers times powers of two leave the range of their t
 """The remark on a layer that cannot be scaled."""
 
 
-@dataclass(frozen=True)
-class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class EqualizePass(Parts, ModulePass):
     """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
     same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. Where no layer can be
     divided, a product divides what layers read. Then minima of channels move between biases. What the module computes in float
@@ -66,14 +80,31 @@ class EqualizePass(QuantizationOptions, DataOptions, BackendOptions, ModulePass)
 
     name = "equalize"
 
-    def request(self, session: Session) -> Request:
-        return replace(super().request(session), recovery=RecoveryOptions(equalize=True))
+    calibration: DataOptions = NO_DATA
+    settings: SettingsOptions = NO_SETTINGS
+    points: PointOptions = AS_THE_PROFILE
+    running: BackendOptions = AUTOMATIC
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        request = self.request(session)
-        samples = self.within(request.settings)
-        equalize(op, request, lambda: samples.load(op, session), session, self.runner())
+        recovery = RecoveryOptions(equalize=True)
+        asked = QuantizeOptions(settings=self.settings, points=self.points, recovery=recovery)
+        Equalize(request_of(asked, session), self.calibration, self.running).apply(ctx, op)
+
+
+@dataclass(frozen=True)
+class Equalize(ModulePass):
+    """`--equalize` with objects in place of option text, if the request asks for it."""
+
+    name = "equalize"
+
+    request: Request
+    data: DataOptions
+    running: BackendOptions = AUTOMATIC
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session, data = session_of(ctx), within(self.data, self.request.settings)
+        equalize(op, self.request, lambda: load(data, op, session), session, runner_of(self.running))
 
 
 def equalize(
@@ -253,4 +284,4 @@ def _outcome(link: Link, exponents: Array, search: Search) -> str:
     return f"{done}, the error of {readers} {gain:.1f} dB smaller"
 
 
-__all__ = ["EqualizePass", "equalize"]
+__all__ = ["Equalize", "EqualizePass", "equalize"]

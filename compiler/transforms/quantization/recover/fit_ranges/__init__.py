@@ -15,15 +15,18 @@ from xdsl.passes import ModulePass
 from .....backends import Runner
 from .....diagnostics import Gain
 from .....dialects.nn import ObserveOp, ParamsSource, QParamsAttr, RangeAttr
+from .....pipelines.options import Parts
 from .....rewriting import Remarks, layer_of
 from .....runtime.data import Samples
 from .....runtime.executor import Executable, usual
 from .....runtime.program import Program
 from .....session import Session, session_of
 from ...convert.parameters import activation_params
-from ...data_options import BackendOptions, DataOptions
+from ...data import load
 from ...decide.sites import graph_points
+from ...options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
 from ...profiles import profile_of
+from ...running import runner_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
 from ..round_weights.networks import measured_on, points_of, split
 from ..round_weights.sums import decibels
@@ -33,17 +36,20 @@ from .search import Range, least_error
 _FROM_DATA = ParamsSource.DATA, ParamsSource.SYNTHETIC
 
 
-@dataclass(frozen=True)
-class FitRangesPass(DataOptions, BackendOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class FitRangesPass(Parts, ModulePass):
     """Choose the range of each quantized activation by the error of the outputs of all layers that read it, with their weights as
     quantized, if that is smaller on held-back samples. Runs after `--calibrate`, before `--round-weights`.
     """
 
     name = "fit-ranges"
 
+    calibration: DataOptions = NO_DATA
+    running: BackendOptions = AUTOMATIC
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        fit_ranges(op, lambda: self.load(op, session), session, self.runner())
+        fit_ranges(op, lambda: load(self.calibration, op, session), session, runner_of(self.running))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,16 @@ from .....backends import HERE, Runner
 from .....configuration.settings import Ada
 from .....diagnostics import CompileError, Gain, op_error
 from .....dialects.nn import Plan, plan_of, set_plan
-from .....pipelines.options import build
+from .....pipelines.options import Parts, build
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.data import Samples
 from .....session import Session, session_of
-from ...data_options import ClusterOptions, DataOptions
+from ...data import load
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
-from ...options import Method
+from ...options import ALONE, NO_DATA, ClusterOptions, DataOptions, Method
 from ...profiles import profile_of
+from ...running import sharing_runner
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
@@ -40,8 +41,8 @@ _CHANNELS = 64
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
-@dataclass(frozen=True)
-class RoundWeightsPass(DataOptions, ClusterOptions, ModulePass):
+@dataclass(frozen=True, init=False)
+class RoundWeightsPass(Parts, ModulePass):
     """Choose the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
     `--calibrate` and `--convert-observers`. Weights then hold numbers of their grid, and plans the scales.
     """
@@ -49,6 +50,8 @@ class RoundWeightsPass(DataOptions, ClusterOptions, ModulePass):
     name = "round-weights"
     positional: ClassVar[str] = "method"
 
+    calibration: DataOptions = NO_DATA
+    sharing: ClusterOptions = ALONE
     method: Method = "mismatch"
     """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
     have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
@@ -57,7 +60,9 @@ class RoundWeightsPass(DataOptions, ClusterOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        round_weights(op, self.method, lambda: self.load(op, session), session, self.runner())
+        round_weights(
+            op, self.method, lambda: load(self.calibration, op, session), session, sharing_runner(self.sharing)
+        )
 
 
 def round_weights(

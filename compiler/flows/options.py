@@ -1,0 +1,32 @@
+"""The options of the files that `amct quantize` writes and of what it measures. `--help` loads this module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..pipelines.options import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultOptions:
+    """Options of files and measurements."""
+
+    GROUP: ClassVar[str] = "results"
+
+    opset: int | None = option(None, "N")
+    """Opset of the ONNX file; by default the model's, or the first newer one that can represent the quantized model."""
+    matmul_nbits: bool = False
+    """Write products with `group-size` as MatMulNBits of onnxruntime, which keeps weights packed, into the ONNX file."""
+    labels: str | None = option(None, "LABELS")
+    """The class of each sample, of which right answers are counted: `folders` (the class of an image is its folder, numbered by
+    the order of names), a table FILE.csv of path,label or of label, or integers in FILE.npy, FILE.npz or FILE.npz:KEY.
+    """
+    check: str | None = option(None, "[DATA]")
+    """Run the module after each pass next to the one before it, layer by layer, and compare with what the pass promises
+    (docs/checking.md); also what was read and written, with onnxruntime if it is installed. DATA: samples in the form of `data`;
+    by default `amct quantize` takes those that measure, amct-opt synthetic ones. The first two runs are used.
+    """
+
+
+AS_USUAL = ResultOptions()

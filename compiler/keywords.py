@@ -1,0 +1,97 @@
+"""The options of quantization as keywords of Python, and in docstrings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from textwrap import wrap
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+
+from .configuration.record import Record
+from .configuration.settings import Settings
+from .pipelines.options import leaves
+from .runtime.data import Preprocess
+from .transforms.quantization.options import AllOptions, Backend, Method
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# begin keywords (generated)
+class DataKeywords(TypedDict, total=False):
+    """Options of data."""
+
+    seed: int
+    data_types: Sequence[str]
+    input_shape: str | None
+    preprocess: str | Preprocess | None
+    resize: str | None
+    crop: str | None
+    pad: str | None
+    scale: float | None
+    mean: Sequence[float]
+    std: Sequence[float]
+    layout: Literal["NCHW", "NHWC"] | None
+    color: Literal["rgb", "bgr", "gray"] | None
+    on_error: Literal["stop", "skip"]
+    batch_num: int | None
+
+
+class Keywords(DataKeywords, total=False):
+    """Options of quantization and of data."""
+
+    record: PathLike | Record | None
+    observer: str | None
+    bits: Literal[4, 8, 16] | None
+    weight_bits: Literal[3, 4, 6, 7, 8] | None
+    layer_weight_bits: Sequence[str]
+    channel_wise: bool | None
+    weight_only: bool | None
+    weight_asymmetric: bool | None
+    group_size: Literal[16, 32, 64, 128, 256] | None
+    activation_offset: bool | None
+    dmq: float | None
+    fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None
+    joint_quant: bool | None
+    weights_first: bool | None
+    shift: bool | None
+    skip_layers: Sequence[str]
+    skip_layer_types: Sequence[str]
+    only_layers: Sequence[str]
+    tensor_quantize: Sequence[str]
+    activation_type: Sequence[str]
+    fuse_activation: bool | None
+    fuse_passive_op: bool | None
+    align_elementwise: Literal["large", "output", "none"] | None
+    align_concat: Literal["large", "output", "none"] | None
+    align_pooling: Literal["input", "output", "none"] | None
+    align_resize: Literal["input", "output", "none"] | None
+    force_alignment_overlap: bool | None
+    equalize: bool
+    fit_ranges: bool
+    round_weights: Method | None
+    correct_bias: bool
+    backend: Backend
+    threads: int | None
+    cluster_tls: Sequence[str]
+    cluster_store: str | None
+    checkpoint: str | None
+
+
+# end keywords
+
+
+class FileKeywords(Keywords, total=False):
+    """Keywords of functions without `settings`."""
+
+    config: PathLike | Settings | None
+
+
+def with_options(function: _F) -> _F:
+    """A function whose docstring lists the options that it takes as keywords."""
+    known = [each for each in leaves(AllOptions).values() if each.field in Keywords.__annotations__]
+    names = [each.field for each in known]
+    items = [f"* `{each.field}`: {each.brief(names, '')}" for each in known]
+    lines = [line for item in items for line in wrap(item, 118, initial_indent="    ", subsequent_indent="      ")]
+    function.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", "    Options:", "", *lines, "    "])
+    return function

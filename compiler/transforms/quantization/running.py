@@ -1,0 +1,36 @@
+"""What runs calibration, from its options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ...backends import Runner, torch_installed
+from ...backends.cluster import Storing, secured
+from ...diagnostics import CompileError
+from .options import BackendOptions, ClusterOptions
+from .profiles import Profile
+
+
+def sharing_runner(options: ClusterOptions) -> Runner:
+    """Raises CompileError for a bad name of a cluster, certificates that do not fit it, and other options without one."""
+    for option, what in (("checkpoint", "a checkpoint"), ("cluster_store", "a store of weights")):
+        if getattr(options, option) is not None and options.cluster is None:
+            hint = "give --cluster too, or leave it out"
+            raise CompileError(f"{what} is for work on a cluster", hint=hint, option=option)
+    cluster = secured(options.cluster, options.cluster_tls) if options.cluster_tls else options.cluster
+    if cluster is not None and options.cluster_store is not None:
+        cluster = Storing(cluster, options.cluster_store)
+    return Runner(cluster=cluster, checkpoint=None if options.checkpoint is None else Path(options.checkpoint))
+
+
+def runner_of(options: BackendOptions, profile: Profile | None = None) -> Runner:
+    """The runner: torch where `auto` may choose and numbers are to be those that the profile's AMCT for PyTorch has.
+
+    Raises CompileError for a backend that is not installed, threads that it does not have, or a bad cluster.
+    """
+    runner = replace(sharing_runner(options.sharing), backend=options.backend, threads=options.threads)
+    as_amct = profile is not None and profile.amct == "pytorch"
+    if not as_amct or runner.backend != "auto" or runner.cluster is not None or not torch_installed():
+        return runner
+    return replace(runner, backend="torch", threads=None)
