@@ -19,7 +19,7 @@ from .flows.model_file import simplify_and_fuse
 from .frontends.mlir import parse as parse_text
 from .ir.text import module_text
 from .ir.verification import verify
-from .keywords import Keywords, with_options
+from .keywords import Keywords, PathLike, with_options
 from .pipelines.options import from_keywords
 from .pipelines.passes import After, parse_pipeline, run_passes
 from .registry import load as load_reference
@@ -37,7 +37,6 @@ from .transforms.quantization.request import request_of
 from .transforms.quantization.running import runner_of
 from .universe import new_session
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
 Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
 """`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or a list of passes, each an object or such text."""
 

@@ -89,9 +89,9 @@ class FileKeywords(Keywords, total=False):
 
 def with_options(function: _F) -> _F:
     """A function whose docstring lists the options that it takes as keywords."""
+    names = {each.name: f"`{each.field}`" for each in leaves(AllOptions).values()} | {"config": "`settings`"}
     known = [each for each in leaves(AllOptions).values() if each.field in Keywords.__annotations__]
-    names = [each.field for each in known]
-    items = [f"* `{each.field}`: {each.brief(names, '')}" for each in known]
+    items = [f"* `{each.field}`: {each.spelled(names)}" for each in known]
     lines = [line for item in items for line in wrap(item, 118, initial_indent="    ", subsequent_indent="      ")]
     function.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", "    Options:", "", *lines, "    "])
     return function

@@ -303,11 +303,6 @@ def pass_named(name: str) -> type[ModulePass]:
     return cast("type[ModulePass]", load(PASSES[name].reference))
 
 
-def frontend_for(ending: str) -> Frontend:
-    """Our frontend for files with that ending. Raises KeyError if there is none."""
-    return cast("Frontend", load(FRONTENDS[ending]))
-
-
 def target_named(name: str) -> type[Target]:
     """Our target of that name. Raises KeyError if there is none."""
     return cast("type[Target]", load(TARGETS[name]))

@@ -10,6 +10,7 @@ import ast
 import inspect
 import os
 import re
+import shlex
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -122,14 +123,13 @@ class Option(NamedTuple):
             return "required" if self.required else ""
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
-    def brief(self, known: Iterable[str] = (), before: str = "--") -> str:
-        """The text as part of a sentence; the names in `known` are spelled as there, with `before` in front."""
-        spelled = {each.replace("_", "-"): each for each in known}
+    def spelled(self, names: Mapping[str, str]) -> str:
+        """The text with other names of options, which are in backticks."""
+        return re.sub("`([^`]*)`", lambda quoted: names.get(quoted[1], quoted[0]), self.text)
 
-        def name(quoted: re.Match[str]) -> str:
-            return f"{before}{spelled[quoted[1]]}" if quoted[1] in spelled else quoted[1]
-
-        text = re.sub("`([^`]*)`", name, self.text).removesuffix(".")
+    def brief(self, names: Mapping[str, str]) -> str:
+        """The same as part of a sentence, without backticks."""
+        text = self.spelled(names).replace("`", "").removesuffix(".")
         return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 
 
@@ -303,22 +303,12 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
 
 def split(text: str) -> list[str]:
     """Splits at blanks outside single or double quotes, and removes the quotes."""
-    parts: list[str] = []
-    current, quote, started = "", "", False
-    for c in text:
-        if quote:
-            quote, current = ("", current) if c == quote else (quote, current + c)
-        elif c in "'\"":
-            quote, started = c, True
-        elif c.isspace():
-            if current or started:
-                parts.append(current)
-            current, started = "", False
-        else:
-            current += c
-    if quote:
-        raise CompileError(f"option text ends inside {quote}: {text}")
-    return [*parts, current] if current or started else parts
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""
+    try:
+        return list(lexer)
+    except ValueError:
+        raise CompileError(f"option text ends inside {lexer.state}: {text}") from None
 
 
 def convert(value: str, hint: Any, what: str) -> Any:

@@ -34,14 +34,9 @@ _FEW_LEVELS = ("layers with few levels", "few levels", "weights, the heaviest fi
 
 def add_parser(commands: Any) -> None:
     """The command `amct auto-calibration` and its options."""
-    parser = add_command(
-        commands,
-        "auto-calibration",
-        "--model MODEL --evaluator FILE.py [options] --save_path PREFIX",
-        "quantize as many layers as an evaluator's metric allows",
-        _DESCRIPTION,
-        run,
-    )
+    usage = "--model MODEL --evaluator FILE.py [options] --save_path PREFIX"
+    summary = "quantize as many layers as an evaluator's metric allows"
+    parser = add_command(commands, "auto-calibration", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add_amct_files(add)
     add("--evaluator", type=Path, required=True, help="a Python file, which is executed")

@@ -38,14 +38,8 @@ A and B are models of any format, or .mlir modules of any stage; layers are matc
 
 def add_parser(commands: Any) -> None:
     """The command `amct bisect` and its options."""
-    parser = add_command(
-        commands,
-        "bisect",
-        "A B --inputs DATA [options]",
-        "find the first layer where two models part",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "A B --inputs DATA [options]", "find the first layer where two models part"
+    parser = add_command(commands, "bisect", usage, summary, _DESCRIPTION, run)
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_run_data(parser, "--inputs")

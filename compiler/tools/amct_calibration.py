@@ -46,36 +46,21 @@ Files of an earlier run are overwritten, but never a file that was read."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct calibration` and its options."""
-    parser = add_command(
-        commands,
-        "calibration",
-        "--model MODEL --input_shape NAME:SIZES --data_dir DIR --data_types TYPE [options] --save_path PREFIX",
-        "quantize a model with AMCT's options, to AMCT's files",
-        _DESCRIPTION,
-        run,
-    )
+    usage = "--model MODEL --input_shape NAME:SIZES --data_dir DIR --data_types TYPE [options] --save_path PREFIX"
+    summary = "quantize a model with AMCT's options, to AMCT's files"
+    parser = add_command(commands, "calibration", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add_amct_files(add)
-    add(
-        "--input_shape",
-        default="",
-        help="shapes of the data, such as 'name1:n,c,h,w;name2:n,16'; -1 follows from the size of a file",
-    )
-    add(
-        "--data_dir",
-        default="",
-        help="a folder of raw binaries per input, separated by ;, in the order of --input_shape",
-    )
+    text = "shapes of the data, such as 'name1:n,c,h,w;name2:n,16'; -1 follows from the size of a file"
+    add("--input_shape", default="", help=text)
+    text = "a folder of raw binaries per input, separated by ;, in the order of --input_shape"
+    add("--data_dir", default="", help=text)
     add("--data_types", default="", help="types of the data, one per input, separated by ;: 'float32;int64'")
-    add(
-        "--evaluator", type=Path, help="a Python file, which is executed: its calibration(model) runs the model instead"
-    )
+    text = "a Python file, which is executed: its calibration(model) runs the model instead"
+    add("--evaluator", type=Path, help=text)
     add_configuration(add)
-    add(
-        "--batch_num",
-        type=positive,
-        help="number of calibration files, or of the evaluator's runs (default: the configuration's, or 1)",
-    )
+    text = "number of calibration files, or of the evaluator's runs (default: the configuration's, or 1)"
+    add("--batch_num", type=positive, help=text)
     add("--gpu_id", type=int, help="accepted from Caffe command lines and ignored, with a warning")
     add_json(add)
     add_options(parser, BackendOptions)

@@ -36,14 +36,8 @@ _COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
 def add_parser(commands: Any) -> None:
     """The command `amct compare` and its options."""
-    parser = add_command(
-        commands,
-        "compare",
-        "A B --data DATA [options]",
-        "compare two models or modules on given inputs",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "A B --data DATA [options]", "compare two models or modules on given inputs"
+    parser = add_command(commands, "compare", usage, summary, _DESCRIPTION, run)
     parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
     parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
     add_run_data(parser)

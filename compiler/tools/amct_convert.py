@@ -21,14 +21,9 @@ Files of an earlier run are overwritten, but never a file that was read."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct convert` and its options."""
-    parser = add_command(
-        commands,
-        "convert",
-        "--model MODEL [--record_file RECORD] [options] --save_path PREFIX",
-        "quantize a model with known scales, or adapt one that was trained with quantization",
-        _DESCRIPTION,
-        run,
-    )
+    usage = "--model MODEL [--record_file RECORD] [options] --save_path PREFIX"
+    summary = "quantize a model with known scales, or adapt one that was trained with quantization"
+    parser = add_command(commands, "convert", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add_amct_files(add)
     add("--record_file", help="AMCT's record of scales and offsets, by layer")

@@ -22,7 +22,6 @@ from .shared import (
     protect,
 )
 
-_LISTS = ("skip_layers", "skip_layer_types", "only_layers")
 _DESCRIPTION = """\
 Lists every layer of MODEL that can be quantized, with its settings, as JSON in AMCT's form. It includes the settings of a
 simplified configuration and of the options. If CONFIG does not end in .json, it is a simplified configuration with everything
@@ -31,29 +30,18 @@ that differs from AMCT's defaults."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct create-config` and its options."""
-    parser = add_command(
-        commands,
-        "create-config",
-        "MODEL [options] -o CONFIG",
-        "write the configuration of a model",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "MODEL [options] -o CONFIG", "write the configuration of a model"
+    parser = add_command(commands, "create-config", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add("-o", dest="output", metavar="CONFIG", type=Path, required=True, help="write the configuration here")
     add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
-    add(
-        "--observer", help="how ranges are found: ifmr (default) or hfmg, with options such as 'hfmg{num-of-bins=2048}'"
-    )
-    add(
-        "--batch-num",
-        type=positive,
-        metavar="N",
-        help="number of calibration batches (default: all of the data; AMCT: 1)",
-    )
+    text = "how ranges are found: ifmr (default) or hfmg, with options such as 'hfmg{num-of-bins=2048}'"
+    add("--observer", help=text)
+    text = "number of calibration batches (default: all of the data; AMCT: 1)"
+    add("--batch-num", type=positive, metavar="N", help=text)
     add("--activation-offset", choices=("true", "false"), help="whether activations have a zero point (default true)")
-    add_options(parser, SettingsOptions, only=_LISTS)
+    add_options(parser, SettingsOptions, only=("skip_layers", "skip_layer_types", "only_layers"))
     add_options(parser, SessionOptions, only=("profile",))
     add_json(add)
     reading = parser.add_argument_group("how the model is read").add_argument
@@ -80,15 +68,9 @@ def run(args: argparse.Namespace) -> None:
     imports = import_options(args)
     configs = [] if args.config is None else [Path(args.config)]
     protect([args.output], reads=[*files_of(args.model, imports), *configs])
-    lists = options_of(argparse.Namespace(**{name: getattr(args, name) for name in _LISTS}), SettingsOptions)
-    settings = settings_of(
-        replace(
-            lists,
-            config=args.config,
-            observer=args.observer or (None if configs else "ifmr"),
-            activation_offset=None if args.activation_offset is None else args.activation_offset == "true",
-        )
-    )
+    observer = args.observer or (None if configs else "ifmr")
+    offset = None if args.activation_offset is None else args.activation_offset == "true"
+    settings = settings_of(replace(options_of(args, SettingsOptions), observer=observer, activation_offset=offset))
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports, command_session(args))

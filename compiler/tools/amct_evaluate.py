@@ -42,14 +42,9 @@ model.batches() the inputs of --data."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct evaluate` and its options."""
-    parser = add_command(
-        commands,
-        "evaluate",
-        "MODEL [MODEL ...] --data DATA (--labels LABELS | --evaluator FILE.py:FUNCTION) [options]",
-        "measure the accuracy of models, side by side",
-        _DESCRIPTION,
-        run,
-    )
+    usage = "MODEL [MODEL ...] --data DATA (--labels LABELS | --evaluator FILE.py:FUNCTION) [options]"
+    summary = "measure the accuracy of models, side by side"
+    parser = add_command(commands, "evaluate", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
     add_option(add, leaves(ResultOptions)["labels"])
@@ -98,17 +93,8 @@ def _print(scores: Scores) -> None:
         print_table(f"by {scores.source}", ("model", "engine", "result", "seconds"), rows)
         return
     pairs = scores.pairs()
-    headers = (
-        "model",
-        "engine",
-        "top-1 %",
-        "95 % interval",
-        "top-5 %",
-        "95 % interval",
-        "only first",
-        "only this",
-        "p",
-    )
+    shares = "top-1 %", "95 % interval", "top-5 %", "95 % interval"
+    headers = ("model", "engine", *shares, "only first", "only this", "p")
     rows: list[tuple[str, ...]] = []
     for i, each in enumerate(scores.models):
         pair = pairs.get((0, i))

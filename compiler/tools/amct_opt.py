@@ -80,11 +80,7 @@ class _Parser(Parser):
     def having(self, option: str) -> list[str]:
         """A pass that has it, else commands of `amct`."""
         known = new_session().passes
-        found = [
-            name
-            for name in known
-            if any(f"--{each.name}" == option for owner in owners(known[name]) for each in options(owner))
-        ]
+        found = [name for name in known if option[2:].replace("-", "_") in leaves(known[name])]
         if not found:
             return super().having(option)
         name = "quantize" if "quantize" in found else found[0]
@@ -164,30 +160,23 @@ def parser(known: Session) -> Parser:
     add("--list-patterns", metavar="PASS", action=_Patterns, help=text)
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and beside it); else module text to stdout")
-    add(
-        "-t",
-        "--target",
-        metavar="TARGET",
-        help=f"output format: {', '.join(known.targets)} (default mlir, or linalg for -o if --convert-to-linalg comes last)",
+    text = (
+        f"output format: {', '.join(known.targets)} (default mlir, or linalg for -o if --convert-to-linalg comes last)"
     )
+    add("-t", "--target", metavar="TARGET", help=text)
     for each in options(SessionOptions):
         add_option(add, each)
     add("--remarks", choices=("missed", "applied", "all", "none"), help="print remarks to stderr")
     add("--remarks-output", type=Path, metavar="F", help="write all remarks to F, as YAML")
-    add(
-        "--split-input-file", action="store_true", help="treat the parts of the input between // ----- lines separately"
-    )
+    text = "treat the parts of the input between // ----- lines separately"
+    add("--split-input-file", action="store_true", help=text)
     add("--verify-diagnostics", action="store_true", help="print errors to stdout and exit with 0")
     text = f"on stdout, print sizes of arrays of more than N bytes in place of their bytes (on a terminal: {_READABLE})"
     add("--elide", type=int, metavar="N", help=text)
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print locations")
     add("--print-ir-after-all", action="store_true", help="print the module to stderr after each pass")
-    add(
-        "--check",
-        metavar="DATA",
-        help=leaves(ResultOptions)["check"].brief(("data",), ""),
-    )
+    add("--check", metavar="DATA", help=leaves(ResultOptions)["check"].brief({}))
     add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")

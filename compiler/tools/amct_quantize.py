@@ -15,15 +15,15 @@ from .amct_evaluate import compared, shown
 from .amct_report import Drawn, draw
 from .parser import add_command
 from .shared import (
-    MODEL,
     add_json,
+    add_model_and_folder,
     add_options,
     add_quantization,
     options_of,
     print_json,
     quantizing_session,
 )
-from .tables import print_table, progress_bar, some
+from .tables import apart, print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..diagnostics import Remark
@@ -58,24 +58,9 @@ _LISTED = 20
 
 def add_parser(commands: Any) -> None:
     """The command `amct quantize` and its options."""
-    parser = add_command(
-        commands,
-        "quantize",
-        "MODEL --data DATA [options] -o OUTDIR",
-        "quantize a model: the whole path in one command",
-        _DESCRIPTION,
-        run,
-    )
-    add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help=MODEL)
-    add(
-        "-o",
-        dest="output",
-        metavar="OUTDIR",
-        type=Path,
-        required=True,
-        help="folder for the results, created if missing",
-    )
+    usage, summary = "MODEL --data DATA [options] -o OUTDIR", "quantize a model: the whole path in one command"
+    parser = add_command(commands, "quantize", usage, summary, _DESCRIPTION, run)
+    add_model_and_folder(parser.add_argument)
     add = parser.add_argument_group(ResultOptions.GROUP).add_argument
     add_options(parser, ResultOptions)
     add("--no-report", action="store_true", help="write neither layers.json nor report.html")
@@ -261,7 +246,7 @@ def _apart(accuracy: Accuracy) -> str:
     """How the measuring samples relate to the calibration samples."""
     if accuracy.synthetic:
         return "synthetic, with another seed"
-    return "held back from calibration" if accuracy.held_back else "the calibration samples: too few to hold some back"
+    return apart(accuracy.held_back)
 
 
 def counted(kinds: Mapping[str, int]) -> str:

@@ -25,14 +25,8 @@ end."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct reduce` and its options."""
-    parser = add_command(
-        commands,
-        "reduce",
-        "MODEL --command COMMAND -o OUT [options]",
-        "shrink a model while a command keeps failing on it",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "MODEL --command COMMAND -o OUT [options]", "shrink a model while a command keeps failing on it"
+    parser = add_command(commands, "reduce", usage, summary, _DESCRIPTION, run)
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add = parser.add_argument
     text = "the command, such as 'amct-opt {} --fuse-all -o /dev/null'; {} is the path of the candidate; required"
@@ -40,9 +34,8 @@ def add_parser(commands: Any) -> None:
     add("-o", dest="output", metavar="OUT", type=Path, required=True, help="write OUT.onnx and OUT.mlir; required")
     add("--any-failure", action="store_true", help="any failure will do, not only the same one")
     add("--seconds", metavar="N", type=positive, default=60, help="the most that the reduction may take (default: 60)")
-    add(
-        "--command-seconds", metavar="N", type=positive, default=60, help="the most that one run may take (default: 60)"
-    )
+    text = "the most that one run may take (default: 60)"
+    add("--command-seconds", metavar="N", type=positive, default=60, help=text)
     add_json(add)
     add_import_options(parser.add_argument_group("how a model that is not ONNX is read").add_argument)
 

@@ -24,14 +24,8 @@ Requires the extra "report": pip install 'amct-opt[report]'. amct quantize write
 
 def add_parser(commands: Any) -> None:
     """The command `amct report` and its options."""
-    parser = add_command(
-        commands,
-        "report",
-        "OUT [options]",
-        "write one page about a finished run",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "OUT [options]", "write one page about a finished run"
+    parser = add_command(commands, "report", usage, summary, _DESCRIPTION, run)
     parser.add_argument("folder", metavar="OUT", type=Path, help="the folder that amct quantize wrote")
     text = "write OUT/model_explorer.json instead: the error of each layer, as node data for OUT's ONNX file in Model Explorer"
     parser.add_argument("--model-explorer", action="store_true", help=text)

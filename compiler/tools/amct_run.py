@@ -31,14 +31,8 @@ of 1, say), it runs as often as the first axis requires, and the outputs are joi
 
 def add_parser(commands: Any) -> None:
     """The command `amct run` and its options."""
-    parser = add_command(
-        commands,
-        "run",
-        "MODEL --inputs DATA [options] -o OUT.npz",
-        "run a model or module on given inputs",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "MODEL --inputs DATA [options] -o OUT.npz", "run a model or module on given inputs"
+    parser = add_command(commands, "run", usage, summary, _DESCRIPTION, run)
     parser.add_argument("model", metavar="MODEL", type=Path, help=MODEL)
     add_run_data(parser, "--inputs")
     add_batch(parser)

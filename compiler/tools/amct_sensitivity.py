@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..transforms.quantization.options import AllOptions
 from .parser import add_command
-from .shared import (
-    MODEL,
-    add_json,
-    add_quantization,
-    options_of,
-    positive,
-    print_json,
-    quantizing_session,
-)
-from .tables import print_table, progress_bar
+from .shared import MODEL, add_json, add_quantization, options_of, positive, print_json, quantizing_session
+from .tables import apart, print_table, progress_bar
 
 if TYPE_CHECKING:
     from ..flows.sensitivity import Sensitivity
@@ -38,14 +30,8 @@ depend on the layer are computed once for all layers."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct sensitivity` and its options."""
-    parser = add_command(
-        commands,
-        "sensitivity",
-        "MODEL --data DATA [options]",
-        "list which quantized layers cost accuracy at the network's outputs",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "MODEL --data DATA [options]", "list which quantized layers cost accuracy at the network's outputs"
+    parser = add_command(commands, "sensitivity", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
@@ -83,6 +69,5 @@ def _print_tables(found: Sensitivity) -> None:
     ]
     columns = "layer", "operation", f"alone {unit}", f"spared {unit}", f"gain {unit}", "own"
     print_table("layers", columns, rows)
-    apart = "held back from calibration" if found.held_back else "the calibration samples: too few to hold some back"
-    measured = ("measured on", f"{found.samples} samples, {apart}")
+    measured = ("measured on", f"{found.samples} samples, {apart(found.held_back)}")
     print_table("summary", (), [("quantized network", f"{found.quantized:.{digits}f} {unit}"), measured])

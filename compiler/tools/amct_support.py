@@ -33,14 +33,8 @@ nothing is written. docs/support.md has the rules."""
 
 def add_parser(commands: Any) -> None:
     """The command `amct support` and its options."""
-    parser = add_command(
-        commands,
-        "support",
-        "MODEL [options]",
-        "list which layers of a model can be quantized, and why others cannot",
-        _DESCRIPTION,
-        run,
-    )
+    usage, summary = "MODEL [options]", "list which layers of a model can be quantized, and why others cannot"
+    parser = add_command(commands, "support", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add_options(parser, SessionOptions, only=("profile",))

@@ -16,8 +16,8 @@ from .amct_quantize import print_summary, printed_data, refuse
 from .amct_report import draw
 from .parser import add_command
 from .shared import (
-    MODEL,
     add_json,
+    add_model_and_folder,
     add_option,
     add_quantization,
     command_lines,
@@ -25,7 +25,7 @@ from .shared import (
     print_json,
     quantizing_session,
 )
-from .tables import print_table, progress_bar, some
+from .tables import apart, print_table, progress_bar, some
 
 if TYPE_CHECKING:
     from ..flows.tune import Tuned
@@ -56,24 +56,10 @@ reaches the goal within the budget, the best one is written and the exit status 
 
 def add_parser(commands: Any) -> None:
     """The command `amct tune` and its options."""
-    parser = add_command(
-        commands,
-        "tune",
-        "MODEL --data DATA (--sqnr DB | --labels LABELS --drop POINTS | --evaluator FILE.py) [options] -o OUTDIR",
-        "search for options that reach an accuracy",
-        _DESCRIPTION,
-        run,
-    )
-    add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help=MODEL)
-    add(
-        "-o",
-        dest="output",
-        metavar="OUTDIR",
-        type=Path,
-        required=True,
-        help="folder for the results, created if missing",
-    )
+    usage = "MODEL --data DATA (--sqnr DB | --labels LABELS --drop POINTS | --evaluator FILE.py) [options] -o OUTDIR"
+    summary = "search for options that reach an accuracy"
+    parser = add_command(commands, "tune", usage, summary, _DESCRIPTION, run)
+    add_model_and_folder(parser.add_argument)
     add = parser.add_argument_group("the goal").add_argument
     add("--sqnr", type=float, metavar="DB", help="SQNR of the outputs against the float model, in dB")
     text = "a Python file with an evaluator of amct auto-calibration, or a function of it that takes a model and returns a number"
@@ -82,11 +68,8 @@ def add_parser(commands: Any) -> None:
     add("--drop", type=float, metavar="POINTS", help=text)
     add_option(add, leaves(ResultOptions)["labels"])
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
-    add(
-        "--budget",
-        metavar="BUDGET",
-        help="bytes=N, MACs=N, int8-layers=N, or several of them with commas: what the model may cost",
-    )
+    text = "bytes=N, MACs=N, int8-layers=N, or several of them with commas: what the model may cost"
+    add("--budget", metavar="BUDGET", help=text)
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(parser.add_argument)
@@ -162,10 +145,11 @@ def _print_trials(found: Tuned) -> None:
     rows = [_row(trial, trial is found.best) for trial in found.trials]
     titles = "options", "in float", "4 bits", found.measure, "result", "kB", "float MACs", "int8 layers", "seconds", ""
     print_table("trials", titles, rows)
-    apart = "held back from calibration" if found.held_back else "the calibration samples: too few to hold some back"
     original = [] if found.original is None else [("float model", f"{found.original:.2f} {found.measure}")]
     resumed = [("trials of an earlier run", str(found.resumed))] if found.resumed else []
-    print_table("search", (), [*original, ("measured on", f"{found.samples} samples, {apart}"), *resumed])
+    print_table(
+        "search", (), [*original, ("measured on", f"{found.samples} samples, {apart(found.held_back)}"), *resumed]
+    )
 
 
 def _row(trial: Trial, best: bool) -> tuple[str, ...]:

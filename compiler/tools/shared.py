@@ -17,7 +17,7 @@ from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
 from ..pipelines.options import Option, composed, leaves, names, shapes
 from ..session import ImportOptions, Session
-from ..transforms.quantization.options import AllOptions, ImageOptions, SessionOptions
+from ..transforms.quantization.options import AllOptions, ClusterOptions, ImageOptions, SessionOptions
 from ..universe import FRONTENDS
 from .parser import Parser
 from .settings_file import add_settings
@@ -35,6 +35,13 @@ MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
 
 
+def add_model_and_folder(add: Callable[..., object]) -> None:
+    """The model that is read, and `-o`, the folder that is written."""
+    add("model", metavar="MODEL", type=Path, help=MODEL)
+    text = "folder for the results, created if missing"
+    add("-o", dest="output", metavar="OUTDIR", type=Path, required=True, help=text)
+
+
 def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str = "inputs") -> None:
     """Options for reading a model; `add` is the `add_argument` of their group.
 
@@ -45,19 +52,11 @@ def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str
     dest = f"{prefix}input_names".replace("-", "_")
     add(f"--{prefix}{inputs}", dest=dest, default="", metavar="NAME,...", help=text)
     add(f"--{prefix}outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
-    add(
-        f"--{prefix}input-shape",
-        default="",
-        metavar="NAME:SIZES;...",
-        help="shapes of inputs, such as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time",
-    )
+    text = "shapes of inputs, such as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time"
+    add(f"--{prefix}input-shape", default="", metavar="NAME:SIZES;...", help=text)
     add(f"--{prefix}signature", default="", metavar="NAME", help="the signature of a SavedModel")
-    add(
-        f"--{prefix}weights",
-        type=Path,
-        metavar="FILE",
-        help="the file with the weights, for formats that keep them apart (Caffe)",
-    )
+    text = "the file with the weights, for formats that keep them apart (Caffe)"
+    add(f"--{prefix}weights", type=Path, metavar="FILE", help=text)
 
 
 def import_options(args: argparse.Namespace, prefix: str = "") -> ImportOptions:
@@ -96,16 +95,10 @@ def add_amct_files(add: Callable[..., object]) -> None:
     """AMCT's options for the files to read and write; `add` is the `add_argument` of a parser."""
     add("--model", type=Path, required=True, help=MODEL)
     add("--weights", type=Path, help="the .caffemodel of a .prototxt")
-    add(
-        "--outputs",
-        default="",
-        help="names of the output tensors (TensorFlow), such as 'scope/Softmax:0;scope/boxes:0'",
-    )
-    add(
-        "--save_path",
-        required=True,
-        help="folder and prefix of the results, such as results/model; missing folders are created",
-    )
+    text = "names of the output tensors (TensorFlow), such as 'scope/Softmax:0;scope/boxes:0'"
+    add("--outputs", default="", help=text)
+    text = "folder and prefix of the results, such as results/model; missing folders are created"
+    add("--save_path", required=True, help=text)
     text = "ascend (default), or ascend-a2, for Atlas A2 and A3: products of two activations are quantized as well"
     add("--profile", default="ascend", choices=("ascend", "ascend-a2"), help=text)
 
@@ -117,10 +110,8 @@ def amct_imports(args: argparse.Namespace) -> ImportOptions:
 
 def add_configuration(add: Callable[..., object]) -> None:
     """AMCT's option for its configuration."""
-    add(
-        "--calibration_config",
-        help="AMCT's configuration, simplified or JSON (.json) (default: IFMR for activations, ARQ for weights)",
-    )
+    text = "AMCT's configuration, simplified or JSON (.json) (default: IFMR for activations, ARQ for weights)"
+    add("--calibration_config", help=text)
 
 
 def add_run_data(parser: Parser, *names: str) -> None:
@@ -168,10 +159,10 @@ def add_option(add: Callable[..., object], option: Option) -> None:
 
 
 @cache
-def _flags() -> tuple[str, ...]:
-    """The names of all declared options that are flags."""
-    every = (SessionOptions, AllOptions, ResultOptions)
-    return tuple(each.name for declared in every for each in leaves(declared).values() if each.facts.flag)
+def _flags() -> Mapping[str, str]:
+    """The flags of all options that have one, by name."""
+    every = [*leaves(SessionOptions).values(), *leaves(AllOptions).values(), *leaves(ResultOptions).values()]
+    return {each.name: f"--{each.name}" for each in every if each.facts.flag}
 
 
 def options_of(args: argparse.Namespace, declared: type[_T]) -> _T:
@@ -211,20 +202,7 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     return session
 
 
-_OWN = (
-    "output",
-    "record",
-    "run",
-    "settings",
-    "quiet",
-    "verbose",
-    "json",
-    "labels",
-    "cluster",
-    "cluster_tls",
-    "cluster_store",
-    "checkpoint",
-)
+_OWN = (*leaves(ClusterOptions), "output", "record", "run", "settings", "quiet", "verbose", "json", "labels")
 """Arguments of one run only, those that change no result, and labels, which not all of the commands have."""
 
 

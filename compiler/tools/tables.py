@@ -12,6 +12,11 @@ _WIDE = 1000
 _NAMED = 4
 
 
+def apart(held_back: bool) -> str:
+    """How the samples that measure relate to those that calibrate."""
+    return "held back from calibration" if held_back else "the calibration samples: too few to hold some back"
+
+
 def print_table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table of text to stdout. Without `headers` there is no header line."""
     from rich.box import SIMPLE_HEAD

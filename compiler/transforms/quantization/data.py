@@ -12,16 +12,7 @@ from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...ir.functions import main_function
 from ...pipelines.options import shapes
-from ...runtime.data import (
-    PRESETS,
-    Form,
-    Preprocess,
-    Samples,
-    image_size,
-    input_types,
-    load_samples,
-    synthetic_samples,
-)
+from ...runtime.data import PRESETS, Form, Preprocess, Samples, image_size, input_types, load_samples, synthetic_samples
 from ...session import Session
 from .options import DataOptions, ImageOptions
 

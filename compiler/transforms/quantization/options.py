@@ -112,9 +112,6 @@ class SettingsOptions:
         return [Path(each) for each in (self.config, self.record) if isinstance(each, str)]
 
 
-NO_SETTINGS = SettingsOptions()
-
-
 # the names are those of PPQ's settings
 @dataclass(frozen=True, kw_only=True)
 class PointOptions:
@@ -204,12 +201,9 @@ NO_RECOVERY = RecoveryOptions()
 class QuantizeOptions:
     """The options of all of quantization."""
 
-    settings: SettingsOptions = NO_SETTINGS
+    settings: SettingsOptions = SettingsOptions()
     points: PointOptions = AS_THE_PROFILE
     recovery: RecoveryOptions = NO_RECOVERY
-
-
-AS_USUAL = QuantizeOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,9 +234,6 @@ class ImageOptions:
     """Channels of images; default: rgb, or gray for inputs of one channel."""
 
 
-NO_IMAGES = ImageOptions()
-
-
 @dataclass(frozen=True)
 class DataOptions:
     """Options that name data and how much of it is used."""
@@ -267,7 +258,7 @@ class DataOptions:
     """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves
     open.
     """
-    images: ImageOptions = NO_IMAGES
+    images: ImageOptions = ImageOptions()
     on_error: Literal["stop", "skip"] = "stop"
     """What to do with shards of a folder that cannot be read: `stop` (default), or `skip` them, with a warning that counts them,
     which reads all of the data first.
@@ -311,9 +302,6 @@ class ClusterOptions:
     """A folder that keeps what a cluster has computed: the same work goes on where it was stopped."""
 
 
-ALONE = ClusterOptions()
-
-
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
     """Options that affect speed only."""
@@ -326,7 +314,7 @@ class BackendOptions:
     """
     threads: int | None = option(None, "N")
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
-    sharing: ClusterOptions = ALONE
+    sharing: ClusterOptions = ClusterOptions()
 
 
 AUTOMATIC = BackendOptions()
@@ -336,6 +324,6 @@ AUTOMATIC = BackendOptions()
 class AllOptions:
     """What is quantized and how, the data that calibrates, and what runs the model meanwhile."""
 
-    quantization: QuantizeOptions = AS_USUAL
+    quantization: QuantizeOptions = QuantizeOptions()
     calibration: DataOptions = NO_DATA
     running: BackendOptions = AUTOMATIC

@@ -14,7 +14,7 @@ from ...ir.metadata import add_metadata
 from ...pipelines.options import Parts
 from ...session import Session, session_of
 from .data import load, within
-from .options import AS_USUAL, AUTOMATIC, NO_DATA, BackendOptions, DataOptions, QuantizeOptions
+from .options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
 from .recover.equalize import equalize
 from .request import Request, request_of
 from .running import runner_of
@@ -38,9 +38,9 @@ class QuantizePass(Parts, ModulePass):
     )
     """The passes made of patterns that it runs."""
 
-    calibration: DataOptions = NO_DATA
-    quantization: QuantizeOptions = AS_USUAL
-    running: BackendOptions = AUTOMATIC
+    calibration: DataOptions
+    quantization: QuantizeOptions
+    running: BackendOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         request = request_of(self.quantization, session_of(ctx))

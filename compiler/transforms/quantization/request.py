@@ -17,27 +17,12 @@ from ...ir.layer_names import LayerNames
 from ...session import Session
 from .decide.layers import Layers, able_names, resolve
 from .decide.named_layers import record_in_module
-from .options import (
-    AS_THE_PROFILE,
-    NO_RECOVERY,
-    PointOptions,
-    QuantizeOptions,
-    RecoveryOptions,
-    SettingsOptions,
-)
+from .options import AS_THE_PROFILE, NO_RECOVERY, PointOptions, QuantizeOptions, RecoveryOptions, SettingsOptions
 from .profiles import Profile, profile_of
 
 DEFAULT_OBSERVER = "mse"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
-_OF_ALL_LAYERS = (
-    "bits",
-    "weight_bits",
-    "channel_wise",
-    "weight_only",
-    "weight_asymmetric",
-    "group_size",
-    "dmq",
-)
+_OF_ALL_LAYERS = ("bits", "weight_bits", "channel_wise", "weight_only", "weight_asymmetric", "group_size", "dmq")
 """Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
 of them.
 """

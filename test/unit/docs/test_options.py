@@ -49,7 +49,8 @@ def test_a_text_is_one_text_in_five_places(capsys: pytest.CaptureFixture[str]) -
         for place, text in places.items():
             shown = option.facts.flag if place in ("amct quantize --help", "docs/commands.md") else True
             shown = option.field not in own if place == "amct_opt.quantize.__doc__" else shown
-            assert not shown or plain(option.text) in plain(text), f"{place}: {option.field}"
+            names = {"config": "settings"} if place == "amct_opt.quantize.__doc__" else {}
+            assert not shown or plain(option.spelled(names)) in plain(text), f"{place}: {option.field}"
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,8 @@ def test_names_of_options_are_flags_of_commands(name: str, expected: str) -> Non
 
 def test_brief_text() -> None:
     option: Option = OPTIONS["shift"]
-    assert option.brief(["joint_quant"], "").startswith("sums keep 16 bits")
-    assert "Needs joint_quant, which" in option.brief(["joint_quant"], "")
+    assert option.brief({}).startswith("sums keep 16 bits")
+    assert "Needs joint_quant, which" in option.spelled({"joint-quant": "joint_quant"})
 
 
 def test_help_loads_no_compiler() -> None:

@@ -35,7 +35,7 @@ from ....runtime.executor import Executable
 from ....session import Session, session_of
 from ..data import load
 from ..decide.sites import Site, sites
-from ..options import NO_DATA, DataOptions
+from ..options import DataOptions
 from .parameters import sum_scales
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -154,7 +154,7 @@ class ShiftAccumulatorsPass(Parts, ModulePass):
 
     PATTERNS: ClassVar[Patterns] = (ShiftSums,)
 
-    calibration: DataOptions = NO_DATA
+    calibration: DataOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)

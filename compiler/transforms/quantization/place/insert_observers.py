@@ -31,7 +31,7 @@ from ..decide.planning import Decided, check_factors, plan_layers
 from ..decide.recurrent import DecideRecurrent
 from ..decide.sites import note_other_functions
 from ..decide.values import decide_values
-from ..options import AS_THE_PROFILE, NO_SETTINGS, PointOptions, QuantizeOptions, SettingsOptions
+from ..options import PointOptions, QuantizeOptions, SettingsOptions
 from ..request import Request, Resolved, request_of
 from .points import place_points
 
@@ -47,8 +47,8 @@ class InsertObserversPass(Parts, ModulePass):
     PATTERNS: ClassVar[tuple[type[CheckedPattern[Any]], ...]] = (*PATTERNS, DecideRecurrent)
     """The patterns that decide layers, in the order in which they are tried."""
 
-    settings: SettingsOptions = NO_SETTINGS
-    points: PointOptions = AS_THE_PROFILE
+    settings: SettingsOptions
+    points: PointOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)

@@ -40,7 +40,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..data import load, runs_of
 from ..decide.sites import Site, sites
-from ..options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
+from ..options import BackendOptions, DataOptions
 from ..running import runner_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -176,8 +176,8 @@ class BalanceChannelsPass(Parts, ModulePass):
 
     name = "balance-channels"
 
-    calibration: DataOptions = NO_DATA
-    running: BackendOptions = AUTOMATIC
+    calibration: DataOptions
+    running: BackendOptions
 
     PATTERNS: ClassVar[Patterns] = (BalanceChannels,)
 

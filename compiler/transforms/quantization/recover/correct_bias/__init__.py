@@ -20,7 +20,7 @@ from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...convert.parameters import bias_fits
 from ...data import load
-from ...options import ALONE, NO_DATA, ClusterOptions, DataOptions
+from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
@@ -36,8 +36,8 @@ class CorrectBiasPass(Parts, ModulePass):
 
     name = "correct-bias"
 
-    calibration: DataOptions = NO_DATA
-    sharing: ClusterOptions = ALONE
+    calibration: DataOptions
+    sharing: ClusterOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)

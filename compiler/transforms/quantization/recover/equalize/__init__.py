@@ -22,11 +22,8 @@ from ...data import load, within
 from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...options import (
-    AS_THE_PROFILE,
     AUTOMATIC,
-    NO_DATA,
     NO_RECOVERY,
-    NO_SETTINGS,
     BackendOptions,
     DataOptions,
     PointOptions,
@@ -80,10 +77,10 @@ class EqualizePass(Parts, ModulePass):
 
     name = "equalize"
 
-    calibration: DataOptions = NO_DATA
-    settings: SettingsOptions = NO_SETTINGS
-    points: PointOptions = AS_THE_PROFILE
-    running: BackendOptions = AUTOMATIC
+    calibration: DataOptions
+    settings: SettingsOptions
+    points: PointOptions
+    running: BackendOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)

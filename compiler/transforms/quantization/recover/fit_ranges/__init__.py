@@ -24,7 +24,7 @@ from .....session import Session, session_of
 from ...convert.parameters import activation_params
 from ...data import load
 from ...decide.sites import graph_points
-from ...options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
+from ...options import BackendOptions, DataOptions
 from ...profiles import profile_of
 from ...running import runner_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
@@ -44,8 +44,8 @@ class FitRangesPass(Parts, ModulePass):
 
     name = "fit-ranges"
 
-    calibration: DataOptions = NO_DATA
-    running: BackendOptions = AUTOMATIC
+    calibration: DataOptions
+    running: BackendOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)

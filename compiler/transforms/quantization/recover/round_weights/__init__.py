@@ -22,7 +22,7 @@ from .....session import Session, session_of
 from ...data import load
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
-from ...options import ALONE, NO_DATA, ClusterOptions, DataOptions, Method
+from ...options import ClusterOptions, DataOptions, Method
 from ...profiles import profile_of
 from ...running import sharing_runner
 from .adaround import adaround
@@ -50,8 +50,8 @@ class RoundWeightsPass(Parts, ModulePass):
     name = "round-weights"
     positional: ClassVar[str] = "method"
 
-    calibration: DataOptions = NO_DATA
-    sharing: ClusterOptions = ALONE
+    calibration: DataOptions
+    sharing: ClusterOptions
     method: Method = "mismatch"
     """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
     have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
