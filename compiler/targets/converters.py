@@ -16,6 +16,10 @@ Converters = dict[type[Operation], Callable[[Any, _Layer], _Written]]
 """By the class of operation: a function that writes one into a layer, and returns the results."""
 
 
+class Expand(Exception):
+    """A converter does not apply to an operation, which is written by its expansion instead."""
+
+
 @dataclass(frozen=True)
 class Register(Generic[_Layer, _Written]):
     """A decorator that registers a converter in the table for these operation classes."""

@@ -55,6 +55,7 @@ from .base import MovingOp, NNOp, ints, name_hint, operations_of, set_type
 from .constant import ConstantOp, array_of, constant_ints, constant_of
 from .convolution import ConvolutionOp, ConvOp, ConvTransposeOp
 from .elementwise import *  # noqa: F403
+from .expansions import Expansion, expandable, expanded
 from .fused import FusedOp, YieldOp, is_layer
 from .linear import BiasAddOp, MatMulOp
 from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
@@ -146,6 +147,7 @@ __all__ = [
     "DepthToSpaceOp",
     "DequantizeOp",
     "ExpandOp",
+    "Expansion",
     "External",
     "ExternalAttr",
     "FlattenOp",
@@ -222,6 +224,8 @@ __all__ = [
     "constant_ints",
     "constant_of",
     "dequantize_of",
+    "expandable",
+    "expanded",
     "ints",
     "is_layer",
     "kinds",

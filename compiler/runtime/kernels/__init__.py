@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.ir import Operation
+
+from ...dialects.nn import expanded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,15 +51,29 @@ def kernel(*ops: type[_Op]) -> Callable[[Callable[[_Op], Kernel]], Callable[[_Op
 
 
 def kernel_for(op: Operation) -> Kernel | None:
-    """The kernel of an operation, with numpy's warnings off; None if its class has none."""
+    """The kernel of an operation, with numpy's warnings off; None if its class has neither one nor an expansion."""
     made = bare_kernel_for(op)
     return None if made is None else np.errstate(all="ignore")(made)
 
 
 def bare_kernel_for(op: Operation) -> Kernel | None:
-    """The kernel of an operation, for callers that turn numpy's warnings off themselves."""
+    """The kernel of an operation, its own or that of its expansion, for callers that turn numpy's warnings off themselves."""
     if type(op) not in _KERNELS:
         for family in _FAMILIES.get(op.name.partition(".")[0], ()):
             import_module(f".{family}", __name__)
     make = _KERNELS.get(type(op))
-    return None if make is None else make(op)
+    return _by_steps(op) if make is None else make(op)
+
+
+def _by_steps(op: Operation) -> Kernel | None:
+    """The kernels of an expansion, one after the other."""
+    if (expansion := expanded(op)) is None:
+        return None
+    with expansion:
+        arrays = {each: each.array for each in expansion.constants}
+        kernels = {each: kernel for each in expansion.steps if (kernel := bare_kernel_for(each)) is not None}
+
+    def run(*operands: Array) -> Array:
+        return expansion.computed(operands, arrays.__getitem__, lambda step, xs: cast(Array, kernels[step](*xs)))
+
+    return run if len(kernels) == len(expansion.steps) else None

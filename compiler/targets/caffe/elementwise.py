@@ -36,12 +36,6 @@ def elu(op: nn.EluOp, layer: Layer) -> Written:
     return layer.layer("ELU", op.input, elu_param={"alpha": _number(op.alpha)})
 
 
-@converter(nn.SeluOp)
-def selu(op: nn.SeluOp, layer: Layer) -> Written:
-    bent = layer.helper("ELU", op.input, elu_param={"alpha": _number(op.alpha)})
-    return layer.layer("Power", bent, power_param={"scale": _number(op.gamma)})
-
-
 @converter(nn.PReluOp)
 def prelu(op: nn.PReluOp, layer: Layer) -> Written:
     """One slope for all, or one for each channel of axis 1."""
@@ -68,32 +62,6 @@ def clip(op: nn.ClipOp, layer: Layer) -> Written:
 
 def _bounds(low: float, high: float) -> dict[str, object]:
     return {"min": max(low, -_LARGEST), "max": min(high, _LARGEST)}
-
-
-@converter(nn.HardSigmoidOp)
-def hard_sigmoid(op: nn.HardSigmoidOp, layer: Layer) -> Written:
-    return layer.layer("Clip", _gate(op, layer, _number(op.alpha), _number(op.beta)), clip_param=_bounds(0.0, 1.0))
-
-
-@converter(nn.HardSwishOp)
-def hard_swish(op: nn.HardSwishOp, layer: Layer) -> Written:
-    gate = layer.helper("Clip", _gate(op, layer, 1 / 6, 0.5), clip_param=_bounds(0.0, 1.0))
-    return _eltwise(layer, "PROD", op.input, gate)
-
-
-def _gate(op: nn.UnaryOp, layer: Layer, slope: float, shift: float) -> str:
-    return layer.helper("Power", op.input, power_param={"scale": slope, "shift": shift})
-
-
-@converter(nn.MishOp)
-def mish(op: nn.MishOp, layer: Layer) -> Written:
-    return _eltwise(layer, "PROD", op.input, layer.helper("TanH", layer.helper("BNLL", op.input)))
-
-
-@converter(nn.SoftsignOp)
-def softsign(op: nn.SoftsignOp, layer: Layer) -> Written:
-    inverse = layer.helper("Power", layer.helper("AbsVal", op.input), power_param={"power": -1.0, "shift": 1.0})
-    return _eltwise(layer, "PROD", op.input, inverse)
 
 
 _POWERS: dict[type[nn.UnaryOp], dict[str, object]] = {

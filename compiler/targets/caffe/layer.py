@@ -14,7 +14,7 @@ from ...dialects.nn.shapes import element_of
 from ...formats.caffe.file import NetLayer
 from ...ir.weights import WeightError
 from ...runtime.kernels.quantization import dequantize
-from ..converters import Converters, Register
+from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, source
 from .net import Array, Net, layer_proto
 
@@ -30,12 +30,21 @@ it.
 class Layer:
     """The layers of one operation. Blobs have provisional names until `finish`."""
 
-    def __init__(self, net: Net, op: Operation):
+    def __init__(self, net: Net, op: Operation, label: str | None = None, of: Operation | None = None):
         self.net = net
         self.op = op
-        self.label: str = net.label(op)
+        self.of = of
+        """The operation of the module whose expansion `op` is a step of."""
+        self.label: str = net.label(op) if label is None else label
         self._layers: list[NetLayer] = []
-        self._made = 0
+        self._tops: list[str] = []
+
+    def for_step(self, step: Operation, is_last: bool) -> Layer:
+        """The same layers for a step of this operation. The last step has its name."""
+        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
+        layer = Layer(self.net, step, label, self.of or self.op)
+        layer._layers, layer._tops = self._layers, self._tops
+        return layer
 
     def layer(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
         """A layer with the operation's name; returns its one top."""
@@ -95,8 +104,8 @@ class Layer:
         tops: int,
         params: dict[str, dict[str, object]],
     ) -> list[str]:
-        made = [f"\0{self._made + i}" for i in range(tops)]
-        self._made += tops
+        made = [f"\0{len(self._tops) + i}" for i in range(tops)]
+        self._tops += made
         names = [self._name(b) for b in bottoms]
         self._layers.append(NetLayer(layer_proto(self.net.names.unique(name), kind, names, made, **params), blobs))
         return made
@@ -115,13 +124,14 @@ class Layer:
         return array
 
     def error(self, message: str, hint: str = "") -> CompileError:
-        return op_error(self.op, message, hint)
+        told = message if self.of is None else f"becomes {self.op.name}, which {message}"
+        return op_error(self.of or self.op, told, hint)
 
     def fail(self, message: str, hint: str = "") -> NoReturn:
         raise self.error(message, hint)
 
     def note(self, rule: str, reason: str) -> None:
-        self.net.remarks.note(self.op, rule, reason)
+        self.net.remarks.note(self.of or self.op, rule, reason)
 
     def finish(self, results: Sequence[str]) -> None:
         """Names the results, then every blob between, and adds the layers to the net."""
@@ -162,13 +172,28 @@ converter: Register[Layer, Written] = Register(CONVERTERS)
 def write_operation(op: Operation, net: Net) -> None:
     """Writes the layers of one operation. Raises CompileError, located, if Caffe cannot express it."""
     layer = Layer(net, op)
-    if (convert := CONVERTERS.get(type(op))) is None:
-        raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    if not isinstance(op, nn.QuantizeOp) and any(element_of(r) != f32 for r in op.results):
+    if not isinstance(op, nn.QuantizeOp | nn.CompareOp) and any(element_of(r) != f32 for r in op.results):
         raise layer.error(f"is of {element_of(op.results[0])}, Caffe computes in float32")
     try:
-        results = convert(op, layer)
+        results = written(op, layer)
     except WeightError as e:
         raise layer.error(f"cannot be written: {e}") from None
     if results is not None:
         layer.finish([results] if isinstance(results, str) else results)
+
+
+def written(op: Operation, layer: Layer) -> Written:
+    """An operation in layers: by its converter if that applies, otherwise by its expansion."""
+    try:
+        if (convert := CONVERTERS.get(type(op))) is not None:
+            return convert(op, layer)
+    except Expand:
+        pass
+    if (expansion := nn.expanded(op)) is None:
+        raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
+    with expansion:
+        for step in expansion.steps:
+            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            if results is not None:
+                layer.net.bind(step.results[0], results if isinstance(results, str) else results[0])
+        return layer.net.blob(expansion.result)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, pi, sqrt
+from collections.abc import Mapping
+from math import inf
 from typing import Any, cast
 
 from onnx import helper
@@ -13,9 +14,9 @@ from ...dialects.nn.properties import number_defaults
 from ...dialects.nn.shapes import element_of
 from ...formats.onnx.counterparts import COUNTERPARTS
 from ...ir.dtypes import numpy_dtype
+from ..converters import Expand
 from .float_layers import summand
-from .layer import Layer, converter
-from .steps import Steps
+from .layer import Layer, Written, converter
 
 
 @converter(*COUNTERPARTS)
@@ -29,11 +30,6 @@ def add(op: nn.AddOp, layer: Layer) -> str:
     return layer.node("Add", *(summand(x, layer) for x in op.operands))
 
 
-@converter(nn.Relu6Op)
-def relu6(op: nn.Relu6Op, layer: Layer) -> str:
-    return layer.node("Clip", op.input, layer.scalar(0, op.input, "min"), layer.scalar(6, op.input, "max"))
-
-
 @converter(nn.ClipOp)
 def clip(op: nn.ClipOp, layer: Layer) -> str:
     low, high = op.bounds
@@ -45,48 +41,21 @@ def clip(op: nn.ClipOp, layer: Layer) -> str:
     )
 
 
-@converter(nn.HardSwishOp)
-def hard_swish(op: nn.HardSwishOp, layer: Layer) -> str:
-    """HardSwish came with opset 14; before, its definition."""
-    if layer.opset >= 14:
-        return layer.node("HardSwish", op.input)
-    steps = Steps(layer, op.input)
-    x = steps.take(op.input)
-    return steps.rounded(layer.node("Mul", x, layer.helper("HardSigmoid", x, alpha=1 / 6, beta=0.5)))
+@converter(nn.HardSwishOp, nn.MishOp)
+def since_an_opset(op: nn.UnaryOp, layer: Layer) -> Written:
+    if layer.opset < _SINCE[type(op)]:
+        raise Expand
+    return same(op, layer)
 
 
-@converter(nn.MishOp)
-def mish(op: nn.MishOp, layer: Layer) -> str:
-    """Mish came with opset 18; before, its definition."""
-    if layer.opset >= 18:
-        return layer.node("Mish", op.input)
-    steps = Steps(layer, op.input)
-    x = steps.take(op.input)
-    return steps.rounded(layer.node("Mul", x, layer.helper("Tanh", layer.helper("Softplus", x))))
+_SINCE: Mapping[type[nn.UnaryOp], int] = {nn.HardSwishOp: 14, nn.MishOp: 18}
 
 
 @converter(nn.GeluOp)
 def gelu(op: nn.GeluOp, layer: Layer) -> str:
-    """Gelu came with opset 20; before, its definition, in the order of the operator's function body."""
-    if layer.opset >= 20:
-        return layer.node("Gelu", op.input, approximate="none" if op.tanh_approximation is None else "tanh")
-
-    steps = Steps(layer, op.input)
-    x = steps.take(op.input)
-    if op.tanh_approximation is None:
-        bent = layer.helper("Erf", layer.helper("Mul", x, steps.number(1 / sqrt(2), "sqrt_half")))
-    else:
-        cube = layer.helper("Pow", x, steps.number(3, "three"))
-        inner = layer.helper("Add", x, layer.helper("Mul", cube, steps.number(0.044715, "cubic")))
-        bent = layer.helper("Tanh", layer.helper("Mul", inner, steps.number(sqrt(2 / pi), "slope")))
-    weight = layer.helper("Mul", layer.helper("Add", bent, steps.number(1, "one")), steps.number(0.5, "half"))
-    return steps.rounded(layer.node("Mul", x, weight))
-
-
-@converter(nn.RsqrtOp)
-def rsqrt(op: nn.RsqrtOp, layer: Layer) -> str:
-    steps = Steps(layer, op.input)
-    return steps.rounded(layer.node("Reciprocal", layer.helper("Sqrt", steps.take(op.input))))
+    if layer.opset < 20:
+        raise Expand
+    return layer.node("Gelu", op.input, approximate="none" if op.tanh_approximation is None else "tanh")
 
 
 _PREDICATES = {

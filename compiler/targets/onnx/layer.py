@@ -11,11 +11,12 @@ from onnx import NodeProto, helper
 from xdsl.ir import Operation, SSAValue
 
 from ...diagnostics import CompileError, op_error
+from ...dialects.nn import expanded
 from ...formats.onnx.graphs import replace_names
 from ...formats.onnx.schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.weights import WeightError
-from ..converters import Converters, Register
+from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, OpsetError, element_of, value_info
 
@@ -29,11 +30,21 @@ class Layer:
 
     graph: Graph
     op: Operation
+    label: str = ""
+    of: Operation | None = None
+    """The operation of the module whose expansion `op` is a step of."""
 
     def __post_init__(self) -> None:
-        self.label: str = label_of(self.op)
+        self.label = self.label or label_of(self.op)
         self._nodes: list[NodeProto] = []
         self._outputs: list[str] = []
+
+    def for_step(self, step: Operation, is_last: bool) -> Layer:
+        """The same nodes for a step of this operation. The last step has the name of the layer."""
+        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
+        layer = Layer(self.graph, step, label, self.of or self.op)
+        layer._nodes, layer._outputs = self._nodes, self._outputs
+        return layer
 
     @property
     def opset(self) -> int:
@@ -144,13 +155,16 @@ class Layer:
         """The error of an operation that this opset cannot express; `newer` is the first that can, None if none."""
         if newer is not None:
             hint = f"write a newer opset: -t '{self.graph.form.target}{{opset={newer}}}'"
-        return OpsetError(self.op, message, newer, hint)
+        return OpsetError(self.of or self.op, self._told(message), newer, hint)
 
     def error(self, message: str, hint: str = "") -> CompileError:
-        return op_error(self.op, message, hint)
+        return op_error(self.of or self.op, self._told(message), hint)
+
+    def _told(self, message: str) -> str:
+        return message if self.of is None else f"becomes {self.op.name}, which {message}"
 
     def note(self, rule: str, reason: str) -> None:
-        self.graph.remarks.note(self.op, rule, reason)
+        self.graph.remarks.note(self.of or self.op, rule, reason)
 
     def finish(self, results: Sequence[str | None]) -> None:
         """Name what the operation's results became (None: nothing, as it is not used), then everything in between, and hand the
@@ -186,10 +200,26 @@ converter: Register[Layer, Written] = Register(CONVERTERS)
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if the opset, or ONNX, cannot express it."""
     layer = Layer(graph, op)
-    if (convert := graph.form.converters.get(type(op))) is None:
-        raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     try:
-        results = convert(op, layer)
+        results = written(op, layer)
     except WeightError as e:
         raise layer.error(f"cannot be written: {e}") from None
     layer.finish([results] if isinstance(results, str) else results)
+
+
+def written(op: Operation, layer: Layer) -> Written:
+    """An operation in the nodes of a layer: by its converter if that applies, otherwise by its expansion."""
+    try:
+        if (convert := layer.graph.form.converters.get(type(op))) is not None:
+            return convert(op, layer)
+    except Expand:
+        pass
+    if (expansion := expanded(op)) is None:
+        raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
+    with expansion:
+        for constant in expansion.constants:
+            layer.graph.bind(constant.result, layer.constant(constant.array, "number"))
+        for step in expansion.steps:
+            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            layer.graph.bind(step.results[0], results if isinstance(results, str) else layer.value(results[0]))
+        return layer.value(expansion.result)

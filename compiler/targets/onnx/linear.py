@@ -6,7 +6,6 @@ from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from .float_layers import factor, weighted_input
 from .layer import Layer, Operand, converter
-from .shape import unsqueezed
 
 
 @converter(nn.MatMulOp)
@@ -35,16 +34,3 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
 def transposed(value: Operand, rank: int, layer: Layer) -> str:
     """The matrices of a value, transposed."""
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
-
-
-@converter(nn.BiasAddOp)
-def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
-    """An Add; with channels second, the bias gets an axis of size 1 for each axis behind them."""
-    behind = len(shape_of(op.input)) - 1 - op.channel_axis(len(shape_of(op.input)))
-    if behind == 0:
-        return layer.node("Add", op.input, op.bias)
-    if (array := nn.array_of(op.bias)) is not None:
-        bias = layer.constant(array.reshape(-1, *[1] * behind), "bias")
-    else:
-        bias = unsqueezed(op.bias, range(1, behind + 1), layer)
-    return layer.node("Add", op.input, bias)

@@ -1,19 +1,17 @@
-"""Normalizations and softmax; if an opset lacks one, its definition in small operators."""
+"""Normalizations and softmax."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
+from ..converters import Expand
 from .float_layers import softmax_input
 from .layer import Layer, Operand, converter
-from .shape import reduce, unsqueezed
-from .steps import Steps
 
 
 def _number(attribute: FloatAttr[Any]) -> float:
@@ -36,30 +34,10 @@ def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
 @converter(nn.GroupNormOp)
 def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
     """GroupNormalization with a scale per channel came with opset 21 (18 had one per group)."""
-    groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
     if layer.opset < 21:
-        return _grouped(op, layer, groups, epsilon)
+        raise Expand
+    groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
     return layer.node("GroupNormalization", op.input, op.scale, op.bias, num_groups=groups, epsilon=epsilon)
-
-
-def _grouped(op: nn.GroupNormOp, layer: Layer, groups: int, epsilon: float) -> str:
-    """Groups become the channels of an InstanceNormalization, whose result is scaled per channel."""
-    steps = Steps(layer, op.input)
-    dtype = np.dtype(np.float32) if steps.narrow else numpy_dtype(element_of(op.input))
-    ones, zeros = np.ones(groups, dtype), np.zeros(groups, dtype)
-    x = steps.take(op.input)
-    merged = layer.helper("Reshape", x, layer.ints([0, groups, -1], "groups"))
-    normalized = layer.node(
-        "InstanceNormalization",
-        merged,
-        layer.constant(ones, "ones"),
-        layer.constant(zeros, "zeros"),
-        epsilon=epsilon,
-    )
-    apart = layer.helper("Reshape", normalized, layer.helper("Shape", x))
-    axes = range(1, len(shape_of(op.input)) - 1)
-    scaled = layer.helper("Mul", apart, unsqueezed(steps.take(op.scale), axes, layer))
-    return steps.rounded(layer.helper("Add", scaled, unsqueezed(steps.take(op.bias), axes, layer)))
 
 
 @converter(nn.LayerNormOp)
@@ -70,22 +48,10 @@ def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
     parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
     direct = all(p == shape[axis:] for p in parameters) and numpy_dtype(element_of(op.input)).itemsize <= 4
     if layer.opset < 17 or not direct:
-        return _layer_norm(op, layer, list(range(axis, len(shape))))
+        raise Expand
     return layer.node(
         "LayerNormalization", op.input, op.scale, op.bias, axis=op.axis.value.data, epsilon=_number(op.epsilon)
     )
-
-
-def _layer_norm(op: nn.LayerNormOp, layer: Layer, axes: list[int]) -> str:
-    """The steps of the operator's function body, all of them in float32 or wider."""
-    steps = Steps(layer, op.input)
-    x = layer.value(steps.take(op.input))
-    centered = layer.helper("Sub", x, reduce("ReduceMean", x, axes, True, layer))
-    variance = reduce("ReduceMean", layer.helper("Mul", centered, centered), axes, True, layer)
-    epsilon = steps.number(_number(op.epsilon), "epsilon")
-    deviation = layer.helper("Sqrt", layer.helper("Add", variance, epsilon))
-    scaled = layer.helper("Mul", layer.node("Div", centered, deviation), steps.take(op.scale))
-    return steps.rounded(scaled if op.bias is None else layer.helper("Add", scaled, steps.take(op.bias)))
 
 
 @converter(nn.LRNOp)

@@ -14,8 +14,7 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ..converters import Converters, Register
 from ..deployed import is_integer, part_of_another
-from ..onnx.layer import CONVERTERS as NN_CONVERTERS
-from ..onnx.layer import Layer, Operand, Written
+from ..onnx.layer import Layer, Operand, Written, written
 
 OPERATORS = frozenset(
     {"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"}
@@ -38,7 +37,7 @@ def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str 
     """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
     for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[type(meaning)](meaning, layer)
+    return written(meaning, layer)
 
 
 CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import inf, pi, sqrt
+from math import inf
 
 import numpy as np
 
 from ...dialects import nn
 from ...formats.tensorflow.counterparts import COUNTERPARTS
 from ...ir.dtypes import dtype_named
+from ..converters import Expand
 from .graph import element_of
 from .layer import Layer, converter
 
@@ -38,9 +39,9 @@ def leaky_relu(op: nn.LeakyReluOp, layer: Layer) -> str:
 
 @converter(nn.EluOp)
 def elu(op: nn.EluOp, layer: Layer) -> str:
-    if op.alpha.value.data == 1:
-        return layer.node("Elu", op.input)
-    return _bent(layer, layer.value(op.input), op.alpha.value.data)
+    if op.alpha.value.data != 1:
+        raise Expand
+    return layer.node("Elu", op.input)
 
 
 _SELU_ALPHA, _SELU_GAMMA = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
@@ -49,67 +50,9 @@ _SELU_ALPHA, _SELU_GAMMA = np.float32(1.6732632423543772), np.float32(1.05070098
 
 @converter(nn.SeluOp)
 def selu(op: nn.SeluOp, layer: Layer) -> str:
-    alpha, gamma = op.alpha.value.data, op.gamma.value.data
-    if (alpha, gamma) == (_SELU_ALPHA, _SELU_GAMMA):
-        return layer.node("Selu", op.input)
-    x = layer.value(op.input)
-    return layer.helper("Mul", _bent(layer, x, alpha), layer.scalar(gamma, x, "gamma"))
-
-
-def _bent(layer: Layer, x: str, alpha: float) -> str:
-    """`x` where positive, `alpha * (exp(x) - 1)` elsewhere."""
-    zero = layer.scalar(0, x, "zero")
-    below = layer.helper("Expm1", layer.helper("Minimum", x, zero))
-    below = layer.helper("Mul", below, layer.scalar(alpha, x, "alpha"))
-    return layer.node("SelectV2", layer.helper("Greater", x, zero), x, below)
-
-
-@converter(nn.PReluOp)
-def prelu(op: nn.PReluOp, layer: Layer) -> str:
-    below = layer.helper("Less", op.input, layer.scalar(0, op.input, "zero"))
-    return layer.node("SelectV2", below, layer.helper("Mul", op.input, op.slope), op.input)
-
-
-@converter(nn.HardSigmoidOp)
-def hard_sigmoid(op: nn.HardSigmoidOp, layer: Layer) -> str:
-    y = _hard_sigmoid(layer, layer.wide(op.input), op.alpha.value.data, op.beta.value.data)
-    return layer.cast(y, element_of(op.input))
-
-
-@converter(nn.HardSwishOp)
-def hard_swish(op: nn.HardSwishOp, layer: Layer) -> str:
-    x = layer.wide(op.input)
-    return layer.cast(layer.helper("Mul", x, _hard_sigmoid(layer, x, 1 / 6, 0.5)), element_of(op.input))
-
-
-def _hard_sigmoid(layer: Layer, x: str, alpha: float, beta: float) -> str:
-    y = layer.helper("AddV2", layer.helper("Mul", x, layer.scalar(alpha, x, "alpha")), layer.scalar(beta, x, "beta"))
-    y = layer.helper("Maximum", y, layer.scalar(0, x, "zero"))
-    return layer.node("Minimum", y, layer.scalar(1, x, "one"))
-
-
-@converter(nn.MishOp)
-def mish(op: nn.MishOp, layer: Layer) -> str:
-    x = layer.wide(op.input)
-    return layer.cast(layer.node("Mul", x, layer.helper("Tanh", layer.helper("Softplus", x))), element_of(op.input))
-
-
-@converter(nn.GeluOp)
-def gelu(op: nn.GeluOp, layer: Layer) -> str:
-    """Gelu in the steps of `tf.nn.gelu`."""
-    x = layer.wide(op.input)
-
-    def number(value: float, role: str) -> str:
-        return layer.scalar(value, x, role)
-
-    if op.tanh_approximation is None:
-        bent = layer.helper("Erf", layer.helper("Mul", x, number(1 / sqrt(2), "sqrt_half")))
-    else:
-        cube = layer.helper("Mul", layer.helper("Square", x), x)
-        inner = layer.helper("AddV2", x, layer.helper("Mul", cube, number(0.044715, "cubic")))
-        bent = layer.helper("Tanh", layer.helper("Mul", inner, number(sqrt(2 / pi), "slope")))
-    weight = layer.helper("Mul", layer.helper("AddV2", bent, number(1, "one")), number(0.5, "half"))
-    return layer.cast(layer.node("Mul", x, weight), element_of(op.input))
+    if (op.alpha.value.data, op.gamma.value.data) != (_SELU_ALPHA, _SELU_GAMMA):
+        raise Expand
+    return layer.node("Selu", op.input)
 
 
 @converter(nn.DivOp)

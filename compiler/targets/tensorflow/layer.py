@@ -16,7 +16,7 @@ from ...formats.tensorflow.operators import OPERATORS
 from ...formats.tensorflow.schema import Message
 from ...ir.dtypes import dtype_named
 from ...ir.weights import WeightError
-from ..converters import Converters, Register
+from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of
 from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight
 
@@ -32,10 +32,20 @@ class Layer:
 
     graph: Graph
     op: Operation
+    label: str = ""
+    of: Operation | None = None
+    """The operation of the module whose expansion `op` is a step of."""
 
     def __post_init__(self) -> None:
-        self.label: str = label_of(self.op)
+        self.label = self.label or label_of(self.op)
         self._nodes: list[Message] = []
+
+    def for_step(self, step: Operation, is_last: bool) -> Layer:
+        """The same nodes for a step of this operation. The last step has the name of the layer."""
+        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
+        layer = Layer(self.graph, step, label, self.of or self.op)
+        layer._nodes = self._nodes
+        return layer
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
         """A node with the layer's name; returns its one output. Attributes that are None are left out."""
@@ -128,10 +138,11 @@ class Layer:
         return self.cast(name, "float64" if self.graph.elements[name] == "float64" else "float32")
 
     def error(self, message: str, hint: str = "") -> CompileError:
-        return op_error(self.op, message, hint)
+        told = message if self.of is None else f"becomes {self.op.name}, which {message}"
+        return op_error(self.of or self.op, told, hint)
 
     def note(self, rule: str, reason: str) -> None:
-        self.graph.remarks.note(self.op, rule, reason)
+        self.graph.remarks.note(self.of or self.op, rule, reason)
 
     def finish(self, results: Sequence[str]) -> None:
         """Binds the operation's results, and adds the nodes to the graph. An output with its layer's name is the node itself."""
@@ -176,24 +187,34 @@ _TAKE_HALF_BYTES = (
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if TensorFlow cannot express it."""
     layer = Layer(graph, op)
-    if (convert := graph.form.converters.get(type(op))) is None:
-        raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    takes_half_bytes = isinstance(op, _TAKE_HALF_BYTES) or (isinstance(op, nn.NNOp) and op.is_passive)
-    if not takes_half_bytes and any(map(is_half_byte, (*op.operands, *op.results))):
-        raise layer.error("computes with 4-bit integers, which TensorFlow does not")
     try:
-        results = convert(op, layer)
+        results = written(op, layer)
     except WeightError as e:
         raise layer.error(f"cannot be written: {e}") from None
     layer.finish([results] if isinstance(results, str) else results)
 
 
+def written(op: Operation, layer: Layer) -> Written:
+    """An operation in the nodes of a layer: by its converter if that applies, otherwise by its expansion."""
+    try:
+        if (convert := layer.graph.form.converters.get(type(op))) is not None:
+            takes_half_bytes = isinstance(op, _TAKE_HALF_BYTES) or (isinstance(op, nn.NNOp) and op.is_passive)
+            if not takes_half_bytes and any(map(is_half_byte, (*op.operands, *op.results))):
+                raise layer.error("computes with 4-bit integers, which TensorFlow does not")
+            return convert(op, layer)
+    except Expand:
+        pass
+    if (expansion := nn.expanded(op)) is None:
+        raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
+    with expansion:
+        for constant in expansion.constants:
+            layer.graph.bind(constant.result, layer.constant(constant.array, "number"))
+        for step in expansion.steps:
+            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            layer.graph.bind(step.results[0], results if isinstance(results, str) else results[0])
+        return layer.value(expansion.result)
+
+
 def transposed(layer: Layer, x: str, perm: tuple[int, ...]) -> str:
     """The output of a Transpose: axis i of it is axis `perm[i]` of `x`."""
     return layer.helper("Transpose", x, layer.ints(perm, "perm"))
-
-
-def per_channel(op: nn.LayoutOp, layer: Layer, value: str, rank: int) -> str:
-    """A vector of one number per channel, in a shape that broadcasts to the operation's layout."""
-    behind = rank - 1 - op.channel_axis(rank)
-    return layer.helper("Reshape", value, layer.ints([-1, *[1] * behind], "shape")) if behind else value

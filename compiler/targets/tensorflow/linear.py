@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
+from ..converters import Expand
 from .graph import is_weight
-from .layer import Layer, converter, per_channel
+from .layer import Layer, converter
 from .movement import weight
 
 
@@ -34,8 +35,8 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
 
 @converter(nn.BiasAddOp)
 def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
-    """BiasAdd if the channels are last, otherwise a sum with the bias in a shape that broadcasts."""
+    """BiasAdd if the channels are last."""
     rank = len(shape_of(op.input))
-    if op.channel_axis(rank) == rank - 1:
-        return layer.node("BiasAdd", op.input, op.bias)
-    return layer.node("AddV2", op.input, per_channel(op, layer, layer.value(op.bias), rank))
+    if op.channel_axis(rank) != rank - 1:
+        raise Expand
+    return layer.node("BiasAdd", op.input, op.bias)

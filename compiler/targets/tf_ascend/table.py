@@ -13,8 +13,7 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of, shape_of
 from ..converters import Converters, Register
 from ..deployed import is_integer
-from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
-from ..tensorflow.layer import Layer, Written
+from ..tensorflow.layer import Layer, Written, written
 
 
 def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
@@ -35,7 +34,7 @@ def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str]
     """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
     for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
-    return NN_CONVERTERS[type(meaning)](meaning, layer)
+    return written(meaning, layer)
 
 
 CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}

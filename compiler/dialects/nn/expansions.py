@@ -1,0 +1,385 @@
+"""Operations in simpler ones: what writes, lowers or runs an operation that its own table lacks falls back on these.
+
+An expansion computes what the operation's kernel computes, within rounding; `test_expansions.py` holds the two together. Steps on
+float16 and bfloat16 compute in float32 and round once, unless there is only one step, which rounds once itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import pi, sqrt
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, FloatAttr, IntegerAttr, TensorType, f32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...ir.dtypes import numpy_dtype
+from . import convolution, elementwise, linear, normalization, pooling, reduction, shape, space
+from .attributes import Layout, LayoutAttr
+from .base import NNOp, operations_of
+from .constant import ConstantOp, array_of
+from .elementwise import CastOp
+from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_FAMILIES = (convolution, elementwise, linear, normalization, pooling, reduction, shape, space)
+_KINDS: Mapping[str, type[NNOp]] = {
+    kind.name.removeprefix("nn."): kind for family in _FAMILIES for kind in operations_of(family, NNOp)
+}
+
+_Value = TypeVar("_Value")
+
+
+class Steps:
+    """Builds the steps of an expansion: `b.mul(x, 2)` is an `nn.mul`, as every operation has a method of its name.
+
+    Numbers and arrays among operands become constants of the type that the steps compute in.
+    """
+
+    def __init__(self, op: NNOp, widens: bool):
+        self.op = op
+        self.made: list[Operation] = []
+        element = element_of(op.operands[0])
+        self.element: Attribute = f32 if widens and _is_narrow(element) else element
+
+    def __getattr__(self, name: str) -> Callable[..., SSAValue]:
+        if (kind := _KINDS.get(name)) is None:
+            raise AttributeError(f"nn has no operation {name}")
+        return partial(self._step, kind)
+
+    def cast(self, x: SSAValue, element: Attribute | None = None) -> SSAValue:
+        """`x` in another element type, by default that of the steps."""
+        type_ = TensorType(element or self.element, shape_of(x))
+        return x if x.type == type_ else self._step(CastOp, x, result_types=[type_])
+
+    def _step(self, kind: type[NNOp], *operands: SSAValue | float | Array | None, **properties: Any) -> SSAValue:
+        given = [v if v is None or isinstance(v, SSAValue) else self.constant(v) for v in operands]
+        return self._add(kind.make(*given, location=self.op.location, **properties))
+
+    def constant(self, numbers: float | Array) -> SSAValue:
+        """Numbers in the type of the steps."""
+        import numpy as np
+
+        array = np.asarray(numbers).astype(numpy_dtype(self.element))
+        return self._add(ConstantOp.of(array, "number", self.op.location))
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.made.append(op)
+        return op.results[0]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The steps of one operation, on its operands, in no block; the last one gives the result."""
+
+    op: NNOp
+    made: Sequence[Operation]
+
+    @property
+    def steps(self) -> Sequence[NNOp]:
+        """The operations without the constants that they read."""
+        return [step for step in self.made if isinstance(step, NNOp)]
+
+    @property
+    def constants(self) -> Sequence[ConstantOp]:
+        return [step for step in self.made if isinstance(step, ConstantOp)]
+
+    @property
+    def result(self) -> SSAValue:
+        return self.made[-1].results[0]
+
+    def computed(
+        self,
+        operands: Sequence[_Value],
+        constant: Callable[[ConstantOp], _Value],
+        step: Callable[[NNOp, Sequence[_Value]], _Value],
+    ) -> _Value:
+        """What the result is, where these are the operands and functions give what constants and steps are."""
+        values = dict(zip(self.op.operands, operands, strict=True))
+        values.update((each.result, constant(each)) for each in self.constants)
+        for each in self.steps:
+            values[each.results[0]] = step(each, [values[v] for v in each.operands])
+        return values[self.result]
+
+    def __enter__(self) -> Expansion:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The steps no longer use the operands of the operation."""
+        for each in self.made:
+            each.drop_all_references()
+
+
+_Expand = Callable[..., SSAValue]
+_EXPANSIONS: dict[type[Operation], _Expand] = {}
+
+
+def expands(kind: type[NNOp]) -> Callable[[_Expand], _Expand]:
+    """Registers the expansion of an operation: a function of a builder, the operands, and the properties by name."""
+
+    def register(expand: _Expand) -> _Expand:
+        _EXPANSIONS[kind] = expand
+        return expand
+
+    return register
+
+
+def expanded(op: Operation) -> Expansion | None:
+    """An operation in simpler ones; None if it has no expansion, or none for these sizes and properties."""
+    if not isinstance(op, NNOp) or (expand := _EXPANSIONS.get(type(op))) is None:
+        return None
+    found = _expanded(op, expand, widens=False)
+    if found is not None and len(found.steps) > 1 and any(_is_narrow(element_of(v)) for v in op.operands):
+        with found:
+            return _expanded(op, expand, widens=True)
+    return found
+
+
+def expandable() -> Sequence[type[Operation]]:
+    """The operations that have an expansion."""
+    return [*_EXPANSIONS]
+
+
+def _expanded(op: NNOp, expand: _Expand, *, widens: bool) -> Expansion | None:
+    b = Steps(op, widens)
+    operands = [b.cast(v) if widens and _is_narrow(element_of(v)) else v for v in op.operands]
+    properties = {name: _number(value) for name, value in op.properties.items() if name != "origin"}
+    try:
+        b.cast(expand(b, *operands, **properties), element_of(op.results[0]))
+    except NoExpansion:
+        with Expansion(op, b.made):
+            return None
+    return Expansion(op, b.made)
+
+
+class NoExpansion(Exception):
+    """An operation with these sizes and properties has no expansion."""
+
+
+def _is_narrow(element: Attribute) -> bool:
+    return isinstance(element, Float16Type | BFloat16Type)
+
+
+def _number(attribute: Attribute) -> Any:
+    """The Python value of a property: a number, a tuple, a layout; True for a flag."""
+    if isinstance(attribute, FloatAttr | IntegerAttr):
+        return attribute.value.data
+    if isinstance(attribute, LayoutAttr):
+        return attribute.data
+    return True
+
+
+# -- functions of single elements --------------------------------------------------------------------------------------
+
+
+@expands(elementwise.Relu6Op)
+def relu6(b: Steps, x: SSAValue) -> SSAValue:
+    return b.clip(x, min=0, max=6)
+
+
+@expands(elementwise.LeakyReluOp)
+def leaky_relu(b: Steps, x: SSAValue, alpha: float) -> SSAValue:
+    return b.where(b.compare(x, 0, predicate="lt"), b.mul(x, alpha), x)
+
+
+@expands(elementwise.PReluOp)
+def prelu(b: Steps, x: SSAValue, slope: SSAValue) -> SSAValue:
+    return b.where(b.compare(x, 0, predicate="lt"), b.mul(x, slope), x)
+
+
+@expands(elementwise.EluOp)
+def elu(b: Steps, x: SSAValue, alpha: float) -> SSAValue:
+    """By that of factor 1, which is `exp(x) - 1` below 0, exact near 0."""
+    if alpha == 1:
+        raise NoExpansion
+    y = b.elu(x)
+    return b.where(b.compare(x, 0, predicate="gt"), y, b.mul(y, alpha))
+
+
+@expands(elementwise.SeluOp)
+def selu(b: Steps, x: SSAValue, alpha: float, gamma: float) -> SSAValue:
+    return b.mul(b.elu(x, alpha=alpha), gamma)
+
+
+@expands(elementwise.HardSigmoidOp)
+def hard_sigmoid(b: Steps, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+    return b.clip(b.add(b.mul(x, alpha), beta), min=0, max=1)
+
+
+@expands(elementwise.HardSwishOp)
+def hard_swish(b: Steps, x: SSAValue) -> SSAValue:
+    return b.mul(x, b.hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+
+
+@expands(elementwise.GeluOp)
+def gelu(b: Steps, x: SSAValue, tanh_approximation: bool = False) -> SSAValue:
+    if tanh_approximation:
+        y = b.mul(b.add(b.mul(b.mul(x, x), 0.044715), 1), x)
+        bent = b.tanh(b.mul(y, sqrt(2 / pi)))
+    else:
+        bent = b.erf(b.mul(x, 1 / sqrt(2)))
+    return b.mul(b.mul(b.add(bent, 1), x), 0.5)
+
+
+@expands(elementwise.SigmoidOp)
+def sigmoid(b: Steps, x: SSAValue) -> SSAValue:
+    return b.reciprocal(b.add(b.exp(b.neg(x)), 1))
+
+
+@expands(elementwise.SoftsignOp)
+def softsign(b: Steps, x: SSAValue) -> SSAValue:
+    return b.div(x, b.add(b.abs(x), 1))
+
+
+@expands(elementwise.MishOp)
+def mish(b: Steps, x: SSAValue) -> SSAValue:
+    return b.mul(x, b.tanh(b.softplus(x)))
+
+
+@expands(elementwise.RsqrtOp)
+def rsqrt(b: Steps, x: SSAValue) -> SSAValue:
+    return b.reciprocal(b.sqrt(x))
+
+
+@expands(elementwise.ReciprocalOp)
+def reciprocal(b: Steps, x: SSAValue) -> SSAValue:
+    return b.div(1, x)
+
+
+# -- normalizations ----------------------------------------------------------------------------------------------------
+
+
+def _standardized(b: Steps, x: SSAValue, axes: Sequence[int], epsilon: float) -> SSAValue:
+    """`(x - mean) / sqrt(variance + epsilon)` over axes."""
+    centered = b.sub(x, b.reduce_mean(x, axes=axes, keepdims=True))
+    variance = b.reduce_mean(b.mul(centered, centered), axes=axes, keepdims=True)
+    return b.div(centered, b.sqrt(b.add(variance, epsilon)))
+
+
+def _channels(b: Steps, values: SSAValue, layout: Layout, rank: int) -> SSAValue:
+    """A number per channel in a shape that broadcasts to inputs of this rank."""
+    behind = 0 if layout is Layout.NHWC else rank - 2
+    if behind and (array := array_of(values)) is not None:
+        return b.constant(array.reshape(-1, *[1] * behind))
+    return b.reshape(values, to=[-1, *[1] * behind]) if behind else values
+
+
+def _affine(b: Steps, y: SSAValue, scale: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
+    """`y * scale + bias` per channel, without what is 1 or 0 throughout."""
+    rank, (factor, summand) = len(shape_of(y)), map(array_of, (scale, bias))
+    if factor is None or (factor != 1).any():
+        y = b.mul(y, _channels(b, scale, layout, rank))
+    if summand is None or summand.any():
+        y = b.add(y, _channels(b, bias, layout, rank))
+    return y
+
+
+@expands(normalization.LayerNormOp)
+def layer_norm(
+    b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue | None = None, *, axis: int, epsilon: float
+) -> SSAValue:
+    rank = len(shape_of(x))
+    y = b.mul(_standardized(b, x, range(axis % rank, rank), epsilon), scale)
+    return y if bias is None else b.add(y, bias)
+
+
+@expands(normalization.InstanceNormOp)
+def instance_norm(b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue, epsilon: float, layout: Layout) -> SSAValue:
+    rank = len(shape_of(x))
+    space_ = range(1, rank - 1) if layout is Layout.NHWC else range(2, rank)
+    return _affine(b, _standardized(b, x, space_, epsilon), scale, bias, layout)
+
+
+@expands(normalization.GroupNormOp)
+def group_norm(
+    b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue, num_groups: int, epsilon: float, layout: Layout
+) -> SSAValue:
+    """Groups as the channels of an instance norm; as an axis of their own where channels are last."""
+    import numpy as np
+
+    shape, channels = shape_of(x), shape_of(scale)[0]
+    if layout is Layout.NHWC:
+        if not known(channels):
+            raise NoExpansion
+        grouped = b.reshape(x, to=(0, -1, num_groups, channels // num_groups))
+        y = _standardized(b, grouped, (1, 3), epsilon)
+    else:
+        grouped = b.reshape(x, to=(0, num_groups, -1))
+        y = b.instance_norm(grouped, np.ones(num_groups), np.zeros(num_groups), epsilon=epsilon)
+    return _affine(b, _as(b, y, x, shape), scale, bias, layout)
+
+
+def _as(b: Steps, y: SSAValue, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """`y` in the sizes of `x`, which has as many elements."""
+    if shape.count(DYNAMIC) <= 1:
+        return b.reshape(y, to=[d if known(d) else -1 for d in shape])
+    return b.reshape(y, b.shape(x), result_types=[TensorType(element_of(y), shape)])
+
+
+@expands(normalization.LRNOp)
+def lrn(b: Steps, x: SSAValue, size: int, alpha: float, beta: float, bias: float, layout: Layout) -> SSAValue:
+    """The squares of the nearest channels are slices of padded squares."""
+    rank = len(shape_of(x))
+    axis, before = rank - 1 if layout is Layout.NHWC else 1, (size - 1) // 2
+    pads = [0] * (2 * rank)
+    pads[axis], pads[rank + axis] = before, size - 1 - before
+    squares = b.pad(b.mul(x, x), pads=pads)
+    ends = (i + 1 - size or LARGEST for i in range(size))
+    near = [b.slice(squares, starts=[i], ends=[end], axes=[axis]) for i, end in enumerate(ends)]
+    total = near[0]
+    for each in near[1:]:
+        total = b.add(total, each)
+    return b.div(x, b.pow(b.add(b.mul(total, alpha / size), bias), beta))
+
+
+@expands(normalization.SoftmaxOp)
+def softmax(b: Steps, x: SSAValue, axis: int) -> SSAValue:
+    powers = b.exp(_below_largest(b, x, axis))
+    return b.div(powers, b.reduce_sum(powers, axes=[axis], keepdims=True))
+
+
+@expands(normalization.LogSoftmaxOp)
+def log_softmax(b: Steps, x: SSAValue, axis: int) -> SSAValue:
+    below = _below_largest(b, x, axis)
+    return b.sub(below, b.log(b.reduce_sum(b.exp(below), axes=[axis], keepdims=True)))
+
+
+def _below_largest(b: Steps, x: SSAValue, axis: int) -> SSAValue:
+    return b.sub(x, b.reduce_max(x, axes=[axis], keepdims=True))
+
+
+@expands(normalization.BatchNormOp)
+def batch_norm(
+    b: Steps,
+    x: SSAValue,
+    scale: SSAValue,
+    offset: SSAValue,
+    mean: SSAValue,
+    variance: SSAValue,
+    epsilon: float,
+    layout: Layout,
+) -> SSAValue:
+    """One factor and one summand per channel, of constants in float64."""
+    import numpy as np
+
+    rank, arrays = len(shape_of(x)), [array_of(v) for v in b.op.operands[1:]]
+    constants = [a.astype(np.float64) for a in arrays if a is not None]
+    if len(constants) == 4:
+        factor = constants[0] / np.sqrt(constants[3] + epsilon)
+        after = (1,) * (0 if layout is Layout.NHWC else rank - 2)
+        summand = constants[1] - constants[2] * factor
+        return b.add(b.mul(x, factor.reshape(-1, *after)), summand.reshape(-1, *after))
+    scale, offset, mean, variance = (b.cast(v) for v in (scale, offset, mean, variance))
+    divided = b.div(scale, b.sqrt(b.add(variance, epsilon)))
+    return _affine(b, x, divided, b.sub(offset, b.mul(mean, divided)), layout)
+
+
+@expands(linear.BiasAddOp)
+def bias_add(b: Steps, x: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
+    return b.add(x, _channels(b, bias, layout, len(shape_of(x))))

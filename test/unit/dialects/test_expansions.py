@@ -1,0 +1,61 @@
+"""Every expansion computes what the kernel of the operation computes, in the tolerance that targets are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block
+
+from amct_opt.dialects import nn
+from amct_opt.ir.dtypes import element_type
+from amct_opt.runtime.kernels import bare_kernel_for
+
+from ..targets.operations import CASES, Array, Case
+
+
+def made(case: Case, arrays: Sequence[Array]) -> nn.NNOp:
+    """The operation of a case, with operands of the types of these arrays."""
+    op = case.build(*Block(arg_types=[TensorType(element_type(a.dtype), a.shape) for a in arrays]).args)
+    return op if isinstance(op, nn.NNOp) else op.owner
+
+
+def operation(case: Case) -> type[Any]:
+    try:
+        return type(made(case, case.arrays))
+    except Exception:
+        return object
+
+
+EXPANDED = {name: case for name, case in CASES.items() if operation(case) in nn.expandable()}
+
+
+def by_steps(op: nn.NNOp, arrays: Sequence[Array]) -> Array | None:
+    if (expansion := nn.expanded(op)) is None:
+        return None
+    kernels = {step: bare_kernel_for(step) for step in expansion.steps}
+    return expansion.computed(arrays, lambda constant: constant.array, lambda step, xs: kernels[step](*xs))
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_kernel_computes_the_expansion(name: str, dtype: str) -> None:
+    case = EXPANDED[name]
+    given = [a.astype(dtype) if a.dtype == np.float32 else a for a in case.arrays]
+    try:
+        op = made(case, given)
+    except Exception:  # parameters of float32
+        pytest.skip("has no form in this type")
+    arrays = [*given, *(v.owner.array for v in op.operands[len(given) :])]
+    with np.errstate(all="ignore"):
+        found = by_steps(op, arrays)
+        if found is None:
+            pytest.skip("has no expansion with these properties")
+        case.check(found, bare_kernel_for(op)(*arrays))
+
+
+def test_every_expansion_has_a_case() -> None:
+    assert {operation(case) for case in EXPANDED.values()} == set(nn.expandable())
