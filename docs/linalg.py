@@ -8,6 +8,7 @@ from typing import Any
 
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.ascend.base import AscendOp
+from amct_opt.lowering.linalg.elementwise import BODIES
 from amct_opt.lowering.linalg.rules import RULES
 
 TARGET = Path(__file__).with_name("linalg.md")
@@ -39,12 +40,14 @@ def operations() -> str:
 
 
 def _form(kind: type[Any]) -> str:
-    if kind in RULES:
+    if kind in RULES or kind in BODIES:
         return f"linalg, by a rule (`{kind.name.partition('.')[0]}`)"
     if kind in GONE:
         return GONE[kind]
     if kind in KEPT:
         return KEPT[kind]
+    if kind in nn.expandable():
+        return f"linalg, by the steps of their expansion (`{kind.name.partition('.')[0]}`)"
     assert issubclass(kind, AscendOp), kind
     assert kind.has_meaning(), kind
     return "linalg, by the rule of the operation of `nn` that they mean"

@@ -16,9 +16,9 @@ from ..dialects import ascend
 from ..dialects.ascend.cube import DATA
 from ..dialects.nn.shapes import element_of
 from .bounds import Bounds, bounded, bounds_of
+from .kernels import bare_kernel_for
 from .kernels.ascend_cube import MATRIX_KERNELS, has_constant_weights
 from .kernels.ascend_integer import quant, quant_in_float32, requant_in_float32
-from .kernels.ascend_moments import normalization
 from .program import Program, Row, live
 
 _ACTIVATIONS = (ascend.ReluOp, ascend.Relu6Op, ascend.ClipByValueOp)
@@ -41,7 +41,7 @@ def _rewritten(program: Program, row: Row) -> Row:
     if isinstance(op, ascend.CubeOp) and _multiplies(op) and _only_for(program, row, _scales):
         return row._replace(kernel=MATRIX_KERNELS[type(op)](op))
     if isinstance(op, ascend.MomentsOp) and not any(_is_read(program, slot) for slot in row.results[1:]):
-        return row._replace(results=row.results[:1], kernel=normalization(op))
+        return row._replace(results=row.results[:1], kernel=bare_kernel_for(op.normalization()))
     return row
 
 

@@ -72,6 +72,12 @@ def identity_of(constant: nn.ConstantOp) -> object:
     return constant.value if isinstance(constant.value, nn.ExternalAttr) else constant
 
 
+def number_of(value: SSAValue) -> nn.ConstantOp | None:
+    """The constant of an expansion, which is in no block, that a value is."""
+    constant = nn.constant_of(value)
+    return constant if constant is not None and constant.parent is None else None
+
+
 def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: Sequence[SSAValue]) -> None:
     """Raises CompileError unless inputs and outputs have unique names; an output may share the name of an input that it is."""
     where = describe(function.location)

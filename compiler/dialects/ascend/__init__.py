@@ -48,6 +48,7 @@ from .caffe import BiasOp, BNInferenceOp, ScaleOp
 from .convolution import Conv2DOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp, GroupedOp
 from .cube import CubeOp
 from .elementwise import *  # noqa: F403
+from .expansions import EXPANDED
 from .functions import CeilOp, CosOp, FloorOp, LogOp, RintOp, SinOp, SoftsignOp
 from .indexing import (
     ArgMaxV2Op,
@@ -142,6 +143,7 @@ ASCEND = Dialect("ascend", [*OPERATIONS], [])
 
 __all__ = [
     "ASCEND",
+    "EXPANDED",
     "OPERATIONS",
     "AddNOp",
     "AddsOp",

@@ -10,15 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import pi, sqrt
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, FloatAttr, IntegerAttr, TensorType, f32
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    DenseArrayBase,
+    Float16Type,
+    FloatAttr,
+    IntegerAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...ir.dtypes import numpy_dtype
 from . import convolution, elementwise, linear, normalization, pooling, reduction, shape, space
-from .attributes import Layout, LayoutAttr
-from .base import NNOp, operations_of
+from .attributes import Layout
+from .base import NNOp, ints, operations_of
 from .constant import ConstantOp, array_of
 from .elementwise import CastOp
 from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of
@@ -45,13 +54,38 @@ class Steps:
     def __init__(self, op: NNOp, widens: bool):
         self.op = op
         self.made: list[Operation] = []
-        element = element_of(op.operands[0])
-        self.element: Attribute = f32 if widens and _is_narrow(element) else element
+        self.element: Attribute = element_of(op.operands[0])
+        """The element type that the steps compute in."""
+        if widens:
+            self.widen()
 
     def __getattr__(self, name: str) -> Callable[..., SSAValue]:
         if (kind := _KINDS.get(name)) is None:
             raise AttributeError(f"nn has no operation {name}")
         return partial(self._step, kind)
+
+    def widen(self) -> None:
+        """Further steps compute in float32 or wider."""
+        self.element = f32 if _is_narrow(self.element) else self.element
+
+    def shaped(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """`x` in another shape; a constant becomes another one."""
+        if (array := array_of(x)) is not None:
+            return self.constant(array.reshape(tuple(shape)))
+        return x if shape_of(x) == tuple(shape) else self.reshape(x, to=shape)
+
+    def grouped(self, x: SSAValue, scale: SSAValue, groups: int, layout: Layout) -> tuple[SSAValue, Sequence[int]]:
+        """`x` with its groups of channels on an axis of their own, and the axes of what is in a group."""
+        if layout is not Layout.NHWC:
+            return self.reshape(x, to=(0, groups, -1)), (2,)
+        (channels,) = shape_of(scale)
+        if not known(channels):
+            raise NoExpansion
+        return self.reshape(x, to=(0, -1, groups, channels // groups)), (1, 3)
+
+    def identity(self, x: SSAValue) -> SSAValue:
+        """`x` as a step of its own."""
+        return self.clip(x)
 
     def cast(self, x: SSAValue, element: Attribute | None = None) -> SSAValue:
         """`x` in another element type, by default that of the steps."""
@@ -76,10 +110,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Expansion:
-    """The steps of one operation, on its operands, in no block; the last one gives the result."""
+    """The steps of one operation, on its operands, in no block."""
 
     op: NNOp
     made: Sequence[Operation]
+    results: Sequence[SSAValue]
 
     @property
     def steps(self) -> Sequence[NNOp]:
@@ -90,22 +125,18 @@ class Expansion:
     def constants(self) -> Sequence[ConstantOp]:
         return [step for step in self.made if isinstance(step, ConstantOp)]
 
-    @property
-    def result(self) -> SSAValue:
-        return self.made[-1].results[0]
-
     def computed(
         self,
         operands: Sequence[_Value],
         constant: Callable[[ConstantOp], _Value],
         step: Callable[[NNOp, Sequence[_Value]], _Value],
-    ) -> _Value:
-        """What the result is, where these are the operands and functions give what constants and steps are."""
+    ) -> Sequence[_Value]:
+        """What the results are, where these are the operands and functions give what constants and steps are."""
         values = dict(zip(self.op.operands, operands, strict=True))
         values.update((each.result, constant(each)) for each in self.constants)
         for each in self.steps:
             values[each.results[0]] = step(each, [values[v] for v in each.operands])
-        return values[self.result]
+        return [values[v] for v in self.results]
 
     def __enter__(self) -> Expansion:
         return self
@@ -116,15 +147,21 @@ class Expansion:
             each.drop_all_references()
 
 
-_Expand = Callable[..., SSAValue]
+_Expand = Callable[..., SSAValue | Sequence[SSAValue]]
 _EXPANSIONS: dict[type[Operation], _Expand] = {}
+_STEPWISE: set[type[Operation]] = set()
 
 
-def expands(kind: type[NNOp]) -> Callable[[_Expand], _Expand]:
-    """Registers the expansion of an operation: a function of a builder, the operands, and the properties by name."""
+def expands(kind: type[NNOp], *, stepwise: bool = False) -> Callable[[_Expand], _Expand]:
+    """Registers the expansion of an operation: a function of a builder, the operands, and the properties by name.
+
+    `stepwise`: each step rounds to the type of the operands, as the operation is defined to.
+    """
 
     def register(expand: _Expand) -> _Expand:
         _EXPANSIONS[kind] = expand
+        if stepwise:
+            _STEPWISE.add(kind)
         return expand
 
     return register
@@ -135,8 +172,9 @@ def expanded(op: Operation) -> Expansion | None:
     if not isinstance(op, NNOp) or (expand := _EXPANSIONS.get(type(op))) is None:
         return None
     found = _expanded(op, expand, widens=False)
-    if found is not None and len(found.steps) > 1 and any(_is_narrow(element_of(v)) for v in op.operands):
-        with found:
+    rounds_once = found is not None and len(found.steps) > 1 and type(op) not in _STEPWISE
+    if rounds_once and any(_is_narrow(element_of(v)) for v in op.operands):
+        with cast(Expansion, found):
             return _expanded(op, expand, widens=True)
     return found
 
@@ -151,11 +189,13 @@ def _expanded(op: NNOp, expand: _Expand, *, widens: bool) -> Expansion | None:
     operands = [b.cast(v) if widens and _is_narrow(element_of(v)) else v for v in op.operands]
     properties = {name: _number(value) for name, value in op.properties.items() if name != "origin"}
     try:
-        b.cast(expand(b, *operands, **properties), element_of(op.results[0]))
+        made = expand(b, *operands, **properties)
     except NoExpansion:
-        with Expansion(op, b.made):
+        with Expansion(op, b.made, ()):
             return None
-    return Expansion(op, b.made)
+    made = [made] if isinstance(made, SSAValue) else made
+    results = [b.cast(v, element_of(r)) for v, r in zip(made, op.results, strict=True)]
+    return Expansion(op, b.made, results)
 
 
 class NoExpansion(Exception):
@@ -167,12 +207,12 @@ def _is_narrow(element: Attribute) -> bool:
 
 
 def _number(attribute: Attribute) -> Any:
-    """The Python value of a property: a number, a tuple, a layout; True for a flag."""
+    """The Python value of a property: a number, a tuple, a text, a layout; True for a flag."""
     if isinstance(attribute, FloatAttr | IntegerAttr):
         return attribute.value.data
-    if isinstance(attribute, LayoutAttr):
-        return attribute.data
-    return True
+    if isinstance(attribute, DenseArrayBase):
+        return ints(cast(Any, attribute))
+    return True if isinstance(attribute, UnitAttr) else cast(Any, attribute).data
 
 
 # -- functions of single elements --------------------------------------------------------------------------------------
@@ -264,10 +304,7 @@ def _standardized(b: Steps, x: SSAValue, axes: Sequence[int], epsilon: float) ->
 
 def _channels(b: Steps, values: SSAValue, layout: Layout, rank: int) -> SSAValue:
     """A number per channel in a shape that broadcasts to inputs of this rank."""
-    behind = 0 if layout is Layout.NHWC else rank - 2
-    if behind and (array := array_of(values)) is not None:
-        return b.constant(array.reshape(-1, *[1] * behind))
-    return b.reshape(values, to=[-1, *[1] * behind]) if behind else values
+    return values if layout is Layout.NHWC or rank == 2 else b.shaped(values, [-1, *[1] * (rank - 2)])
 
 
 def _affine(b: Steps, y: SSAValue, scale: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
@@ -303,16 +340,12 @@ def group_norm(
     """Groups as the channels of an instance norm; as an axis of their own where channels are last."""
     import numpy as np
 
-    shape, channels = shape_of(x), shape_of(scale)[0]
+    grouped, axes = b.grouped(x, scale, num_groups, layout)
     if layout is Layout.NHWC:
-        if not known(channels):
-            raise NoExpansion
-        grouped = b.reshape(x, to=(0, -1, num_groups, channels // num_groups))
-        y = _standardized(b, grouped, (1, 3), epsilon)
+        y = _standardized(b, grouped, axes, epsilon)
     else:
-        grouped = b.reshape(x, to=(0, num_groups, -1))
         y = b.instance_norm(grouped, np.ones(num_groups), np.zeros(num_groups), epsilon=epsilon)
-    return _affine(b, _as(b, y, x, shape), scale, bias, layout)
+    return _affine(b, _as(b, y, x, shape_of(x)), scale, bias, layout)
 
 
 def _as(b: Steps, y: SSAValue, x: SSAValue, shape: Sequence[int]) -> SSAValue:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 from xdsl.context import Context
@@ -26,7 +27,7 @@ from ...dialects import ascend
 from ...dialects.ascend import AscendOp, BatchMatMulV2Op, CubeOp, MatMulV2Op, PerChannelOp
 from ...dialects.ascend.base import FormatOp, Meaning
 from ...dialects.ascend.quantization import ScaledOp
-from ...dialects.nn import ConstantOp, MatMulOp, NNOp, ReshapeOp, TransposeOp, WindowOp, ints
+from ...dialects.nn import ConstantOp, Expansion, MatMulOp, NNOp, ReshapeOp, TransposeOp, WindowOp, expanded, ints
 from ...dialects.nn.elementwise import ElementwiseOp
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...rewriting import Remarks, erase_dead_constants
@@ -34,11 +35,12 @@ from ...rewriting.driver import garbage_collection_off
 from ...transforms.partial_shapes import Dimension, root
 from ..ascend.fused import inline_fused
 from ..refusal import NotLowered, require
-from . import contraction, elementwise, lookups, norms, shape, steps, windows
-from .build import Builder, key_of, signless
-from .rules import RULES, Rule
+from . import contraction, elementwise, lookups, shape, steps, windows
+from .build import Body, Builder, Scalars, key_of, signless
+from .elementwise import body_of, by_element
+from .rules import RULES
 
-FAMILIES = (contraction, elementwise, lookups, norms, shape, steps, windows)
+FAMILIES = (contraction, elementwise, lookups, shape, steps, windows)
 """The modules whose rules are registered."""
 
 
@@ -142,8 +144,7 @@ class _Lowering:
         try:
             stays = any(isinstance(v.owner, CubeOp) and element_of(v) == i32 for v in operands)
             require(not stays, "accumulator", "what computes its sums stays")
-            rule, facts, operands = _rule_for(op, operands)
-            values = rule(build, facts, *operands)
+            values = self._values(build, op, operands)
         except (NotLowered, VerifyException) as e:
             build.take_back()
             refusal = e if isinstance(e, NotLowered) else NotLowered("linalg-constraint", str(e))
@@ -154,6 +155,45 @@ class _Lowering:
             self._replace(old, build.cast(value, type_))
         self.remarks.applied(op, "lower", "computed by linalg")
         return True
+
+    def _values(self, build: Builder, op: NNOp, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """By a rule for the operation, or for its meaning in `nn`; otherwise by the expansion of either."""
+        facts = op
+        if type(op) not in RULES and isinstance(op, AscendOp) and type(op).has_meaning():
+            meaning = op.meaning()
+            facts, operands = meaning.op, _arranged(meaning, operands)
+        if (rule := RULES.get(type(facts))) is not None:
+            return rule(build, facts, *operands)
+        if (body := body_of(facts)) is not None:
+            return [by_element(build, facts, operands, body)]
+        if facts is not op:
+            facts.operands = [self.old.get(v, v) for v in operands]
+        try:
+            if (expansion := expanded(facts)) is None:
+                raise NotLowered("no-linalg-form", f"linalg has no form of {op.name}")
+            with expansion:
+                return self._by_steps(build, expansion, operands)
+        finally:
+            if facts is not op:
+                facts.drop_all_references()
+
+    def _by_steps(self, build: Builder, expansion: Expansion, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        """What an expansion computes; steps on single elements that one other such step reads are computed in its loop."""
+        new = dict(zip(expansion.op.operands, operands, strict=True))
+        new.update((each.result, build.constant(each.array, each.key)) for each in expansion.constants)
+        inner = {step for step in expansion.steps if _is_inner(step)} - {v.owner for v in expansion.results}
+        for step in expansion.steps:
+            if step in inner:
+                continue
+            if (body := body_of(step)) is not None:
+                leaves, body = _joined(step, body, inner)
+                value = by_element(build, step, [new[v] for v in leaves], body)
+            else:
+                (value,) = self._values(build, step, [new[v] for v in step.operands])
+            result = step.results[0]
+            new[result] = build.cast(value, TensorType(signless(element_of(result)), shape_of(result)))
+            self.old.setdefault(new[result], result)
+        return [new[v] for v in expansion.results]
 
     def _keep(self, op: Operation) -> None:
         """An operation that stays reads the new values, as what they were if that is another type."""
@@ -231,15 +271,28 @@ def _facts(op: NNOp) -> NNOp:
     return meaning.op
 
 
-def _rule_for(op: NNOp, operands: Sequence[SSAValue]) -> tuple[Rule, NNOp, Sequence[SSAValue]]:
-    """The rule, the operation that gives the facts, and its operands: an operation of `ascend` may be one of `nn`."""
-    if (rule := RULES.get(type(op))) is not None:
-        return rule, op, operands
-    if isinstance(op, AscendOp) and type(op).has_meaning():
-        meaning = op.meaning()
-        if (rule := RULES.get(type(meaning.op))) is not None:
-            return rule, meaning.op, _arranged(meaning, operands)
-    raise NotLowered("no-linalg-form", f"linalg has no form of {op.name}")
+def _is_inner(step: NNOp) -> bool:
+    """Whether a step on single elements is read by one other such step only."""
+    readers = [use.operation for use in step.results[0].uses]
+    return len(readers) == 1 and all(body_of(cast(NNOp, each)) is not None for each in (step, *readers))
+
+
+def _joined(step: NNOp, body: Body, inner: Collection[Operation]) -> tuple[Sequence[SSAValue], Body]:
+    """What a step and the inner steps before it read, and their bodies as one."""
+    parts: list[tuple[Sequence[SSAValue], Body | None]] = []
+    for value in step.operands:
+        owner = value.owner
+        own = body_of(owner) if isinstance(owner, NNOp) and owner in inner else None
+        parts.append(([value], None) if own is None else _joined(cast(NNOp, owner), own, inner))
+
+    def run(s: Scalars, *xs: SSAValue) -> SSAValue:
+        rest = iter(xs)
+        given = [
+            next(rest) if part is None else cast(Any, part)(s, *islice(rest, len(leaves))) for leaves, part in parts
+        ]
+        return cast(Any, body)(s, *given)
+
+    return [leaf for leaves, _ in parts for leaf in leaves], cast(Body, run)
 
 
 def _arranged(meaning: Meaning, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:

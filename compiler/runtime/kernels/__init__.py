@@ -73,7 +73,9 @@ def _by_steps(op: Operation) -> Kernel | None:
         arrays = {each: each.array for each in expansion.constants}
         kernels = {each: kernel for each in expansion.steps if (kernel := bare_kernel_for(each)) is not None}
 
-    def run(*operands: Array) -> Array:
+    def run(*operands: Array) -> Sequence[Array]:
         return expansion.computed(operands, arrays.__getitem__, lambda step, xs: cast(Array, kernels[step](*xs)))
 
-    return run if len(kernels) == len(expansion.steps) else None
+    if len(kernels) < len(expansion.steps):
+        return None
+    return run if len(op.results) > 1 else lambda *operands: run(*operands)[0]

@@ -1,4 +1,6 @@
-"""Kernels of `ascend`: exact integers for integer operands, otherwise the operation's meaning in `nn`, otherwise its own."""
+"""Kernels of `ascend`: exact integers for integer operands, otherwise the operation's meaning in `nn`, otherwise its own.
+
+Operations with an expansion in `nn` need none."""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from . import Array, Kernel, bare_kernel_for, kernel
 from .ascend_array import ARRAY_KERNELS
 from .ascend_cube import INTEGER_KERNELS
 from .ascend_integer import STEP_KERNELS
-from .ascend_moments import MOMENTS_KERNELS
 from .ascend_recurrent import RECURRENT_KERNELS
 from .ascend_weights import WEIGHT_KERNELS
 
@@ -22,10 +23,9 @@ OWN_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     **STEP_KERNELS,
     **WEIGHT_KERNELS,
     **ARRAY_KERNELS,
-    **MOMENTS_KERNELS,
     **RECURRENT_KERNELS,
 }
-"""Kernels of operations without one counterpart in `nn`."""
+"""Kernels of operations without a counterpart or an expansion in `nn`."""
 
 
 @kernel(*OWN_KERNELS)

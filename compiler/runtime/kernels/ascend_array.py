@@ -3,106 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from ...dialects import ascend, nn
+from ...dialects import ascend
 from ...dialects.ascend import AscendOp
-from ...dialects.ascend.base import stand_ins
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import numpy_dtype
-from ..precision import wide
-from . import Array, Kernel, bare_kernel_for
-
-
-def _by_number(combine: np.ufunc) -> Callable[[ascend.ByNumberOp], Kernel]:
-    def make(op: ascend.ByNumberOp) -> Kernel:
-        value = np.array(op.value.value.data).astype(numpy_dtype(element_of(op.x)))
-
-        def run(x: Array) -> Array:
-            return combine(x, value)
-
-        return run
-
-    return make
-
-
-def _added(op: ascend.AddNOp) -> Kernel:
-    def run(*arrays: Array) -> Array:
-        return reduce(np.add, arrays[1:], arrays[0])
-
-    return run
-
-
-def _elementwise(op: ascend.EltwiseOp) -> Kernel:
-    """Computes weighted summands, and their sum, in float32."""
-    mode, factors = op.mode.value.data, [np.float32(f) for f in op.factors]
-    if mode != 1 or not factors:
-        combine = (np.multiply, np.add, np.maximum)[mode]
-
-        def run(*arrays: Array) -> Array:
-            return reduce(combine, arrays[1:], arrays[0])
-
-        return run
-
-    def weighted(*arrays: Array) -> Array:
-        summands = [a.astype(np.float32, copy=False) * f for a, f in zip(arrays, factors, strict=True)]
-        return reduce(np.add, summands[1:], summands[0]).astype(arrays[0].dtype)
-
-    return weighted
-
-
-def _gated(scale: float) -> Kernel:
-    """`x * sigmoid(scale * x)`, computed in float32 or float64."""
-
-    def run(x: Array) -> Array:
-        wider = x.astype(wide(x.dtype), copy=False)
-        gate = np.reciprocal(np.exp(-(wider.dtype.type(scale) * wider)) + 1)
-        return (wider * gate).astype(x.dtype, copy=False)
-
-    return run
-
-
-def _clip(op: ascend.ClipByValueV2Op) -> Kernel:
-    def run(x: Array, low: Array, high: Array) -> Array:
-        return np.minimum(np.maximum(x, low.reshape(())), high.reshape(()))
-
-    return run
-
-
-def _scale(op: ascend.ScaleOp) -> Kernel:
-    shape = op.parameter_shape
-
-    def run(x: Array, scale: Array, bias: Array | None = None) -> Array:
-        y = x * scale.reshape(shape)
-        return y if bias is None else y + bias.reshape(shape)
-
-    return run
-
-
-def _bias(op: ascend.BiasOp) -> Kernel:
-    shape = op.parameter_shape
-
-    def run(x: Array, bias: Array) -> Array:
-        return x + bias.reshape(shape)
-
-    return run
-
-
-def _bn_inference(op: ascend.BNInferenceOp) -> Kernel:
-    """Divides the statistics by their factor, then normalizes with a scale of 1 and an offset of 0."""
-    types = [op.x.type, *[op.mean.type] * 4]
-    normalized = cast(Kernel, bare_kernel_for(nn.BatchNormOp.make(*stand_ins(types), epsilon=op.epsilon)))
-
-    def run(x: Array, mu: Array, variance: Array, momentum: Array) -> Array:
-        divisor = float(momentum.reshape(())[()])
-        factor = 1 / divisor if divisor else 0.0
-        statistics = [(each.astype(np.float64) * factor).astype(each.dtype) for each in (mu, variance)]
-        return cast(Array, normalized(x, np.ones_like(mu), np.zeros_like(mu), *statistics))
-
-    return run
+from . import Array, Kernel
 
 
 def _itself(x: Array) -> Array:
@@ -210,18 +119,7 @@ def _arg(find: Callable[..., Any]) -> Callable[[ascend.ArgOp], Kernel]:
 
 
 ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
-    ascend.SquareOp: lambda _: np.square,
     ascend.IdentityOp: lambda _: _itself,
-    ascend.AddsOp: _by_number(np.add),
-    ascend.MulsOp: _by_number(np.multiply),
-    ascend.AddNOp: _added,
-    ascend.EltwiseOp: _elementwise,
-    ascend.SwishOp: lambda op: _gated(op.scale.value.data),
-    ascend.FastGeluOp: lambda _: _gated(1.702),
-    ascend.ClipByValueV2Op: _clip,
-    ascend.ScaleOp: _scale,
-    ascend.BiasOp: _bias,
-    ascend.BNInferenceOp: _bn_inference,
     ascend.GatherOp: _gather,
     ascend.GatherNdOp: _gather_nd,
     ascend.TileOp: _tile,

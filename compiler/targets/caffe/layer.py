@@ -193,7 +193,8 @@ def written(op: Operation, layer: Layer) -> Written:
         raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     with expansion:
         for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
             if results is not None:
                 layer.net.bind(step.results[0], results if isinstance(results, str) else results[0])
-        return layer.net.blob(expansion.result)
+        blobs = [layer.net.blob(v) for v in expansion.results]
+        return [blob for blob in blobs if blob is not None]

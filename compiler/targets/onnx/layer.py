@@ -17,7 +17,7 @@ from ...formats.onnx.schema import first_opset_taking, rejected_output, result_e
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.weights import WeightError
 from ..converters import Converters, Expand, Register
-from ..graph import ELSEWHERE, OTHERWISE, label_of
+from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
 from .graph import Array, Graph, OpsetError, element_of, value_info
 
 Operand = SSAValue | str | None
@@ -91,7 +91,11 @@ class Layer:
         """The name of an operand; empty if absent."""
         if operand is None:
             return ""
-        return operand if isinstance(operand, str) else self.graph.name(operand)
+        if isinstance(operand, str):
+            return operand
+        if (number := number_of(operand)) is not None:
+            return self.constant(number.array, "number")
+        return self.graph.name(operand)
 
     def _provisional(self, element: str | None) -> str:
         name = f"\0{len(self._outputs)}"
@@ -217,9 +221,8 @@ def written(op: Operation, layer: Layer) -> Written:
     if (expansion := expanded(op)) is None:
         raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     with expansion:
-        for constant in expansion.constants:
-            layer.graph.bind(constant.result, layer.constant(constant.array, "number"))
         for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
             layer.graph.bind(step.results[0], results if isinstance(results, str) else layer.value(results[0]))
-        return layer.value(expansion.result)
+        made = [layer.value(v) for v in expansion.results]
+        return made if len(made) > 1 else made[0]

@@ -17,7 +17,7 @@ from ...formats.tensorflow.schema import Message
 from ...ir.dtypes import dtype_named
 from ...ir.weights import WeightError
 from ..converters import Converters, Expand, Register
-from ..graph import ELSEWHERE, OTHERWISE, label_of
+from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
 from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight
 
 Operand = SSAValue | str
@@ -92,6 +92,8 @@ class Layer:
         """The tensor of an operand; a quantized weight is written at the first request."""
         if isinstance(operand, str):
             return operand
+        if (number := number_of(operand)) is not None:
+            return self.constant(number.array, "number")
         if (name := self.graph.bound(operand)) is not None:
             return name
         weight = quantized_weight(operand)
@@ -207,12 +209,11 @@ def written(op: Operation, layer: Layer) -> Written:
     if (expansion := nn.expanded(op)) is None:
         raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
     with expansion:
-        for constant in expansion.constants:
-            layer.graph.bind(constant.result, layer.constant(constant.array, "number"))
         for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.made[-1]))
+            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
             layer.graph.bind(step.results[0], results if isinstance(results, str) else results[0])
-        return layer.value(expansion.result)
+        made = [layer.value(v) for v in expansion.results]
+        return made if len(made) > 1 else made[0]
 
 
 def transposed(layer: Layer, x: str, perm: tuple[int, ...]) -> str:

@@ -21,9 +21,9 @@ def _number(attribute: FloatAttr[Any]) -> float:
 
 @converter(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
-    """FusedBatchNormV3 of images, with float32 parameters."""
+    """FusedBatchNormV3 of images with channels last, with float32 parameters."""
     parameters = (op.scale, op.offset, op.mean, op.variance)
-    images = len(shape_of(op.input)) == 4 and element_of(op.input) != "float64"
+    images = op.channels_last and len(shape_of(op.input)) == 4 and element_of(op.input) != "float64"
     producer = source(op.input).owner
     if isinstance(producer, nn.ConvOp) and has_groups(producer):
         images = False

@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from amct_opt.dialects import nn
+from amct_opt.dialects import ascend, nn
 from amct_opt.ir.dtypes import element_type
 from amct_opt.runtime.kernels import bare_kernel_for
 
@@ -37,7 +37,7 @@ def by_steps(op: nn.NNOp, arrays: Sequence[Array]) -> Array | None:
     if (expansion := nn.expanded(op)) is None:
         return None
     kernels = {step: bare_kernel_for(step) for step in expansion.steps}
-    return expansion.computed(arrays, lambda constant: constant.array, lambda step, xs: kernels[step](*xs))
+    return expansion.computed(arrays, lambda constant: constant.array, lambda step, xs: kernels[step](*xs))[0]
 
 
 @pytest.mark.parametrize("name", EXPANDED)
@@ -58,4 +58,4 @@ def test_the_kernel_computes_the_expansion(name: str, dtype: str) -> None:
 
 
 def test_every_expansion_has_a_case() -> None:
-    assert {operation(case) for case in EXPANDED.values()} == set(nn.expandable())
+    assert {operation(case) for case in EXPANDED.values()} == set(nn.expandable()) - set(ascend.EXPANDED)
