@@ -24,7 +24,7 @@ def swish(b: Steps, x: SSAValue, scale: float) -> SSAValue:
 
 @expands(FastGeluOp)
 def fast_gelu(b: Steps, x: SSAValue) -> SSAValue:
-    return b.mul(x, b.sigmoid(b.mul(x, 1.702)))
+    return swish(b, x, 1.702)
 
 
 @expands(SquareOp)

@@ -157,6 +157,21 @@ class HardSwishOp(ActivationOp, UnaryOp):
 
 
 @irdl_op_definition
+class HardShrinkOp(ActivationOp, UnaryOp):
+    """`x` where `|x| > lambd`, 0 elsewhere (ONNX Shrink without a bias). Any float shape."""
+
+    name = "nn.hard_shrink"
+    PYTORCH: ClassVar[str] = "Hardshrink"
+
+    lambd: Real = prop_def(REAL, default_value=real(0.5))
+
+    def verify_operation(self) -> None:
+        super().verify_operation()
+        if not self.lambd.value.data >= 0:
+            raise VerifyException("lambd must not be negative")
+
+
+@irdl_op_definition
 class GeluOp(ActivationOp, UnaryOp):
     """`x * Phi(x)` by the error function, or with `tanh_approximation` by tanh (ONNX Gelu). Any float shape."""
 
@@ -510,6 +525,7 @@ __all__ = [
     "ExpOp",
     "FloorOp",
     "GeluOp",
+    "HardShrinkOp",
     "HardSigmoidOp",
     "HardSwishOp",
     "LeakyReluOp",

@@ -14,22 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
-    DenseArrayBase,
     Float16Type,
-    FloatAttr,
-    IntegerAttr,
     TensorType,
-    UnitAttr,
     f32,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...ir.dtypes import numpy_dtype
 from . import convolution, elementwise, linear, normalization, pooling, reduction, shape, space
-from .attributes import Layout
-from .base import NNOp, ints, operations_of
+from .attributes import Layout, Predicate
+from .base import NNOp, operations_of
 from .constant import ConstantOp, array_of
 from .elementwise import CastOp
+from .properties import value_of
 from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of
 
 if TYPE_CHECKING:
@@ -46,7 +43,7 @@ _Value = TypeVar("_Value")
 
 
 class Steps:
-    """Builds the steps of an expansion: `b.mul(x, 2)` is an `nn.mul`, as every operation has a method of its name.
+    """Builds the steps of an expansion: `b.mul(x, 2)` is an `nn.mul`, as every operation has a method of its name (`not_`).
 
     Numbers and arrays among operands become constants of the type that the steps compute in.
     """
@@ -60,7 +57,7 @@ class Steps:
             self.widen()
 
     def __getattr__(self, name: str) -> Callable[..., SSAValue]:
-        if (kind := _KINDS.get(name)) is None:
+        if (kind := _KINDS.get(name.rstrip("_"))) is None:
             raise AttributeError(f"nn has no operation {name}")
         return partial(self._step, kind)
 
@@ -148,17 +145,18 @@ class Expansion:
 
 
 _Expand = Callable[..., SSAValue | Sequence[SSAValue]]
+_Registered = TypeVar("_Registered", bound=_Expand)
 _EXPANSIONS: dict[type[Operation], _Expand] = {}
 _STEPWISE: set[type[Operation]] = set()
 
 
-def expands(kind: type[NNOp], *, stepwise: bool = False) -> Callable[[_Expand], _Expand]:
+def expands(kind: type[NNOp], *, stepwise: bool = False) -> Callable[[_Registered], _Registered]:
     """Registers the expansion of an operation: a function of a builder, the operands, and the properties by name.
 
     `stepwise`: each step rounds to the type of the operands, as the operation is defined to.
     """
 
-    def register(expand: _Expand) -> _Expand:
+    def register(expand: _Registered) -> _Registered:
         _EXPANSIONS[kind] = expand
         if stepwise:
             _STEPWISE.add(kind)
@@ -187,7 +185,7 @@ def expandable() -> Sequence[type[Operation]]:
 def _expanded(op: NNOp, expand: _Expand, *, widens: bool) -> Expansion | None:
     b = Steps(op, widens)
     operands = [b.cast(v) if widens and _is_narrow(element_of(v)) else v for v in op.operands]
-    properties = {name: _number(value) for name, value in op.properties.items() if name != "origin"}
+    properties = {name: value_of(value) for name, value in op.properties.items() if name != "origin"}
     try:
         made = expand(b, *operands, **properties)
     except NoExpansion:
@@ -204,15 +202,6 @@ class NoExpansion(Exception):
 
 def _is_narrow(element: Attribute) -> bool:
     return isinstance(element, Float16Type | BFloat16Type)
-
-
-def _number(attribute: Attribute) -> Any:
-    """The Python value of a property: a number, a tuple, a text, a layout; True for a flag."""
-    if isinstance(attribute, FloatAttr | IntegerAttr):
-        return attribute.value.data
-    if isinstance(attribute, DenseArrayBase):
-        return ints(cast(Any, attribute))
-    return True if isinstance(attribute, UnitAttr) else cast(Any, attribute).data
 
 
 # -- functions of single elements --------------------------------------------------------------------------------------
@@ -254,7 +243,12 @@ def hard_sigmoid(b: Steps, x: SSAValue, alpha: float, beta: float) -> SSAValue:
 
 @expands(elementwise.HardSwishOp)
 def hard_swish(b: Steps, x: SSAValue) -> SSAValue:
-    return b.mul(x, b.hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
+
+
+@expands(elementwise.HardShrinkOp)
+def hard_shrink(b: Steps, x: SSAValue, lambd: float) -> SSAValue:
+    return b.where(b.compare(b.abs(x), lambd, predicate="gt"), x, 0)
 
 
 @expands(elementwise.GeluOp)
@@ -290,6 +284,13 @@ def rsqrt(b: Steps, x: SSAValue) -> SSAValue:
 @expands(elementwise.ReciprocalOp)
 def reciprocal(b: Steps, x: SSAValue) -> SSAValue:
     return b.div(1, x)
+
+
+@expands(elementwise.CompareOp)
+def compare(b: Steps, x: SSAValue, y: SSAValue, predicate: Predicate) -> SSAValue:
+    if predicate is not Predicate.NE:
+        raise NoExpansion
+    return b.not_(b.compare(x, y, predicate="eq"))
 
 
 # -- normalizations ----------------------------------------------------------------------------------------------------

@@ -167,6 +167,15 @@ class Property(NamedTuple):
     syntax: Syntax
 
 
+def value_of(attribute: Attribute) -> Any:
+    """The Python value of a property: a number, a tuple, a text; True for a flag."""
+    if isinstance(attribute, FloatAttr | IntegerAttr):
+        return attribute.value.data
+    if isinstance(attribute, DenseArrayBase):
+        return ints(cast(Ints, attribute))
+    return True if isinstance(attribute, UnitAttr) else cast(Any, attribute).data
+
+
 @cache
 def properties_of(op: type[IRDLOperation]) -> dict[str, Property]:
     """The properties of an operation in the order of its class, `origin` last."""

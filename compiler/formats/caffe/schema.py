@@ -100,6 +100,7 @@ FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "softmax_param": (125, "SoftmaxParameter"),
         "slice_param": (126, "SliceParameter"),
         "tanh_param": (127, "TanHParameter"),
+        "threshold_param": (128, "ThresholdParameter"),
         "prelu_param": (131, "PReLUParameter"),
         "reshape_param": (133, "ReshapeParameter"),
         "log_param": (134, "LogParameter"),
@@ -137,6 +138,7 @@ FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "argmax_param": (23, "ArgMaxParameter"),
         "eltwise_param": (24, "EltwiseParameter"),
         "relu_param": (30, "ReLUParameter"),
+        "threshold_param": (25, "ThresholdParameter"),
         "slice_param": (31, "SliceParameter"),
         "include": (32, "repeated NetStateRule"),
         "exclude": (33, "repeated NetStateRule"),
@@ -239,6 +241,7 @@ FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "round_mode": (_OURS, "PoolingParameter.RoundMode = CEIL"),
     },
     "PowerParameter": {"power": (1, "float = 1"), "scale": (2, "float = 1"), "shift": (3, "float = 0")},
+    "ThresholdParameter": {"threshold": (1, "float = 0")},
     "PReLUParameter": {"filler": (1, "FillerParameter"), "channel_shared": (2, "bool = false")},
     "ReductionParameter": {
         "operation": (1, "ReductionParameter.ReductionOp = SUM"),

@@ -21,7 +21,6 @@ SAME_SHAPE = frozenset(
         "LRN",
         "MVN",
         "Normalize",
-        "Threshold",
     }
 )
 """Types whose single result has the shape of their first bottom, for any parameters."""

@@ -17,6 +17,7 @@ from ...formats.onnx.attributes import Value, mlir_of, value_of
 from ...formats.onnx.graphs import STANDARD
 from ...formats.onnx.schema import schema_defaults
 from ...formats.onnx.tensors import TensorReader
+from ...formats.rows import Ints
 from ...transforms.partial_shapes import Dimension
 from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
@@ -126,10 +127,10 @@ class Node(SourceNode):
 
     # Inputs
 
-    def axes(self, index: int, since: int) -> list[int] | None:
-        """The axes of a node: in the attribute `axes` before opset `since`, later in an input; None if absent."""
-        if self.version < since:
-            return self.ints("axes")
+    def ints_of(self, field: Ints, index: int) -> list[int] | None:
+        """A list of integers, in an attribute or in input `index`, depending on the opset; None if absent."""
+        if field.input_since is None or self.version < field.input_since:
+            return self.ints(field.name)
         return self.known_ints(index) if self.has(index) else None
 
     def same(self, a: Dimension, b: Dimension) -> bool:

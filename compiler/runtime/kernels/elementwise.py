@@ -43,24 +43,6 @@ def _softplus(x: Array) -> Array:
     return np.add(y, np.maximum(x, 0), out=y)
 
 
-def _softsign(x: Array) -> Array:
-    return x / (1 + np.abs(x))
-
-
-def _mish(x: Array) -> Array:
-    y = np.tanh(_softplus(x))
-    return np.multiply(y, x, out=y)
-
-
-def _rsqrt(x: Array) -> Array:
-    y = np.sqrt(x)
-    return np.reciprocal(y, out=y)
-
-
-def _hard_swish(x: Array) -> Array:
-    return np.multiply(y := _hard_sigmoid(x, 1 / 6, 0.5), x, out=y)
-
-
 def _hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
     y = x * alpha
     np.add(y, beta, out=y)
@@ -85,11 +67,11 @@ def _gelu_tanh(x: Array) -> Array:
     return np.multiply(y, 0.5, out=y)
 
 
-def _elu(x: Array, alpha: float, gamma: float = 1.0) -> Array:
+def _elu(x: Array, alpha: float) -> Array:
     negative = np.expm1(np.minimum(x, 0))
     np.multiply(negative, alpha, out=negative)
     np.copyto(negative, x, where=x > 0)
-    return negative if gamma == 1.0 else np.multiply(negative, gamma, out=negative)
+    return negative
 
 
 def _leaky_relu(x: Array, alpha: float) -> Array:
@@ -100,20 +82,16 @@ _PLAIN: dict[type[nn.UnaryOp], Function] = {
     nn.SigmoidOp: _sigmoid,
     nn.TanhOp: np.tanh,
     nn.SoftplusOp: _softplus,
-    nn.SoftsignOp: _softsign,
-    nn.MishOp: _mish,
     nn.ErfOp: erf,
     nn.ExpOp: np.exp,
     nn.SinOp: np.sin,
     nn.CosOp: np.cos,
     nn.LogOp: np.log,
     nn.SqrtOp: np.sqrt,
-    nn.RsqrtOp: _rsqrt,
     nn.ReciprocalOp: np.reciprocal,
     nn.FloorOp: np.floor,
     nn.CeilOp: np.ceil,
     nn.RoundOp: np.rint,
-    nn.HardSwishOp: _hard_swish,
 }
 """Float functions without parameters."""
 
@@ -166,20 +144,9 @@ def elu(op: nn.EluOp) -> Kernel:
     return _widened(lambda x: _elu(x, alpha))
 
 
-@kernel(nn.SeluOp)
-def selu(op: nn.SeluOp) -> Kernel:
-    alpha, gamma = op.alpha.value.data, op.gamma.value.data
-    return _widened(lambda x: _elu(x, alpha, gamma))
-
-
 @kernel(nn.ReluOp)
 def relu(op: nn.ReluOp) -> Kernel:
     return _clipped(0.0, float("inf"))
-
-
-@kernel(nn.Relu6Op)
-def relu6(op: nn.Relu6Op) -> Kernel:
-    return _clipped(0.0, 6.0)
 
 
 @kernel(nn.ClipOp)

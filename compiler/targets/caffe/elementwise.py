@@ -6,11 +6,11 @@ from math import inf
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
-from ...dialects.nn.shapes import known, shape_of, static
+from ...dialects.nn.shapes import element_of, known, shape_of, static
 from ...formats.caffe.counterparts import COUNTERPARTS
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
@@ -84,6 +84,37 @@ def pow_(op: nn.PowOp, layer: Layer) -> Written:
     if exponent.size != 1 or exponent.ndim > len(shape_of(op.lhs)):
         layer.fail(f"has exponents of shape {list(exponent.shape)}, Power has one")
     return layer.layer("Power", op.lhs, power_param={"power": float(exponent.reshape(()))})
+
+
+# Choices: 1 where a number is above another, 0 elsewhere
+
+
+@converter(nn.CompareOp)
+def compare(op: nn.CompareOp, layer: Layer) -> Written:
+    number = constant_array(source(op.rhs))
+    if op.predicate.data is not nn.Predicate.GT or number is None or number.size != 1:
+        layer.fail(f"compares by '{op.predicate.data.value}', Caffe's Threshold by > with one number")
+    if op.result in layer.net.outputs:
+        layer.fail(f"is of {element_of(op.result)}, Caffe computes in float32")
+    return layer.layer("Threshold", op.lhs, threshold_param={"threshold": float(number.reshape(()))})
+
+
+@converter(nn.CastOp)
+def cast_(op: nn.CastOp, layer: Layer) -> Written:
+    """Truth values are numbers already."""
+    if element_of(op.input) != i1:
+        layer.fail(f"converts {element_of(op.input)}, Caffe computes in float32")
+    return layer.net.blob(op.input)
+
+
+@converter(nn.WhereOp)
+def where(op: nn.WhereOp, layer: Layer) -> Written:
+    """A product with the truth value, where the other choice is 0."""
+    other = constant_array(source(op.on_false))
+    equal = len({shape_of(v) for v in (op.condition, op.on_true, op.result)}) == 1
+    if other is None or other.any() or not equal:
+        layer.fail("chooses between two values, Caffe multiplies one by 0 or 1")
+    return _eltwise(layer, "PROD", op.on_true, layer.net.blob(op.condition) or layer.fail("reads a constant"))
 
 
 # Sums and products with constants

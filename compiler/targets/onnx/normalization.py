@@ -2,63 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from xdsl.dialects.builtin import FloatAttr
-
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
 from ..converters import Expand
 from .float_layers import softmax_input
-from .layer import Layer, Operand, converter
-
-
-def _number(attribute: FloatAttr[Any]) -> float:
-    return attribute.value.data
-
-
-@converter(nn.BatchNormOp)
-def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
-    parameters = (op.scale, op.offset, op.mean, op.variance)
-    epsilon = _number(op.epsilon)
-    return layer.node("BatchNormalization", op.input, *parameters, epsilon=epsilon)
-
-
-@converter(nn.InstanceNormOp)
-def instance_norm(op: nn.InstanceNormOp, layer: Layer) -> str:
-    epsilon = _number(op.epsilon)
-    return layer.node("InstanceNormalization", op.input, op.scale, op.bias, epsilon=epsilon)
-
-
-@converter(nn.GroupNormOp)
-def group_norm(op: nn.GroupNormOp, layer: Layer) -> str:
-    """GroupNormalization with a scale per channel came with opset 21 (18 had one per group)."""
-    if layer.opset < 21:
-        raise Expand
-    groups, epsilon = op.num_groups.value.data, _number(op.epsilon)
-    return layer.node("GroupNormalization", op.input, op.scale, op.bias, num_groups=groups, epsilon=epsilon)
+from .layer import Layer, Operand, Written, converter
+from .rows import by_row
 
 
 @converter(nn.LayerNormOp)
-def layer_norm(op: nn.LayerNormOp, layer: Layer) -> str:
-    """LayerNormalization came with opset 17. It computes in float32 and requires scale and bias of the normalized shape."""
+def layer_norm(op: nn.LayerNormOp, layer: Layer) -> Written:
+    """LayerNormalization computes in float32 and requires scale and bias of the normalized shape."""
     shape = shape_of(op.input)
     axis = op.axis.value.data % len(shape)
     parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
     direct = all(p == shape[axis:] for p in parameters) and numpy_dtype(element_of(op.input)).itemsize <= 4
-    if layer.opset < 17 or not direct:
+    if not direct:
         raise Expand
-    return layer.node(
-        "LayerNormalization", op.input, op.scale, op.bias, axis=op.axis.value.data, epsilon=_number(op.epsilon)
-    )
-
-
-@converter(nn.LRNOp)
-def lrn(op: nn.LRNOp, layer: Layer) -> str:
-    attributes = {"alpha": _number(op.alpha), "beta": _number(op.beta), "bias": _number(op.bias)}
-    size = op.size.value.data
-    return layer.node("LRN", op.input, size=size, **attributes)
+    return by_row(op, layer)
 
 
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)

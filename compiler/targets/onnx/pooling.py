@@ -39,14 +39,3 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
 def _pool(op: nn.PoolOp) -> dict[str, Any]:
     """`ceil_mode` only if it changes sizes: before opset 22 ONNX lets a window start in the end padding, runtimes do not."""
     return {**window(op), "ceil_mode": 1 if op.ceil_adds_windows else None}
-
-
-_GLOBAL: dict[type[nn.GlobalPoolOp], str] = {
-    nn.GlobalAveragePoolOp: "GlobalAveragePool",
-    nn.GlobalMaxPoolOp: "GlobalMaxPool",
-}
-
-
-@converter(*_GLOBAL)
-def global_pool(op: nn.GlobalPoolOp, layer: Layer) -> str:
-    return layer.node(_GLOBAL[type(op)], op.input)

@@ -14,38 +14,8 @@ from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from ..graph import readers
 from .float_layers import is_between_integers
-from .layer import Layer, Operand, converter
-
-NodeParts = tuple[str, list[Operand], dict[str, Any]]
-"""Operator type, inputs and attributes of a node."""
-
-_LISTS = {"Split": ("split", 13), "Squeeze": ("axes", 13), "Unsqueeze": ("axes", 13), "ReduceSum": ("axes", 13)}
-"""The name of an operator's list of integers, and the opset from which it is an input; 18 for other reductions."""
-
-
-def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
-    """A node with a list of integers, which is an attribute or an input depending on the opset."""
-    name, since = _LISTS.get(op_type, ("axes", 18))
-    if layer.opset >= since:
-        return op_type, [x, layer.ints(values, name)], {}
-    return op_type, [x], {name: list(values)}
-
-
-def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
-    """`x` with axes of size 1, by a node beside the one with the layer's name."""
-    return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
-
-
-@converter(nn.ConcatOp)
-def concat(op: nn.ConcatOp, layer: Layer) -> str:
-    return layer.node("Concat", *op.inputs, axis=op.axis.value.data)
-
-
-@converter(nn.SplitOp)
-def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
-    sizes = nn.ints(op.sizes)
-    op_type, inputs, attributes = with_list("Split", op.input, sizes, layer)
-    return layer.emit(op_type, inputs, {**attributes, "axis": op.axis.value.data}, layer.label, outputs=len(sizes))
+from .layer import Layer, Operand, Written, converter
+from .rows import by_row, unsqueezed, written_by_row
 
 
 @converter(nn.SliceOp)
@@ -111,25 +81,12 @@ def _shape(shape: SSAValue | None, to: Any, layer: Layer) -> str:
     return layer.value(shape) if element_of(shape) == i64 else layer.helper("Cast", shape, to=TensorProto.INT64)
 
 
-@converter(nn.TransposeOp)
-def transpose(op: nn.TransposeOp, layer: Layer) -> str:
-    return layer.node("Transpose", op.input, perm=list(nn.ints(op.perm)) or None)
-
-
-@converter(nn.FlattenOp)
-def flatten(op: nn.FlattenOp, layer: Layer) -> str:
-    return layer.node("Flatten", op.input, axis=op.axis.value.data)
-
-
 @converter(nn.SqueezeOp, nn.UnsqueezeOp)
-def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> str:
+def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
     """An empty list of axes changes nothing in `nn`; ONNX leaves its meaning open."""
     if op.axes is None:
-        return layer.node("Squeeze", op.input)
-    if not (axes := nn.ints(op.axes)):
-        return layer.node("Identity", op.input)
-    op_type = "Squeeze" if isinstance(op, nn.SqueezeOp) else "Unsqueeze"
-    return layer.emit(*with_list(op_type, op.input, axes, layer), layer.label)[0]
+        return by_row(op, layer)
+    return by_row(op, layer) if nn.ints(op.axes) else layer.node("Identity", op.input)
 
 
 @converter(nn.PadOp)
@@ -265,56 +222,12 @@ def shape(op: nn.ShapeOp, layer: Layer) -> str:
     return layer.helper("Slice", layer.node("Shape", op.input), *bounds)
 
 
-_REDUCTIONS: dict[type[nn.ReduceOp], str] = {
-    nn.ReduceMeanOp: "ReduceMean",
-    nn.ReduceSumOp: "ReduceSum",
-    nn.ReduceMaxOp: "ReduceMax",
-    nn.ReduceMinOp: "ReduceMin",
-    nn.ReduceProdOp: "ReduceProd",
-}
-
-
-@converter(*_REDUCTIONS)
-def reduction(op: nn.ReduceOp, layer: Layer) -> str:
+@converter(*nn.kinds(nn.ReduceOp))
+def reduction(op: nn.ReduceOp, layer: Layer) -> Written:
     """An empty list of axes reduces nothing in `nn`, and everything in ONNX."""
     axes = op.axis_list()
     if not axes:
         return layer.node("Identity", op.input)
     if isinstance(op, nn.ReduceMeanOp) and op.averages_space and is_between_integers(op.input, op.result, layer):
         return layer.node("GlobalAveragePool", op.input)  # onnxruntime has no integer kernel for ReduceMean
-    return layer.emit(*_reduction(_REDUCTIONS[type(op)], op.input, axes, op.keepdims is not None, layer), layer.label)[
-        0
-    ]
-
-
-def reduce(op_type: str, x: str, axes: Sequence[int], keep: bool, layer: Layer) -> str:
-    """A reduction beside the node with the layer's name."""
-    return layer.emit(*_reduction(op_type, x, axes, keep, layer), f"{layer.label}/{op_type}")[0]
-
-
-def _reduction(op_type: str, x: Operand, axes: Sequence[int], keep: bool, layer: Layer) -> NodeParts:
-    op_type, inputs, attributes = with_list(op_type, x, axes, layer)
-    return op_type, inputs, {**attributes, "keepdims": None if keep else 0}
-
-
-@converter(nn.ArgMaxOp, nn.ArgMinOp)
-def arg(op: nn.ArgMaxOp | nn.ArgMinOp, layer: Layer) -> str:
-    op_type = "ArgMax" if isinstance(op, nn.ArgMaxOp) else "ArgMin"
-    keepdims, last = op.keepdims is not None, op.last is not None
-    if last:
-        layer.require(12, f"{op_type} of the last of equal elements")
-    return layer.node(
-        op_type, op.input, axis=op.axis.value.data, keepdims=int(keepdims), select_last_index=1 if last else None
-    )
-
-
-@converter(nn.DepthToSpaceOp)
-def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
-    attributes = {"blocksize": op.block.value.data, "mode": op.mode.data.value.upper()}
-    return layer.node("DepthToSpace", op.input, **attributes)
-
-
-@converter(nn.SpaceToDepthOp)
-def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
-    block = op.block.value.data
-    return layer.node("SpaceToDepth", op.input, blocksize=block)
+    return written_by_row(op, layer, op.operands, axes=axes)

@@ -9,7 +9,7 @@ import numpy as np
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
 from ..onnx.layer import Layer
-from ..onnx.shape import unsqueezed
+from ..onnx.rows import unsqueezed
 from .table import converter, name_beside
 
 

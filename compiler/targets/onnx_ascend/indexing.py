@@ -12,7 +12,7 @@ from ...dialects import ascend
 from ...dialects.nn import constant_ints
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ..onnx.layer import Layer, Operand
-from ..onnx.shape import unsqueezed, with_list
+from ..onnx.rows import unsqueezed, with_list
 from .arithmetic import reshaped
 from .table import converter
 

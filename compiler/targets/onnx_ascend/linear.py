@@ -8,7 +8,7 @@ from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
 from ..deployed import is_integer
 from ..onnx.layer import Layer, Operand
-from ..onnx.shape import unsqueezed
+from ..onnx.rows import unsqueezed
 from ..onnx.steps import Steps
 from .table import converter, name_beside, product
 

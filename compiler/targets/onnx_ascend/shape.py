@@ -10,7 +10,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.shape import one_index
 from ...dialects.nn.shapes import element_of
 from ..onnx.layer import Layer
-from ..onnx.shape import with_list
+from ..onnx.rows import with_list
 from .table import converter, name_beside, written_as
 
 

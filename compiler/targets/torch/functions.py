@@ -45,11 +45,27 @@ def dtype_of(element: Attribute) -> Any:
 
 
 def function_of(op: Operation, points: Mapping[type[Operation], Maker]) -> Function | None:
-    """The function of an operation; quantization is one of those given. None if there is none."""
+    """The function of an operation, or of its expansion; quantization is one of those given. None if there is none."""
     if plain := _PLAIN.get(type(op)):
         return plain
-    maker = points.get(type(op)) or _MADE.get(type(op))
-    return None if maker is None else maker(op)
+    if (maker := points.get(type(op)) or _MADE.get(type(op))) is not None:
+        return maker(op)
+    if (expansion := nn.expanded(op)) is None:
+        return None
+    with expansion:
+        made = {step: function for step in expansion.steps if (function := function_of(step, points)) is not None}
+        numbers = {each: torch.from_numpy(np.array(each.array)) for each in expansion.constants}
+    if len(made) < len(expansion.steps):
+        return None
+
+    def run(*operands: Tensor) -> Sequence[Tensor]:
+        def number(constant: nn.ConstantOp) -> Tensor:
+            return numbers[constant].to(operands[0].device)
+
+        results = expansion.computed(operands, number, lambda step, xs: made[step](*xs))
+        return results if len(results) > 1 else results[0]
+
+    return run
 
 
 def _in_layout(maker: Maker) -> Maker:
@@ -123,13 +139,6 @@ def _matmul(op: nn.MatMulOp) -> Function:
             return F.linear(lhs, rhs, bias)  # whose sums begin with the bias
         y = (lhs.transpose(-1, -2) if transpose_a else lhs) @ (rhs.transpose(-1, -2) if transpose_b else rhs)
         return y if bias is None else y + bias
-
-    return run
-
-
-def _bias_add(op: nn.BiasAddOp) -> Function:
-    def run(x: Tensor, bias: Tensor) -> Tensor:
-        return x + _per_channel(bias, x.ndim)
 
     return run
 
@@ -226,20 +235,6 @@ def _layer_norm(op: nn.LayerNormOp) -> Function:
             return F.layer_norm(x, shape, scale, bias, epsilon)
         y = F.layer_norm(x, shape, eps=epsilon) * scale
         return y if bias is None else y + bias
-
-    return run
-
-
-def _lrn(op: nn.LRNOp) -> Function:
-    size, alpha = op.size.value.data, op.alpha.value.data
-    beta, bias = op.beta.value.data, op.bias.value.data
-    before = (size - 1) // 2
-
-    def run(x: Tensor) -> Tensor:
-        zeros = (0,) * (x.ndim - 2)
-        squares = _padded(x * x, (before, *zeros), (size - 1 - before, *zeros))
-        sums = sum(squares[:, i : i + x.shape[1]] for i in range(size))
-        return x / (sums * (alpha / size) + bias) ** beta
 
     return run
 
@@ -425,28 +420,6 @@ def _bound(op: nn.BoundOp) -> Unary:
     return lambda x: x.clamp(low, high)
 
 
-def _hard_sigmoid(op: nn.HardSigmoidOp) -> Unary:
-    alpha, beta = op.alpha.value.data, op.beta.value.data
-    if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
-        return F.hardsigmoid  # which divides by 6
-    return lambda x: (x * alpha + beta).clamp(0, 1)
-
-
-_SELU = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
-"""PyTorch's alpha and gamma."""
-
-
-def _selu(op: nn.SeluOp) -> Unary:
-    alpha, gamma = op.alpha.value.data, op.gamma.value.data
-    if (np.float32(alpha), np.float32(gamma)) == _SELU:
-        return F.selu
-    return lambda x: F.elu(x, alpha) * gamma
-
-
-def _prelu(x: Tensor, slope: Tensor) -> Tensor:
-    return torch.where(x < 0, x * slope, x)
-
-
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -476,16 +449,12 @@ _PLAIN: Mapping[type[Operation], Function] = {
     nn.SigmoidOp: torch.sigmoid,
     nn.TanhOp: torch.tanh,
     nn.SoftplusOp: F.softplus,
-    nn.SoftsignOp: F.softsign,
-    nn.MishOp: F.mish,
-    nn.HardSwishOp: F.hardswish,
     nn.ErfOp: torch.erf,
     nn.ExpOp: torch.exp,
     nn.LogOp: torch.log,
     nn.SinOp: torch.sin,
     nn.CosOp: torch.cos,
     nn.SqrtOp: torch.sqrt,
-    nn.RsqrtOp: torch.rsqrt,
     nn.ReciprocalOp: torch.reciprocal,
     nn.NegOp: torch.neg,
     nn.AbsOp: torch.abs,
@@ -503,26 +472,21 @@ _PLAIN: Mapping[type[Operation], Function] = {
     nn.MinOp: torch.minimum,
     nn.MaxOp: torch.maximum,
     nn.WhereOp: torch.where,
-    nn.PReluOp: _prelu,
     nn.ObserveOp: _same,
 }
 """Functions that are the same for every operation of a class."""
 
 _MADE: Mapping[type[Operation], Maker] = {
     nn.ReluOp: _bound,
-    nn.Relu6Op: _bound,
     nn.ClipOp: _bound,
     nn.LeakyReluOp: lambda op: partial(F.leaky_relu, negative_slope=op.alpha.value.data),
     nn.EluOp: lambda op: partial(F.elu, alpha=op.alpha.value.data),
-    nn.SeluOp: _selu,
-    nn.HardSigmoidOp: _hard_sigmoid,
     nn.GeluOp: lambda op: partial(F.gelu, approximate="none" if op.tanh_approximation is None else "tanh"),
     nn.CompareOp: lambda op: _COMPARISONS[op.predicate.data],
     nn.CastOp: _cast,
     nn.ConvOp: _in_layout(_conv),
     nn.ConvTransposeOp: _in_layout(_conv_transpose),
     nn.MatMulOp: _matmul,
-    nn.BiasAddOp: _in_layout(_bias_add),
     nn.MaxPoolOp: _in_layout(lambda op: _pooled(op, torch.maximum, float("-inf"))),
     nn.AveragePoolOp: _in_layout(_average_pool),
     nn.GlobalAveragePoolOp: _in_layout(lambda op: _mean_of_space),
@@ -531,7 +495,6 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.InstanceNormOp: _in_layout(_instance_norm),
     nn.GroupNormOp: _in_layout(_group_norm),
     nn.LayerNormOp: _layer_norm,
-    nn.LRNOp: _in_layout(_lrn),
     nn.SoftmaxOp: lambda op: partial(torch.softmax, dim=op.axis.value.data),
     nn.LogSoftmaxOp: lambda op: partial(torch.log_softmax, dim=op.axis.value.data),
     **dict.fromkeys(_REDUCTIONS, _reduction),

@@ -129,6 +129,7 @@ UNARY: dict[str, Case] = {
     "elu": Case(lambda x: nn.EluOp.make(x, alpha=0.7), (real(2, 5),)),
     "selu": Case(lambda x: nn.SeluOp.make(x, alpha=1.5, gamma=1.1), (real(2, 5),)),
     "hard_sigmoid": Case(lambda x: nn.HardSigmoidOp.make(x, alpha=0.3, beta=0.4), (real(2, 5),)),
+    "hard_shrink": Case(lambda x: nn.HardShrinkOp.make(x, lambd=1.5), (real(4, 5) * 2,), exact=True),
     "hard_swish": Case(nn.HardSwishOp.make, (real(4, 5) * 2,)),
     "gelu": Case(nn.GeluOp.make, (real(4, 5),)),
     "gelu-tanh": Case(lambda x: nn.GeluOp.make(x, tanh_approximation=True), (real(4, 5),)),

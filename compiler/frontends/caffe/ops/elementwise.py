@@ -86,6 +86,14 @@ def _check_base(node: Node, base: float) -> None:
         raise node.error("has base 1, to which there is no logarithm")
 
 
+@converter("Threshold")
+def threshold(node: Node) -> Converted:
+    """1 above the threshold, 0 elsewhere."""
+    x = node.value(0)
+    above = node.emit(nn.CompareOp, x, node.scalar(node.proto.threshold_param.threshold, ".threshold"), predicate="gt")
+    return node.emit(nn.CastOp, above.result, result_types=[x.type]).result
+
+
 _ELTWISE: dict[str, type[nn.BinaryOp]] = {"PROD": nn.MulOp, "SUM": nn.AddOp, "MAX": nn.MaxOp}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..node import CONVERTERS, Converter, Node
+from ..rows import by_row  # whose converters those of families replace
 from . import (
     ascend,
     constant,
@@ -41,4 +42,4 @@ def converter_of(node: Node) -> Converter | None:
     return ascend.converter_on_integers(node) or CONVERTERS.get((node.domain, node.op_type))
 
 
-__all__ = ["FAMILIES", "converter_of"]
+__all__ = ["FAMILIES", "by_row", "converter_of"]

@@ -7,29 +7,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.properties import number_defaults
 from ....dialects.nn.shapes import element_of, shape_of
-from ....formats.onnx.counterparts import COUNTERPARTS
 from ....formats.onnx.tensors import dtype_of
 from ....ir.dtypes import element_type
 from ...shapes import exact
 from ..node import Constant, Converted, Node, converter
-
-_KINDS = {op_type: kind for kind, op_type in COUNTERPARTS.items()}
-
-
-@converter(*_KINDS)
-def same(node: Node) -> Converted:
-    kind = _KINDS[node.op_type]
-    operands = [node.value(i) for i in range(len(kind.get_irdl_definition().operands))]
-    numbers = {name: node.float(name, default) for name, default in number_defaults(kind).items()}
-    return node.emit(kind, *operands, **numbers).results[0]
-
-
-@converter("Gelu")
-def gelu(node: Node) -> Converted:
-    tanh = node.choice("approximate", "none", ("none", "tanh")) == "tanh"
-    return node.emit(nn.GeluOp, node.value(0), tanh_approximation=tanh).result
 
 
 @converter("Swish")
@@ -71,19 +53,9 @@ def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Con
     return x if low is None and high is None else node.emit(nn.ClipOp, x, min=low, max=high).result
 
 
-_PREDICATES = {
-    "Equal": "eq",
-    "Greater": "gt",
-    "GreaterOrEqual": "ge",
-    "Less": "lt",
-    "LessOrEqual": "le",
-    "Xor": "ne",
-}
-
-
-@converter(*_PREDICATES)
-def compare(node: Node) -> Converted:
-    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
+@converter("Xor")
+def xor(node: Node) -> Converted:
+    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate="ne").result
 
 
 _CHAINED: dict[str, type[nn.BinaryOp]] = {"Max": nn.MaxOp, "Mean": nn.AddOp, "Min": nn.MinOp, "Sum": nn.AddOp}

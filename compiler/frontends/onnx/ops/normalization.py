@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import DYNAMIC, axis_of, known
 from ..node import Constant, Converted, Node, Unmapped, converter
+from ..rows import by_row
 
 
 @converter("BatchNormalization")
@@ -21,14 +22,7 @@ def batch_normalization(node: Node) -> Converted:
         raise Unmapped("it normalizes each element on its own (spatial = 0)")
     if len(node.shape(0)) < 2:
         raise Unmapped("its input has no axis of channels")
-    operands = [node.value(i) for i in range(5)]
-    return node.emit(nn.BatchNormOp, *operands, epsilon=node.float("epsilon", 1e-5)).result
-
-
-@converter("InstanceNormalization")
-def instance_normalization(node: Node) -> Converted:
-    operands = [node.value(i) for i in range(3)]
-    return node.emit(nn.InstanceNormOp, *operands, epsilon=node.float("epsilon", 1e-5)).result
+    return by_row(node)
 
 
 @converter("GroupNormalization")
@@ -60,21 +54,7 @@ def layer_normalization(node: Node) -> Converted:
         raise Unmapped("its mean and deviation are used")
     if node.int("stash_type", 1) != 1:
         raise Unmapped("it computes in another type than float32 (stash_type)")
-    operands = node.value(0), node.value(1), node.optional(2)
-    epsilon = node.float("epsilon", 1e-5)
-    return node.emit(nn.LayerNormOp, *operands, axis=node.int("axis", -1), epsilon=epsilon).result
-
-
-@converter("LRN")
-def lrn(node: Node) -> Converted:
-    return node.emit(
-        nn.LRNOp,
-        node.value(0),
-        size=node.required_int("size"),
-        alpha=node.float("alpha", 1e-4),
-        beta=node.float("beta", 0.75),
-        bias=node.float("bias", 1.0),
-    ).result
+    return by_row(node)
 
 
 _SOFTMAX: dict[str, type[nn.SoftmaxOp | nn.LogSoftmaxOp]] = {"Softmax": nn.SoftmaxOp, "LogSoftmax": nn.LogSoftmaxOp}
@@ -85,7 +65,7 @@ def softmax(node: Node) -> Converted:
     """Along one axis since opset 13; before, over all axes from `axis` on at once."""
     op, shape = _SOFTMAX[node.op_type], node.shape(0)
     if node.version >= 13:
-        return node.emit(op, node.value(0), axis=node.int("axis", -1)).result
+        return by_row(node)
     axis = axis_of(node.int("axis", 1), len(shape)) if shape else 0
     if all(d == 1 for d in shape[axis + 1 :]):
         return node.emit(op, node.value(0), axis=axis - len(shape) if axis == len(shape) - 1 else axis).result

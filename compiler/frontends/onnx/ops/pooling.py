@@ -25,14 +25,3 @@ def _pool(node: Node, op: type[nn.PoolOp], **properties: bool) -> Converted:
     ceil_mode = bool(node.int("ceil_mode", 0))
     made = node.emit(op, node.value(0), kernel=kernel, ceil_mode=ceil_mode, **geometry(node), **properties)
     return with_pads(made).result
-
-
-_GLOBAL: dict[str, type[nn.GlobalPoolOp]] = {
-    "GlobalAveragePool": nn.GlobalAveragePoolOp,
-    "GlobalMaxPool": nn.GlobalMaxPoolOp,
-}
-
-
-@converter(*_GLOBAL)
-def global_pool(node: Node) -> Converted:
-    return node.emit(_GLOBAL[node.op_type], node.value(0)).result

@@ -12,12 +12,7 @@ from ....dialects import nn
 from ....dialects.nn.shapes import axes_of, axis_of, element_of, known, static
 from ...shapes import exact, expanded, reshape_target, runtime_shape
 from ..node import Constant, Converted, Node, Unmapped, converter
-
-
-@converter("Concat")
-def concat(node: Node) -> Converted:
-    operands = [node.value(i) for i in range(len(node.inputs))]
-    return node.emit(nn.ConcatOp, operands, axis=node.required_int("axis")).result
+from ..rows import by_row
 
 
 @converter("Split")
@@ -55,11 +50,6 @@ def slice_(node: Node) -> Converted:
     return node.emit(nn.SliceOp, x, starts=node.known_ints(1), ends=node.known_ints(2), axes=axes, steps=steps).result
 
 
-@converter("Gather")
-def gather(node: Node) -> Converted:
-    return node.emit(nn.GatherOp, node.value(0), node.value(1), axis=node.int("axis", 0)).result
-
-
 @converter("Reshape")
 def reshape(node: Node) -> Converted:
     """The shape is a property if all sizes are known or expressible as 0 or -1 of `nn.reshape`, otherwise an operand."""
@@ -80,33 +70,25 @@ def expand(node: Node) -> Converted:
 @converter("Transpose")
 def transpose(node: Node) -> Converted:
     perm = node.ints("perm")
-    reverse = range(len(node.shape(0)))[::-1]
-    return node.emit(nn.TransposeOp, node.value(0), perm=reverse if perm is None else perm).result
-
-
-@converter("Flatten")
-def flatten(node: Node) -> Converted:
-    return node.emit(nn.FlattenOp, node.value(0), axis=node.int("axis", 1)).result
+    return by_row(node, perm=range(len(node.shape(0)))[::-1] if perm is None else perm)
 
 
 @converter("Squeeze")
 def squeeze(node: Node) -> Converted:
-    """Axes are an attribute before opset 13, an input since; absent, all of size 1."""
-    axes = node.axes(1, 13)
-    if axes is None:
-        shape = node.shape(0)
-        if not static(shape):
-            raise Unmapped("which axes it drops depends on sizes at run time")
-        axes = [i for i, d in enumerate(shape) if d == 1]
-    return node.emit(nn.SqueezeOp, node.value(0), axes=axes).result
+    """Without axes, all of size 1."""
+    if node.has(1) or "axes" in node.attributes:
+        return by_row(node)
+    shape = node.shape(0)
+    if not static(shape):
+        raise Unmapped("which axes it drops depends on sizes at run time")
+    return by_row(node, axes=[i for i, d in enumerate(shape) if d == 1])
 
 
 @converter("Unsqueeze")
 def unsqueeze(node: Node) -> Converted:
-    """Axes are an attribute before opset 13, an input since."""
-    if (axes := node.axes(1, 13)) is None:
+    if not node.has(1) and "axes" not in node.attributes:
         raise node.error("has no axes")
-    return node.emit(nn.UnsqueezeOp, node.value(0), axes=axes).result
+    return by_row(node)
 
 
 @converter("Pad")
@@ -132,17 +114,6 @@ def _on_all_axes(node: Node, pads: Sequence[int], axes: Sequence[int], rank: int
     for i, axis in enumerate(axes_of(axes, rank)):
         result[axis], result[axis + rank] = pads[i], pads[i + len(axes)]
     return result
-
-
-@converter("DepthToSpace")
-def depth_to_space(node: Node) -> Converted:
-    mode = node.choice("mode", "DCR", ("DCR", "CRD")).lower()
-    return node.emit(nn.DepthToSpaceOp, node.value(0), block=node.required_int("blocksize"), mode=mode).result
-
-
-@converter("SpaceToDepth")
-def space_to_depth(node: Node) -> Converted:
-    return node.emit(nn.SpaceToDepthOp, node.value(0), block=node.required_int("blocksize")).result
 
 
 @converter("Shape")

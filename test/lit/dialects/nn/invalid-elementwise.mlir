@@ -159,3 +159,11 @@ func.func @main(%x: tensor<2x3xf32>) {
   nn.cast %x : (tensor<2x3xf32>) -> tensor<3x2xf16>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) {
+  // CHECK: error: 'nn.hard_shrink' op lambd must not be negative
+  nn.hard_shrink %x lambd -1.0 : tensor<2xf32>
+  func.return
+}

@@ -26,6 +26,8 @@ func.func @activations(%x: tensor<?x3xf32>, %s: tensor<3xf32>) {
   %selu = nn.selu %x alpha 1.5 gamma 1.25 : tensor<?x3xf32>
   // CHECK-NEXT: %hard = nn.hard_sigmoid %x alpha 0.1666667 beta 0.4 : tensor<?x3xf32>
   %hard = nn.hard_sigmoid %x alpha 0.1666667 beta 0.4 : tensor<?x3xf32>
+  // CHECK-NEXT: %shrunk = nn.hard_shrink %x lambd 0.25 : tensor<?x3xf32>
+  %shrunk = nn.hard_shrink %x lambd 0.25 : tensor<?x3xf32>
   // CHECK-NEXT: %swish = nn.hard_swish %x : tensor<?x3xf32>
   %swish = nn.hard_swish %x : tensor<?x3xf32>
   // CHECK-NEXT: %gelu = nn.gelu %x : tensor<?x3xf32>

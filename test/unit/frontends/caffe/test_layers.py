@@ -258,6 +258,7 @@ FLOAT64: dict[str, tuple[tuple[int, ...], Build, Callable[[Array], Array]]] = {
         lambda x: np.where(x > 0, x, x * float(SLOPE)),
     ),
     "clip": (IMAGE, one("Clip", clip_param={"min": -0.5, "max": 0.25}), lambda x: x.clip(-0.5, 0.25)),
+    "threshold": (IMAGE, one("Threshold", threshold_param={"threshold": 0.25}), lambda x: x > 0.25),
     "clip-6": (IMAGE, one("Clip", clip_param={"min": 0, "max": 6}), lambda x: x.clip(0, 6)),
     "log": (
         IMAGE,

@@ -30,7 +30,7 @@ abs add average_pool-ceil average_pool-include batch_norm batch_norm-nhwc batch_
 bias_add-rank-2 clip clip-above clip-below clip-nothing concat conv conv-1d conv-3d conv-3d-nhwc conv-depthwise
 conv-groups conv-nhwc conv-same conv_transpose conv_transpose-nhwc conv_transpose-same conv_transpose-shape
 conv_transpose-strides dequantize-i4 elu exp flatten gelu-tanh global_average global_average-nhwc global_max hard_sigmoid
-hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc mish mul neg
+hard_shrink hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc mish mul neg
 pad-wrap-only-negative reciprocal reduce_mean-all reduce_sum-all relu relu6 reshape reshape-constant
 reshape-zero-not-needed resize-linear-align resize-nearest rsqrt selu sigmoid softmax softplus softsign split split-one
 sqrt squeeze squeeze-all squeeze-none tanh transpose transpose-scalar unsqueeze unsqueeze-none
@@ -38,7 +38,7 @@ sqrt squeeze squeeze-all squeeze-none tanh transpose transpose-scalar unsqueeze 
 WRITTEN = frozenset(_NAMES.split())
 """The cases of operations.py that Caffe has a form for."""
 
-NOT_IN_OPENCV = frozenset({"Bias", "Clip", "Reduction"})
+NOT_IN_OPENCV = frozenset({"Bias", "Clip", "Reduction", "Threshold"})
 WRONG_IN_OPENCV = frozenset({"lrn", "lrn-nhwc", "conv_transpose-strides", "transposed-dilated", "transpose-scalar"})
 """It ignores LRN's `k` and Deconvolution's dilation, and has no blobs without axes."""
 

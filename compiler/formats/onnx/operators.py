@@ -1,0 +1,90 @@
+"""The operators of ONNX that are operations of `nn`: read and written by these rows.
+
+What reads or writes in another way for other inputs or opsets has a converter in the frontend or the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialects import nn
+from ..rows import Flag, Int, Ints, Is, Row, Word, row
+
+_KEEPDIMS = Flag("keepdims", default=True)
+
+ROWS: Sequence[Row] = (
+    row(nn.AbsOp, "Abs"),
+    row(nn.AddOp, "Add"),
+    row(nn.AndOp, "And"),
+    *(
+        row(kind, op_type, axis=Int("axis", 0), keepdims=_KEEPDIMS, last=Flag("select_last_index", False, since=12))
+        for kind, op_type in ((nn.ArgMaxOp, "ArgMax"), (nn.ArgMinOp, "ArgMin"))
+    ),
+    row(nn.BatchNormOp, "BatchNormalization"),
+    row(nn.CeilOp, "Ceil"),
+    row(nn.CompareOp, "Equal", predicate=Is("eq")),
+    row(nn.CompareOp, "Greater", predicate=Is("gt")),
+    row(nn.CompareOp, "GreaterOrEqual", since=12, predicate=Is("ge")),
+    row(nn.CompareOp, "Less", predicate=Is("lt")),
+    row(nn.CompareOp, "LessOrEqual", since=12, predicate=Is("le")),
+    row(nn.ConcatOp, "Concat", axis=Int("axis")),
+    row(nn.CosOp, "Cos"),
+    row(
+        nn.DepthToSpaceOp,
+        "DepthToSpace",
+        block=Int("blocksize"),
+        mode=Word("mode", "DCR", {"DCR": "dcr", "CRD": "crd"}),
+    ),
+    row(nn.DivOp, "Div"),
+    row(nn.EluOp, "Elu"),
+    row(nn.ErfOp, "Erf"),
+    row(nn.ExpOp, "Exp"),
+    row(nn.FlattenOp, "Flatten", axis=Int("axis", 1)),
+    row(nn.FloorOp, "Floor"),
+    row(nn.GatherOp, "Gather", axis=Int("axis", 0)),
+    row(nn.GeluOp, "Gelu", since=20, tanh_approximation=Word("approximate", "none", {"none": False, "tanh": True})),
+    row(nn.GlobalAveragePoolOp, "GlobalAveragePool"),
+    row(nn.GlobalMaxPoolOp, "GlobalMaxPool"),
+    row(nn.GroupNormOp, "GroupNormalization", since=21, num_groups=Int("num_groups")),
+    row(nn.HardShrinkOp, "Shrink", only={"bias": 0.0}),
+    row(nn.HardSigmoidOp, "HardSigmoid"),
+    row(nn.HardSwishOp, "HardSwish", since=14),
+    row(nn.InstanceNormOp, "InstanceNormalization"),
+    row(nn.LRNOp, "LRN", size=Int("size")),
+    row(nn.LayerNormOp, "LayerNormalization", since=17, axis=Int("axis", -1)),
+    row(nn.LeakyReluOp, "LeakyRelu"),
+    row(nn.LogOp, "Log"),
+    row(nn.LogSoftmaxOp, "LogSoftmax", axis=Int("axis", -1)),
+    row(nn.MaxOp, "Max"),
+    row(nn.MinOp, "Min"),
+    row(nn.MishOp, "Mish", since=18),
+    row(nn.MulOp, "Mul"),
+    row(nn.NegOp, "Neg"),
+    row(nn.NotOp, "Not"),
+    row(nn.OrOp, "Or"),
+    row(nn.PReluOp, "PRelu"),
+    row(nn.PowOp, "Pow"),
+    row(nn.ReciprocalOp, "Reciprocal"),
+    row(nn.ReduceMaxOp, "ReduceMax", axes=Ints("axes", input_since=18), keepdims=_KEEPDIMS),
+    row(nn.ReduceMeanOp, "ReduceMean", axes=Ints("axes", input_since=18), keepdims=_KEEPDIMS),
+    row(nn.ReduceMinOp, "ReduceMin", axes=Ints("axes", input_since=18), keepdims=_KEEPDIMS),
+    row(nn.ReduceProdOp, "ReduceProd", axes=Ints("axes", input_since=18), keepdims=_KEEPDIMS),
+    row(nn.ReduceSumOp, "ReduceSum", axes=Ints("axes", input_since=13), keepdims=_KEEPDIMS),
+    row(nn.ReluOp, "Relu"),
+    row(nn.RoundOp, "Round"),
+    row(nn.SeluOp, "Selu"),
+    row(nn.SigmoidOp, "Sigmoid"),
+    row(nn.SinOp, "Sin"),
+    row(nn.SoftmaxOp, "Softmax", axis=Int("axis", -1)),
+    row(nn.SoftplusOp, "Softplus"),
+    row(nn.SoftsignOp, "Softsign"),
+    row(nn.SpaceToDepthOp, "SpaceToDepth", block=Int("blocksize")),
+    row(nn.SplitOp, "Split", axis=Int("axis", 0), sizes=Ints("split", input_since=13)),
+    row(nn.SqrtOp, "Sqrt"),
+    row(nn.SqueezeOp, "Squeeze", axes=Ints("axes", input_since=13)),
+    row(nn.SubOp, "Sub"),
+    row(nn.TanhOp, "Tanh"),
+    row(nn.TransposeOp, "Transpose", perm=Ints("perm")),
+    row(nn.UnsqueezeOp, "Unsqueeze", axes=Ints("axes", input_since=13)),
+    row(nn.WhereOp, "Where"),
+)

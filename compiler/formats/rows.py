@@ -1,0 +1,87 @@
+"""Rows: an operator of a format that is an operation of `nn` with the same operands, read and written by what a row says.
+
+Fields say how properties stand in the file. Numbers whose default and name are those of the attribute need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialects.nn import NNOp
+from ..dialects.nn.properties import number_defaults
+
+
+@dataclass(frozen=True)
+class Number:
+    """A real number."""
+
+    name: str
+    default: float
+
+
+@dataclass(frozen=True)
+class Int:
+    """An integer; without a default it must be there."""
+
+    name: str
+    default: int | None = None
+
+
+@dataclass(frozen=True)
+class Flag:
+    """0 or 1; `since` is the first version of the format that has the attribute."""
+
+    name: str
+    default: bool
+    since: int = 1
+
+
+@dataclass(frozen=True)
+class Word:
+    """A text of several, with the property's value for each."""
+
+    name: str
+    default: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ints:
+    """A list of integers: an attribute, or from a version on an input of its own, behind the others."""
+
+    name: str
+    input_since: int | None = None
+
+
+@dataclass(frozen=True)
+class Is:
+    """The property has this value; others are other operators, or have none."""
+
+    value: Any
+
+
+Field = Number | Int | Flag | Word | Ints | Is
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator, for which `fields` has the properties of the operation by name.
+
+    `since` is the first version that has it, `only` the values that further attributes must have.
+    """
+
+    kind: type[NNOp]
+    op_type: str
+    fields: Mapping[str, Field]
+    since: int
+    only: Mapping[str, float]
+
+
+def row(
+    kind: type[NNOp], op_type: str, *, since: int = 1, only: Mapping[str, float] | None = None, **fields: Field
+) -> Row:
+    """A row, with the numbers of the operation."""
+    numbers: dict[str, Field] = {name: Number(name, default) for name, default in number_defaults(kind).items()}
+    return Row(kind, op_type, {**numbers, **fields}, since, only or {})
