@@ -11,9 +11,12 @@ from xdsl.ir import Dialect
 from ..nn.base import operations_of
 from . import (
     arithmetic,
+    base,
     caffe,
     convolution,
+    cube,
     elementwise,
+    expansions,
     functions,
     indexing,
     linear,
@@ -29,93 +32,27 @@ from . import (
     transposed,
     weights,
 )
-from .arithmetic import (
-    AddNOp,
-    AddsOp,
-    ByNumberOp,
-    ClipByValueV2Op,
-    EltwiseOp,
-    FastGeluOp,
-    IdentityOp,
-    MulsOp,
-    SelectOp,
-    SeluOp,
-    SquareOp,
-    SwishOp,
-)
-from .base import AscendOp
-from .caffe import BiasOp, BNInferenceOp, ScaleOp
-from .convolution import Conv2DOp, Conv3DOp, ConvolutionOp, DepthwiseConv2DOp, GroupedOp
-from .cube import CubeOp
+from .arithmetic import *  # noqa: F403
+from .base import *  # noqa: F403
+from .caffe import *  # noqa: F403
+from .convolution import *  # noqa: F403
+from .cube import *  # noqa: F403
 from .elementwise import *  # noqa: F403
-from .expansions import EXPANDED
-from .functions import CeilOp, CosOp, FloorOp, LogOp, RintOp, SinOp, SoftsignOp
-from .indexing import (
-    ArgMaxV2Op,
-    ArgMinOp,
-    ArgOp,
-    FillOp,
-    GatherNdOp,
-    GatherOp,
-    PackOp,
-    RangeOp,
-    ShapeOp,
-    SliceOp,
-    SplitOp,
-    TileOp,
-    UnpackOp,
-)
-from .linear import BatchMatMulV2Op, BiasAddOp, FullyConnectionOp, MatMulV2Op, MatrixOp
-from .logic import (
-    ComparisonOp,
-    EqualOp,
-    GreaterEqualOp,
-    GreaterOp,
-    LessEqualOp,
-    LessOp,
-    LogicalAndOp,
-    LogicalNotOp,
-    LogicalOrOp,
-    NotEqualOp,
-    TruthOp,
-)
-from .moments import GroupNormOp, InstanceNormOp, LayerNormOp, MomentsOp
-from .normalization import BNInferOp, LogSoftmaxV2Op, LRNOp, SoftmaxV2Op
-from .pooling import AveragingOp, AvgPoolOp, AvgPoolV2Op, MaxPoolOp, MaxPoolV3Op, PoolingOp, PoolOp, WindowOp
-from .quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, PerChannelOp
-from .recurrent import BasicGRUInplaceFillWindowCacheOp, BasicLSTMInplaceFillWindowCacheOp, WindowCacheOp
-from .requantization import AscendDequantS16Op, AscendRequantOp, AscendRequantS16Op
-from .shape import (
-    ConcatV2Op,
-    FlattenOp,
-    GatherV2Op,
-    PadV3Op,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceMinOp,
-    ReduceOp,
-    ReduceProdOp,
-    ReduceSumOp,
-    ReshapeOp,
-    SplitVOp,
-    SqueezeOp,
-    StridedSliceV2Op,
-    TransposeOp,
-    UnsqueezeOp,
-)
-from .space import (
-    BatchBlockOp,
-    BatchToSpaceNDOp,
-    DepthToSpaceOp,
-    ResizeBilinearV2Op,
-    ResizeImageOp,
-    ResizeNearestNeighborV2Op,
-    ResizeOp,
-    SpaceToBatchNDOp,
-    SpaceToDepthOp,
-)
-from .transposed import Conv2DBackpropInputOp, Conv2DTransposeOp, DeconvolutionOp, TransposedOp
-from .weights import AscendAntiQuantV2Op, AscendQuantV2Op, AscendWeightQuantOp, WeightQuantBatchMatmulV2Op
+from .expansions import *  # noqa: F403
+from .functions import *  # noqa: F403
+from .indexing import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .logic import *  # noqa: F403
+from .moments import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .quantization import *  # noqa: F403
+from .recurrent import *  # noqa: F403
+from .requantization import *  # noqa: F403
+from .shape import *  # noqa: F403
+from .space import *  # noqa: F403
+from .transposed import *  # noqa: F403
+from .weights import *  # noqa: F403
 
 _FAMILIES = (
     quantization,
@@ -137,130 +74,29 @@ _FAMILIES = (
     logic,
     caffe,
 )
-OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, AscendOp))
+OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, base.AscendOp))
 
 ASCEND = Dialect("ascend", [*OPERATIONS], [])
 
-__all__ = [
-    "ASCEND",
-    "EXPANDED",
-    "OPERATIONS",
-    "AddNOp",
-    "AddsOp",
-    "ArgMaxV2Op",
-    "ArgMinOp",
-    "ArgOp",
-    "AscendAntiQuantOp",
-    "AscendAntiQuantV2Op",
-    "AscendDequantOp",
-    "AscendDequantS16Op",
-    "AscendOp",
-    "AscendQuantOp",
-    "AscendQuantV2Op",
-    "AscendRequantOp",
-    "AscendRequantS16Op",
-    "AscendWeightQuantOp",
-    "AveragingOp",
-    "AvgPoolOp",
-    "AvgPoolV2Op",
-    "BNInferOp",
-    "BNInferenceOp",
-    "BasicGRUInplaceFillWindowCacheOp",
-    "BasicLSTMInplaceFillWindowCacheOp",
-    "BatchBlockOp",
-    "BatchMatMulV2Op",
-    "BatchToSpaceNDOp",
-    "BiasAddOp",
-    "BiasOp",
-    "ByNumberOp",
-    "CeilOp",
-    "ClipByValueV2Op",
-    "ComparisonOp",
-    "ConcatV2Op",
-    "Conv2DBackpropInputOp",
-    "Conv2DOp",
-    "Conv2DTransposeOp",
-    "Conv3DOp",
-    "ConvolutionOp",
-    "CosOp",
-    "CubeOp",
-    "DeconvolutionOp",
-    "DepthToSpaceOp",
-    "DepthwiseConv2DOp",
-    "EltwiseOp",
-    "EqualOp",
-    "FastGeluOp",
-    "FillOp",
-    "FlattenOp",
-    "FloorOp",
-    "FullyConnectionOp",
-    "GatherNdOp",
-    "GatherOp",
-    "GatherV2Op",
-    "GreaterEqualOp",
-    "GreaterOp",
-    "GroupNormOp",
-    "GroupedOp",
-    "IdentityOp",
-    "InstanceNormOp",
-    "LRNOp",
-    "LayerNormOp",
-    "LessEqualOp",
-    "LessOp",
-    "LogOp",
-    "LogSoftmaxV2Op",
-    "LogicalAndOp",
-    "LogicalNotOp",
-    "LogicalOrOp",
-    "MatMulV2Op",
-    "MatrixOp",
-    "MaxPoolOp",
-    "MaxPoolV3Op",
-    "MomentsOp",
-    "MulsOp",
-    "NotEqualOp",
-    "PackOp",
-    "PadV3Op",
-    "PerChannelOp",
-    "PoolOp",
-    "PoolingOp",
-    "RangeOp",
-    "ReduceMaxOp",
-    "ReduceMeanOp",
-    "ReduceMinOp",
-    "ReduceOp",
-    "ReduceProdOp",
-    "ReduceSumOp",
-    "ReshapeOp",
-    "ResizeBilinearV2Op",
-    "ResizeImageOp",
-    "ResizeNearestNeighborV2Op",
-    "ResizeOp",
-    "RintOp",
-    "ScaleOp",
-    "SelectOp",
-    "SeluOp",
-    "ShapeOp",
-    "SinOp",
-    "SliceOp",
-    "SoftmaxV2Op",
-    "SoftsignOp",
-    "SpaceToBatchNDOp",
-    "SpaceToDepthOp",
-    "SplitOp",
-    "SplitVOp",
-    "SquareOp",
-    "SqueezeOp",
-    "StridedSliceV2Op",
-    "SwishOp",
-    "TileOp",
-    "TransposeOp",
-    "TransposedOp",
-    "TruthOp",
-    "UnpackOp",
-    "UnsqueezeOp",
-    "WeightQuantBatchMatmulV2Op",
-    "WindowCacheOp",
-    "WindowOp",
-]
+__all__ = ["ASCEND", "OPERATIONS"]
+__all__ += arithmetic.__all__
+__all__ += base.__all__
+__all__ += caffe.__all__
+__all__ += convolution.__all__
+__all__ += cube.__all__
 __all__ += elementwise.__all__
+__all__ += expansions.__all__
+__all__ += functions.__all__
+__all__ += indexing.__all__
+__all__ += linear.__all__
+__all__ += logic.__all__
+__all__ += moments.__all__
+__all__ += normalization.__all__
+__all__ += pooling.__all__
+__all__ += quantization.__all__
+__all__ += recurrent.__all__
+__all__ += requantization.__all__
+__all__ += shape.__all__
+__all__ += space.__all__
+__all__ += transposed.__all__
+__all__ += weights.__all__

@@ -186,3 +186,19 @@ class ClipByValueV2Op(AscendOp):
             if size(shape_of(value)) != 1:
                 raise VerifyException(f"{name} must hold one number")
         return [tensor_of(self.x)]
+
+
+__all__ = [
+    "AddNOp",
+    "AddsOp",
+    "ByNumberOp",
+    "ClipByValueV2Op",
+    "EltwiseOp",
+    "FastGeluOp",
+    "IdentityOp",
+    "MulsOp",
+    "SelectOp",
+    "SeluOp",
+    "SquareOp",
+    "SwishOp",
+]

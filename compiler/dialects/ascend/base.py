@@ -250,3 +250,6 @@ def window_sizes(
 def same_pad_pairs(sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """The padding of TensorFlow's SAME for known sizes; an odd element goes to the end."""
     return tuple(same_pads(s, k, st, 1, upper=True) for s, k, st in zip(sizes, kernel, strides, strict=True))
+
+
+__all__ = ["AscendOp"]

@@ -124,3 +124,6 @@ class BNInferenceOp(AscendOp):
         if size(shape_of(self.momentum)) != 1:
             raise VerifyException("momentum must hold one number")
         return [tensor_of(self.x)]
+
+
+__all__ = ["BNInferenceOp", "BiasOp", "ScaleOp"]

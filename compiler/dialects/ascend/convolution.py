@@ -276,3 +276,6 @@ def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> Int
     """A list with one entry per axis of a data format, `neutral` for N and C."""
     rest = iter(spatial)
     return int_list(*(neutral if axis in "NC" else next(rest) for axis in data_format))
+
+
+__all__ = ["Conv2DOp", "Conv3DOp", "ConvolutionOp", "DepthwiseConv2DOp", "GroupedOp"]

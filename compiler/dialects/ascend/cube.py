@@ -119,3 +119,6 @@ def check_int32_uses(op: Operation) -> None:
     for use in result.uses:
         if use.operation.name not in AFTER_INT32:
             raise VerifyException(f"its int32 result feeds '{use.operation.name}', AscendDequant must follow")
+
+
+__all__ = ["CubeOp"]

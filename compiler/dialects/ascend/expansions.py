@@ -132,3 +132,6 @@ def group_norm(
 
 EXPANDED = tuple(kind for kind in nn.expandable() if issubclass(kind, AscendOp))
 """The operations whose expansions are above."""
+
+
+__all__ = ["EXPANDED"]

@@ -85,3 +85,6 @@ class SoftsignOp(UnaryOp):
     name = "ascend.Softsign"
 
     MEANS: ClassVar[Counterpart] = nn.SoftsignOp
+
+
+__all__ = ["CeilOp", "CosOp", "FloorOp", "LogOp", "RintOp", "SinOp", "SoftsignOp"]

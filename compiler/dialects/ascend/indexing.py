@@ -350,3 +350,20 @@ def index_type(dtype: IntegerAttr) -> Attribute:
     if number not in (3, 9):
         raise VerifyException(f"dtype {number} is neither 3 (int32) nor 9 (int64)")
     return i32 if number == 3 else i64
+
+
+__all__ = [
+    "ArgMaxV2Op",
+    "ArgMinOp",
+    "ArgOp",
+    "FillOp",
+    "GatherNdOp",
+    "GatherOp",
+    "PackOp",
+    "RangeOp",
+    "ShapeOp",
+    "SliceOp",
+    "SplitOp",
+    "TileOp",
+    "UnpackOp",
+]

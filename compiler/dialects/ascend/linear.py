@@ -182,3 +182,6 @@ class BiasAddOp(AscendOp):
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.BiasAddOp, layout="nhwc" if self.data_format.data == "NHWC" else "nchw")
+
+
+__all__ = ["BatchMatMulV2Op", "BiasAddOp", "FullyConnectionOp", "MatMulV2Op", "MatrixOp"]

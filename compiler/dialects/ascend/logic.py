@@ -128,3 +128,18 @@ class LogicalNotOp(UnaryOp):
 
     MEANS: ClassVar[Counterpart] = nn.NotOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i1,)}
+
+
+__all__ = [
+    "ComparisonOp",
+    "EqualOp",
+    "GreaterEqualOp",
+    "GreaterOp",
+    "LessEqualOp",
+    "LessOp",
+    "LogicalAndOp",
+    "LogicalNotOp",
+    "LogicalOrOp",
+    "NotEqualOp",
+    "TruthOp",
+]

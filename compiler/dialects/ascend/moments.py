@@ -143,3 +143,6 @@ class GroupNormOp(MomentsOp, FormatOp):
     def normalization(self) -> NNOp:
         groups, operands = self.num_groups.value.data, stand_ins(self.operand_types)
         return nn.GroupNormOp.make(*operands, num_groups=groups, epsilon=self.eps, layout=self.nn_layout)
+
+
+__all__ = ["GroupNormOp", "InstanceNormOp", "LayerNormOp", "MomentsOp"]

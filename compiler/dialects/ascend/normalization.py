@@ -141,3 +141,6 @@ class LogSoftmaxV2Op(SoftmaxLikeOp):
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.LogSoftmaxOp, axis=self.softmax_axis)
+
+
+__all__ = ["BNInferOp", "LRNOp", "LogSoftmaxV2Op", "SoftmaxV2Op"]

@@ -407,3 +407,6 @@ def axis_counts(
     low, high = (-begin, size + end) if counts_padding else (0, size)
     starts = [i * stride - begin for i in range(outputs)]
     return [min(s + kernel, high) - max(s, low) for s in starts]
+
+
+__all__ = ["AveragingOp", "AvgPoolOp", "AvgPoolV2Op", "MaxPoolOp", "MaxPoolV3Op", "PoolOp", "PoolingOp", "WindowOp"]

@@ -218,3 +218,6 @@ def _float_type(number: int) -> Attribute:
     if element is None or element not in F:
         raise VerifyException(f"dtype {number} is neither 0 (float32) nor 1 (float16)")
     return element
+
+
+__all__ = ["AscendAntiQuantOp", "AscendDequantOp", "AscendQuantOp", "PerChannelOp"]

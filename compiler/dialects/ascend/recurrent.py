@@ -141,3 +141,6 @@ class BasicGRUInplaceFillWindowCacheOp(WindowCacheOp):
     b: OptOperand = opt_operand_def(ANY_TENSOR)
     y: Result = result_def(ANY_TENSOR)
     y_h: Result = result_def(ANY_TENSOR)
+
+
+__all__ = ["BasicGRUInplaceFillWindowCacheOp", "BasicLSTMInplaceFillWindowCacheOp", "WindowCacheOp"]

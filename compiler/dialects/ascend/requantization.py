@@ -113,3 +113,6 @@ class AscendRequantS16Op(PerChannelOp):
         super().verify_operation()
         if self.y1.uses and not self.dual_output.value.data:
             raise VerifyException("y1 is used, which needs dual_output")
+
+
+__all__ = ["AscendDequantS16Op", "AscendRequantOp", "AscendRequantS16Op"]

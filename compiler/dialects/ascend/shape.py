@@ -490,3 +490,23 @@ class ReduceProdOp(ReduceOp):
     name = "ascend.ReduceProd"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceProdOp
+
+
+__all__ = [
+    "ConcatV2Op",
+    "FlattenOp",
+    "GatherV2Op",
+    "PadV3Op",
+    "ReduceMaxOp",
+    "ReduceMeanOp",
+    "ReduceMinOp",
+    "ReduceOp",
+    "ReduceProdOp",
+    "ReduceSumOp",
+    "ReshapeOp",
+    "SplitVOp",
+    "SqueezeOp",
+    "StridedSliceV2Op",
+    "TransposeOp",
+    "UnsqueezeOp",
+]

@@ -321,3 +321,16 @@ class BatchToSpaceNDOp(BatchBlockOp):
     def meaning(self) -> Meaning:
         block, crops = self.block_lists()
         return self.as_nn(nn.BatchToSpaceOp, 1, block=block, layout="nhwc", crops=crops)
+
+
+__all__ = [
+    "BatchBlockOp",
+    "BatchToSpaceNDOp",
+    "DepthToSpaceOp",
+    "ResizeBilinearV2Op",
+    "ResizeImageOp",
+    "ResizeNearestNeighborV2Op",
+    "ResizeOp",
+    "SpaceToBatchNDOp",
+    "SpaceToDepthOp",
+]

@@ -225,3 +225,6 @@ class DeconvolutionOp(TransposedOp, XFirstOp):
         rows = zip(self.spatial(x), self.stride_list, strict=True)
         check_range("size times stride", [s * stride for s, stride in rows if known(s)], 1, DECONVOLUTION_LIMIT)
         return x
+
+
+__all__ = ["Conv2DBackpropInputOp", "Conv2DTransposeOp", "DeconvolutionOp", "TransposedOp"]

@@ -222,3 +222,6 @@ def _storage(number: int) -> IntegerType:
     if (storage := STORAGE.get(number)) is None:
         raise VerifyException(f"dst_type {number} is neither 2 (int8) nor 29 (int4)")
     return storage
+
+
+__all__ = ["AscendAntiQuantV2Op", "AscendQuantV2Op", "AscendWeightQuantOp", "WeightQuantBatchMatmulV2Op"]

@@ -11,88 +11,44 @@ from typing import TypeVar
 from xdsl.ir import Dialect, Operation
 
 from . import (
+    arrays,
+    attributes,
     constant,
     convolution,
     elementwise,
+    expansions,
     fused,
     linear,
     normalization,
     opaque,
+    plan,
     pooling,
+    qparams,
     quantization,
     reduction,
     shape,
     space,
+    window,
 )
-from .arrays import External, ExternalAttr
-from .attributes import (
-    NN_ATTRIBUTES,
-    AutoPad,
-    AutoPadAttr,
-    Coordinates,
-    CoordinatesAttr,
-    DepthMode,
-    DepthModeAttr,
-    GraphAttr,
-    Layout,
-    LayoutAttr,
-    Nearest,
-    NearestAttr,
-    OriginAttr,
-    PadMode,
-    PadModeAttr,
-    ParamsSource,
-    ParamsSourceAttr,
-    Predicate,
-    PredicateAttr,
-    RangeAttr,
-    RealsAttr,
-    ResizeMode,
-    ResizeModeAttr,
-    ShapeAttr,
-)
+from .arrays import *  # noqa: F403
+from .attributes import *  # noqa: F403
 from .base import MovingOp, NNOp, ints, name_hint, operations_of, set_type
-from .constant import ConstantOp, array_of, constant_ints, constant_of
-from .convolution import ConvolutionOp, ConvOp, ConvTransposeOp
+from .constant import *  # noqa: F403
+from .convolution import *  # noqa: F403
 from .elementwise import *  # noqa: F403
-from .expansions import Expansion, expandable, expanded
-from .fused import FusedOp, YieldOp, is_layer
-from .linear import BiasAddOp, MatMulOp
-from .normalization import BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp, LogSoftmaxOp, LRNOp, SoftmaxOp
-from .opaque import QUANTIZING, RANDOM, OpaqueOp
-from .plan import Plan, PlanAttr, Point, Spec, Unobserved, WeightPlan, plan_of, set_plan, weights_of
-from .pooling import AveragePoolOp, GlobalAveragePoolOp, GlobalMaxPoolOp, GlobalPoolOp, MaxPoolOp, PoolOp
-from .qparams import QParams, QParamsAttr, blocks_of, spread
-from .quantization import DequantizeOp, ObserveOp, PointOp, QuantizeOp, ShiftAccumulatorOp, before_points, dequantize_of
-from .reduction import (
-    ArgMaxOp,
-    ArgMinOp,
-    ArgOp,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceMinOp,
-    ReduceOp,
-    ReduceProdOp,
-    ReduceSumOp,
-)
-from .shape import (
-    ConcatOp,
-    ExpandOp,
-    FlattenOp,
-    GatherOp,
-    PadOp,
-    ReshapeOp,
-    ReshapingOp,
-    ResizeOp,
-    ShapeOp,
-    SliceOp,
-    SplitOp,
-    SqueezeOp,
-    TransposeOp,
-    UnsqueezeOp,
-)
-from .space import BatchToSpaceOp, DepthToSpaceOp, SpaceToBatchOp, SpaceToDepthOp
-from .window import LayoutOp, WindowOp
+from .expansions import *  # noqa: F403
+from .fused import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .opaque import *  # noqa: F403
+from .plan import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .qparams import *  # noqa: F403
+from .quantization import *  # noqa: F403
+from .reduction import *  # noqa: F403
+from .shape import *  # noqa: F403
+from .space import *  # noqa: F403
+from .window import *  # noqa: F403
 
 _Op = TypeVar("_Op", bound=Operation)
 
@@ -112,7 +68,7 @@ _FAMILIES = (
 )
 OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, Operation))
 
-NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES, PlanAttr])
+NN = Dialect("nn", [*OPERATIONS], [*attributes.NN_ATTRIBUTES, plan.PlanAttr])
 
 
 def kinds(family: type[_Op]) -> tuple[type[_Op], ...]:
@@ -120,120 +76,22 @@ def kinds(family: type[_Op]) -> tuple[type[_Op], ...]:
     return tuple(op for op in OPERATIONS if issubclass(op, family))
 
 
-__all__ = [
-    "NN",
-    "NN_ATTRIBUTES",
-    "OPERATIONS",
-    "QUANTIZING",
-    "RANDOM",
-    "ArgMaxOp",
-    "ArgMinOp",
-    "ArgOp",
-    "AutoPad",
-    "AutoPadAttr",
-    "AveragePoolOp",
-    "BatchNormOp",
-    "BatchToSpaceOp",
-    "BiasAddOp",
-    "ConcatOp",
-    "ConstantOp",
-    "ConvOp",
-    "ConvTransposeOp",
-    "ConvolutionOp",
-    "Coordinates",
-    "CoordinatesAttr",
-    "DepthMode",
-    "DepthModeAttr",
-    "DepthToSpaceOp",
-    "DequantizeOp",
-    "ExpandOp",
-    "Expansion",
-    "External",
-    "ExternalAttr",
-    "FlattenOp",
-    "FusedOp",
-    "GatherOp",
-    "GlobalAveragePoolOp",
-    "GlobalMaxPoolOp",
-    "GlobalPoolOp",
-    "GraphAttr",
-    "GroupNormOp",
-    "InstanceNormOp",
-    "LRNOp",
-    "LayerNormOp",
-    "Layout",
-    "LayoutAttr",
-    "LayoutOp",
-    "LogSoftmaxOp",
-    "MatMulOp",
-    "MaxPoolOp",
-    "MovingOp",
-    "NNOp",
-    "Nearest",
-    "NearestAttr",
-    "ObserveOp",
-    "OpaqueOp",
-    "OriginAttr",
-    "PadMode",
-    "PadModeAttr",
-    "PadOp",
-    "ParamsSource",
-    "ParamsSourceAttr",
-    "Plan",
-    "PlanAttr",
-    "Point",
-    "PointOp",
-    "PoolOp",
-    "Predicate",
-    "PredicateAttr",
-    "QParams",
-    "QParamsAttr",
-    "QuantizeOp",
-    "RangeAttr",
-    "RealsAttr",
-    "ReduceMaxOp",
-    "ReduceMeanOp",
-    "ReduceMinOp",
-    "ReduceOp",
-    "ReduceProdOp",
-    "ReduceSumOp",
-    "ReshapeOp",
-    "ReshapingOp",
-    "ResizeMode",
-    "ResizeModeAttr",
-    "ResizeOp",
-    "ShapeAttr",
-    "ShapeOp",
-    "ShiftAccumulatorOp",
-    "SliceOp",
-    "SoftmaxOp",
-    "SpaceToBatchOp",
-    "SpaceToDepthOp",
-    "Spec",
-    "SplitOp",
-    "SqueezeOp",
-    "TransposeOp",
-    "Unobserved",
-    "UnsqueezeOp",
-    "WeightPlan",
-    "WindowOp",
-    "YieldOp",
-    "array_of",
-    "before_points",
-    "blocks_of",
-    "constant_ints",
-    "constant_of",
-    "dequantize_of",
-    "expandable",
-    "expanded",
-    "ints",
-    "is_layer",
-    "kinds",
-    "name_hint",
-    "plan_of",
-    "set_plan",
-    "set_type",
-    "spread",
-    "weights_of",
-]
+__all__ = ["NN", "OPERATIONS", "MovingOp", "NNOp", "ints", "kinds", "name_hint", "set_type"]
+__all__ += arrays.__all__
+__all__ += attributes.__all__
+__all__ += constant.__all__
+__all__ += convolution.__all__
 __all__ += elementwise.__all__
+__all__ += expansions.__all__
+__all__ += fused.__all__
+__all__ += linear.__all__
+__all__ += normalization.__all__
+__all__ += opaque.__all__
+__all__ += plan.__all__
+__all__ += pooling.__all__
+__all__ += qparams.__all__
+__all__ += quantization.__all__
+__all__ += reduction.__all__
+__all__ += shape.__all__
+__all__ += space.__all__
+__all__ += window.__all__

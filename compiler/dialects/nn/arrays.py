@@ -127,3 +127,6 @@ def parse_bytes(parser: AttrParser, type_: Tensor) -> Array:
         return from_stored(data, numpy_dtype(type_.element_type)).reshape(type_.get_shape())
     except ValueError as e:
         parser.raise_error(f"malformed bytes: {e}", start, parser.pos)
+
+
+__all__ = ["External", "ExternalAttr"]

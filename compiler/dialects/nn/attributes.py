@@ -385,3 +385,31 @@ NN_ATTRIBUTES: tuple[type[Attribute], ...] = (
     ShapeAttr,
     GraphAttr,
 )
+
+
+__all__ = [
+    "NN_ATTRIBUTES",
+    "AutoPad",
+    "AutoPadAttr",
+    "Coordinates",
+    "CoordinatesAttr",
+    "DepthMode",
+    "DepthModeAttr",
+    "GraphAttr",
+    "Layout",
+    "LayoutAttr",
+    "Nearest",
+    "NearestAttr",
+    "OriginAttr",
+    "PadMode",
+    "PadModeAttr",
+    "ParamsSource",
+    "ParamsSourceAttr",
+    "Predicate",
+    "PredicateAttr",
+    "RangeAttr",
+    "RealsAttr",
+    "ResizeMode",
+    "ResizeModeAttr",
+    "ShapeAttr",
+]

@@ -173,3 +173,6 @@ def constant_ints(value: SSAValue) -> tuple[int, ...] | None:
     if isinstance(constant.value, DenseIntOrFPElementsAttr):
         return tuple(cast("Sequence[int]", constant.value.get_values()))
     return tuple(int(v) for v in constant.array.reshape(-1))
+
+
+__all__ = ["ConstantOp", "array_of", "constant_ints", "constant_of"]

@@ -188,3 +188,6 @@ def multiplications(op: ConvOp) -> int:
     """The number of products in one output element: channels per group times window, DYNAMIC if unknown."""
     sizes = shape_of(op.weight)[1:]
     return DYNAMIC if DYNAMIC in sizes else prod(sizes)
+
+
+__all__ = ["ConvOp", "ConvTransposeOp", "ConvolutionOp"]

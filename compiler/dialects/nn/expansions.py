@@ -417,3 +417,6 @@ def batch_norm(
 @expands(linear.BiasAddOp)
 def bias_add(b: Steps, x: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
     return b.add(x, _channels(b, bias, layout, len(shape_of(x))))
+
+
+__all__ = ["Expansion", "expandable", "expanded"]

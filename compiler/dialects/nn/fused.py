@@ -180,3 +180,6 @@ def single_block(arguments: Sequence[SSAValue]) -> Block:
     for argument, value in zip(block.args, arguments, strict=True):
         argument.name_hint = value.name_hint
     return block
+
+
+__all__ = ["FusedOp", "YieldOp", "is_layer"]

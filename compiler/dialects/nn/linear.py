@@ -109,3 +109,6 @@ class BiasAddOp(LayoutOp):
         channels = merge_dim(x[axis], b[0], "channels and bias length")
         shape = (*x[:axis], DYNAMIC if x[axis] == DYNAMIC else channels, *x[axis + 1 :])
         return [tensor(same_element(self.input, self.bias), shape)]
+
+
+__all__ = ["BiasAddOp", "MatMulOp"]

@@ -196,3 +196,6 @@ class LogSoftmaxOp(SoftmaxLikeOp):
     """The logarithm of softmax, along one axis (ONNX LogSoftmax, opset 13). input of any shape, result as input."""
 
     name = "nn.log_softmax"
+
+
+__all__ = ["BatchNormOp", "GroupNormOp", "InstanceNormOp", "LRNOp", "LayerNormOp", "LogSoftmaxOp", "SoftmaxOp"]

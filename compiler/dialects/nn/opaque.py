@@ -137,3 +137,6 @@ class OpaqueOp(NNOp):
         """The operator's inputs in order, None for an absent one."""
         rest = iter(self.inputs)
         return [next(rest) if p else None for p in ints(self.present, (1,) * len(self.inputs))]
+
+
+__all__ = ["QUANTIZING", "RANDOM", "OpaqueOp"]

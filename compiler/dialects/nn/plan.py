@@ -362,3 +362,6 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:
     return f64_text(balance) if not isinstance(balance, tuple) else f"[{', '.join(map(f32_text, balance))}]"
+
+
+__all__ = ["Plan", "PlanAttr", "Point", "Spec", "Unobserved", "WeightPlan", "plan_of", "set_plan", "weights_of"]

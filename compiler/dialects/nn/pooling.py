@@ -114,3 +114,6 @@ class GlobalMaxPoolOp(GlobalPoolOp):
     @property
     def is_passive(self) -> bool:
         return True
+
+
+__all__ = ["AveragePoolOp", "GlobalAveragePoolOp", "GlobalMaxPoolOp", "GlobalPoolOp", "MaxPoolOp", "PoolOp"]

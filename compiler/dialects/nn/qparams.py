@@ -246,3 +246,6 @@ def _parse_list(parser: AttrParser, parse: Callable[[], _T]) -> tuple[_T, ...]:
 
 def _print_list(printer: Printer, texts: Sequence[str], brackets: bool) -> None:
     printer.print_string(f"[{', '.join(texts)}]" if brackets else texts[0])
+
+
+__all__ = ["QParams", "QParamsAttr", "blocks_of", "spread"]

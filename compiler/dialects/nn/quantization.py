@@ -211,3 +211,6 @@ def before_points(value: SSAValue) -> SSAValue:
     while isinstance(value, OpResult) and isinstance(value.op, PointOp):
         value = value.op.operands[0]
     return value
+
+
+__all__ = ["DequantizeOp", "ObserveOp", "PointOp", "QuantizeOp", "ShiftAccumulatorOp", "before_points", "dequantize_of"]

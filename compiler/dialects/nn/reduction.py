@@ -130,3 +130,16 @@ class ArgMinOp(ArgOp):
     """The index of the smallest element along an axis (ONNX ArgMin). Shapes as reduce_mean, result of i64."""
 
     name = "nn.arg_min"
+
+
+__all__ = [
+    "ArgMaxOp",
+    "ArgMinOp",
+    "ArgOp",
+    "ReduceMaxOp",
+    "ReduceMeanOp",
+    "ReduceMinOp",
+    "ReduceOp",
+    "ReduceProdOp",
+    "ReduceSumOp",
+]

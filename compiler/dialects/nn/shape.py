@@ -529,3 +529,21 @@ class ShapeOp(NNOp):
         """The requested sizes, DYNAMIC if unknown."""
         x = shape_of(self.input)
         return x[self.start.value.data : None if self.end is None else self.end.value.data]
+
+
+__all__ = [
+    "ConcatOp",
+    "ExpandOp",
+    "FlattenOp",
+    "GatherOp",
+    "PadOp",
+    "ReshapeOp",
+    "ReshapingOp",
+    "ResizeOp",
+    "ShapeOp",
+    "SliceOp",
+    "SplitOp",
+    "SqueezeOp",
+    "TransposeOp",
+    "UnsqueezeOp",
+]

@@ -142,3 +142,6 @@ class BatchToSpaceOp(BlockOp):
                     raise VerifyException(f"crops take more of axis {i} away than there is")
         batch = x[0] // prod(block) if known(x[0]) else DYNAMIC
         return [tensor(element_of(self.input), self.arrange(batch, x[self.channel_axis(len(x))], spatial))]
+
+
+__all__ = ["BatchToSpaceOp", "DepthToSpaceOp", "SpaceToBatchOp", "SpaceToDepthOp"]

@@ -108,3 +108,6 @@ class WindowOp(LayoutOp):
         begins, ends = self.pad_list[:n], self.pad_list[n:]
         rows = zip(spatial, self.kernel_shape, self.stride_list, self.dilation_list, begins, ends, strict=True)
         return tuple(DYNAMIC if k == DYNAMIC else window_size(s, k, st, d, b, e, ceil) for s, k, st, d, b, e in rows)
+
+
+__all__ = ["LayoutOp", "WindowOp"]
