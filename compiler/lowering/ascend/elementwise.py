@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import pi, sqrt
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import FB, data_type_number
+from ...dialects.ascend.base import data_type_number
 from ...dialects.nn import Predicate
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import is_float, numpy_dtype
@@ -21,9 +19,6 @@ from .rules import Builder, Lowering, Values, lowers, lowers_each
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 """The float32 constants of Selu, from ONNX."""
-
-FLOAT = 0
-"""Ascend's number of float32."""
 
 _COMPARISONS: Mapping[Predicate, type[ascend.ComparisonOp]] = {
     op.PREDICATE: op for op in ascend.OPERATIONS if issubclass(op, ascend.ComparisonOp)
@@ -69,37 +64,13 @@ class Selu(Lowering[nn.SeluOp]):
 
 
 class Gelu(Lowering[nn.GeluOp]):
-    """Gelu by the error function; the form by tanh, which Ascend IR lacks, becomes the steps of `nn`, in float32"""
+    """Gelu by the error function; Ascend IR lacks the form by tanh"""
 
-    float_type: Condition[Any] = requires(
-        lambda op: op.tanh_approximation is None or element_of(op.input) in FB,
-        "the form by tanh is of float16, float32 or bfloat16",
-        lambda op: f"its steps take {', '.join(map(str, FB))}, not {element_of(op.input)}",
-    )
+    def match(self, op: Operation) -> nn.GeluOp | None:
+        return op if isinstance(op, nn.GeluOp) and op.tanh_approximation is None else None
 
     def rewrite(self, build: Builder, op: nn.GeluOp) -> Values:
-        if op.tanh_approximation is None:
-            return [build.add(ascend.GeluOp, op.input).y]
-        element, hint = element_of(op.input), build.hint
-        x = op.input if element == f32 else build.add(ascend.CastOp, op.input, dst_type=FLOAT, name=f"{hint}_x").y
-
-        def times(value: SSAValue, number: float, name: str) -> SSAValue:
-            return build.add(ascend.MulOp, value, _float32(build, number), name=f"{hint}_{name}").y
-
-        def plus_one(value: SSAValue, name: str) -> SSAValue:
-            return build.add(ascend.AddOp, value, _float32(build, 1.0), name=f"{hint}_{name}").y
-
-        y = build.add(ascend.MulOp, x, x, name=f"{hint}_square").y
-        y = plus_one(times(y, 0.044715, "share"), "factor")
-        y = build.add(ascend.MulOp, y, x, name=f"{hint}_cubic").y
-        y = build.add(ascend.TanhOp, times(y, sqrt(2 / pi), "inner"), name=f"{hint}_tanh").y
-        y = build.add(ascend.MulOp, plus_one(y, "gate"), x, name=f"{hint}_gated").y
-        y = times(y, 0.5, "half")
-        return [y if element == f32 else build.add(ascend.CastOp, y, dst_type=data_type_number(element)).y]
-
-
-def _float32(build: Builder, number: float) -> SSAValue:
-    return build.constant(np.array(number, np.float32), f"{build.hint}_number")
+        return [build.add(ascend.GeluOp, op.input).y]
 
 
 @lowers(nn.ClipOp)

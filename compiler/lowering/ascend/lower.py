@@ -9,9 +9,21 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendDequantOp, AscendQuantOp, ReshapeOp, SqueezeOp, TransposeOp
-from ...dialects.nn import OPERATIONS, DequantizeOp, NNOp, QuantizeOp, ShiftAccumulatorOp, dequantize_of
+from ...dialects.nn import (
+    OPERATIONS,
+    DequantizeOp,
+    Expansion,
+    NNOp,
+    QuantizeOp,
+    ShiftAccumulatorOp,
+    dequantize_of,
+    expandable,
+    expanded,
+)
 from ...rewriting import Condition, Remarks, erase_dead_constants, requires
 from ...rewriting.driver import apply_once, garbage_collection_off
 from ...transforms.quantization.convert.pairs import quantize_at
@@ -58,6 +70,57 @@ def _row(op: NNOp) -> Rule | None:
     return ROWS.get((type(op), source_of(op))) or ROWS.get((type(op), None))
 
 
+class Steps(Lowering[NNOp]):
+    """The steps of the expansion, each by the first pattern that takes it, if no other pattern matches"""
+
+    roots = tuple(kind for kind in OPERATIONS if kind in expandable())
+
+    def match(self, op: Operation) -> NNOp | None:
+        if not isinstance(op, NNOp) or self.run is None or self.run.remarks.has(op) or (found := expanded(op)) is None:
+            return None
+        with found:
+            return op
+
+    def rewrite(self, build: Builder, op: NNOp) -> Values:
+        expansion, hint = cast(Expansion, expanded(op)), build.hint
+        new = {v: v for v in op.operands}
+        try:
+            for constant in expansion.constants:
+                new[constant.result] = build.constant(constant.array, f"{hint}_number")
+            for step in expansion.steps:
+                step.results[0].name_hint = f"{hint}_{step.name.partition('.')[2]}"
+                step.operands = [new[v] for v in step.operands]
+                Rewriter.insert_op(step, InsertPoint.before(op))
+                (new[step.results[0]],) = _step(step, build)
+            return [new[v] for v in expansion.results]
+        finally:
+            for each in reversed(expansion.made):
+                if each.parent is not None:
+                    each.detach()
+                each.erase()
+
+
+def _step(step: NNOp, build: Builder) -> Values:
+    """The values of a step. Raises VerifyException if no pattern takes it."""
+    reason = "no ascend operation stands for it"
+    for pattern in LAYERS:
+        own, inner = pattern(), Builder(step, build.quantizer)
+        if issubclass(pattern, Steps | Remaining) or (found := own.match(step)) is None:
+            continue
+        try:
+            if (refusal := own.refusal(found)) is None:
+                values = own.rewrite(inner, found)
+                build.made += inner.made
+                for value in values:
+                    value.name_hint = step.results[0].name_hint
+                return values
+            reason = refusal.reason
+        except VerifyException as e:
+            inner.take_back()
+            reason = str(e)
+    raise VerifyException(f"its step {step.name}: {reason}")
+
+
 class Remaining(Lowering[NNOp]):
     """What no other pattern matches"""
 
@@ -87,7 +150,7 @@ FAMILIES = (
     space,
 )
 """The modules whose patterns come in this order."""
-LAYERS: Patterns = (*(pattern for family in FAMILIES for pattern in family.PATTERNS), Row, Remaining)
+LAYERS: Patterns = (*(pattern for family in FAMILIES for pattern in family.PATTERNS), Row, Steps, Remaining)
 """The patterns of layers, the best first."""
 
 

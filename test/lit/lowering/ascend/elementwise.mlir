@@ -144,17 +144,17 @@ func.func @float_division(%x: tensor<4xi32>) -> tensor<4xi32> {
 
 // The other GELU, step by step, in float32.
 // CHECK-LABEL: @gelu_by_tanh
-// CHECK-NEXT:    %y_x = ascend.Cast %x dst_type 0
-// CHECK-NEXT:    %y_square = ascend.Mul %y_x, %y_x
-// CHECK:         %y_share = ascend.Mul %y_square, %y_number
-// CHECK:         %y_factor = ascend.Add %y_share, %y_number
-// CHECK-NEXT:    %y_cubic = ascend.Mul %y_factor, %y_x
-// CHECK:         %y_inner = ascend.Mul %y_cubic, %y_number
-// CHECK-NEXT:    %y_tanh = ascend.Tanh %y_inner
-// CHECK:         %y_gate = ascend.Add %y_tanh, %y_number
-// CHECK-NEXT:    %y_gated = ascend.Mul %y_gate, %y_x
-// CHECK:         %y_half = ascend.Mul %y_gated, %y_number
-// CHECK-NEXT:    %y = ascend.Cast %y_half dst_type 1
+// CHECK:         %y_cast = ascend.Cast %x dst_type 0
+// CHECK-NEXT:    %y_mul = ascend.Mul %y_cast, %y_cast
+// CHECK-NEXT:    %y_mul_1 = ascend.Mul %y_mul, %y_number
+// CHECK-NEXT:    %y_add = ascend.Add %y_mul_1, %y_number
+// CHECK-NEXT:    %y_mul_2 = ascend.Mul %y_add, %y_cast
+// CHECK-NEXT:    %y_mul_3 = ascend.Mul %y_mul_2, %y_number
+// CHECK-NEXT:    %y_tanh = ascend.Tanh %y_mul_3
+// CHECK-NEXT:    %y_add_1 = ascend.Add %y_tanh, %y_number
+// CHECK-NEXT:    %y_mul_4 = ascend.Mul %y_add_1, %y_cast
+// CHECK-NEXT:    %y_mul_5 = ascend.Mul %y_mul_4, %y_number
+// CHECK-NEXT:    %y = ascend.Cast %y_mul_5 dst_type 1
 func.func @gelu_by_tanh(%x: tensor<?x3xf16>) -> tensor<?x3xf16> {
   %y = nn.gelu %x tanh_approximation : tensor<?x3xf16>
   func.return %y : tensor<?x3xf16>
@@ -162,12 +162,14 @@ func.func @gelu_by_tanh(%x: tensor<?x3xf16>) -> tensor<?x3xf16> {
 
 // -----
 
-// CHECK-LABEL: @gelu_type
-// CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed float-type] "y": its steps take f16, f32, bf16, not f64
-func.func @gelu_type(%x: tensor<?x3xf64>) -> tensor<?x3xf64> {
-  %y = nn.gelu %x tanh_approximation : tensor<?x3xf64>
-  func.return %y : tensor<?x3xf64>
+// What Ascend IR lacks, by the steps of its expansion.
+// CHECK-LABEL: @hard_shrink
+// CHECK:         %y_abs = ascend.Abs %x
+// CHECK-NEXT:    %y_compare = ascend.Greater %y_abs, %y_number
+// CHECK-NEXT:    %y = ascend.Select %y_compare, %x, %y_number_1
+func.func @hard_shrink(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %y = nn.hard_shrink %x lambd 0.25 : tensor<2x8xf32>
+  func.return %y : tensor<2x8xf32>
 }
 
 // -----
