@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from amct_opt.ir.dtypes import element_type
 from amct_opt.runtime.kernels import bare_kernel_for
 
 from ..targets.operations import CASES, Array, Case
+
+PACKAGE = Path(__file__).parents[3] / "compiler"
 
 
 def made(case: Case, arrays: Sequence[Array]) -> nn.NNOp:
@@ -55,6 +59,17 @@ def test_the_kernel_computes_the_expansion(name: str, dtype: str) -> None:
         if found is None:
             pytest.skip("has no expansion with these properties")
         case.check(found, bare_kernel_for(op)(*arrays))
+
+
+def test_an_activation_is_three_files() -> None:
+    """A class, an expansion and a row, as docs/howto/op.md shows."""
+    naming = {
+        p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py") if "HardShrinkOp" in p.read_text("utf-8")
+    }
+    assert naming == {"dialects/nn/elementwise.py", "dialects/nn/expansions.py", "formats/onnx/operators.py"}
+    page = (PACKAGE.parent / "docs" / "howto" / "op.md").read_text("utf-8")
+    assert "nn.hard_shrink" in page
+    assert set(re.findall(r"^\+\+\+ b/compiler/(\S+)", page, re.MULTILINE)) == naming
 
 
 def test_every_expansion_has_a_case() -> None:
