@@ -10,6 +10,7 @@ the errors of results from operands and their errors. With `u` the unit roundoff
 - Rectifiers, bounds, maxima and minima do not enlarge errors: they are exact, and 1-Lipschitz.
 - Monotone functions, rounding to integers among them: the values at both ends of `x +- e`; the function itself is computed
   within `FUNCTION` units. A real that lies within its error of a tie may therefore become either of two integers, and no other.
+- What has an expansion, of steps with rules: what the steps pass on, one after the other.
 - Everything else: the largest change for operands moved by their errors, up, down and by alternating signs, twice (it is exact to
   first order only), and the rounding of a sum over the longest axis.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType, f32, i32
@@ -65,7 +66,7 @@ def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results:
         if integers and all(e is None for e in errors):
             return [None] * len(results)
         if not op.has_meaning():
-            return _probed(op, operands, errors, results)
+            return _by_steps(op, operands, errors, results)
         meaning = (_as_real(op) if integers else op).meaning()
         if integers and (offset := getattr(op, "offset_x", None)) is not None:
             operands = [a.astype(np.float32) - offset.value.data if i == data else a for i, a in enumerate(operands)]
@@ -84,7 +85,7 @@ def errors_of(op: Operation, operands: Sequence[Array], errors: Errors, results:
             with np.errstate(all="ignore"):
                 found = rule(op, operands, errors, results)
             return [None if e is None else np.asarray(e, np.float32) for e in found]
-    return _probed(op, operands, errors, results)
+    return _by_steps(op, operands, errors, results)
 
 
 def _as_real(op: AscendOp) -> AscendOp:
@@ -330,6 +331,40 @@ def _reals(op: Operation, operands: Sequence[Array], errors: Errors, results: Se
     if isinstance(op, nn.ShiftAccumulatorOp):
         error = error + _magnitudes(operands[0]) * np.float32(2.0**-22)
     return [own + _ends(op, operands, error, results[0])]
+
+
+_OTHER_FORMULAS = (nn.LayerNormOp, nn.InstanceNormOp, nn.GroupNormOp)
+"""Runtimes take the variance as the mean of squares less the squared mean, which rounds otherwise than the steps."""
+
+
+def _by_steps(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> list[Array | None]:
+    """The errors that the steps of an expansion pass on, twice: another implementation rounds in other places.
+
+    Worst cases of steps may not occur together, so that the changes of `_probed` are taken where they are smaller.
+    """
+    probed = _probed(op, operands, errors, results)
+    if isinstance(op, _OTHER_FORMULAS) or (expansion := nn.expanded(op)) is None:
+        return probed
+
+    def step(each: nn.NNOp, given: Sequence[_Bounded]) -> _Bounded:
+        arrays, bounds = [g.array for g in given], [g.error for g in given]
+        (y,) = _run(each, *arrays)
+        return _Bounded(y, errors_of(each, arrays, bounds, [y])[0])
+
+    with expansion, np.errstate(all="ignore"):
+        given = [_Bounded(a, e) for a, e in zip(operands, errors, strict=True)]
+        found = expansion.computed(given, lambda constant: _Bounded(constant.array, None), step)
+        return [
+            np.fmin(2 * _error(y, each.error) + _magnitudes(each.array - y), _error(y, other)).astype(np.float32)
+            for each, y, other in zip(found, results, probed, strict=True)
+        ]
+
+
+class _Bounded(NamedTuple):
+    """A value and how far it may be from the exact one."""
+
+    array: Array
+    error: Array | None
 
 
 def _probed(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> list[Array | None]:
