@@ -24,7 +24,7 @@ import calibration_memory
 import numpy as np
 import process
 
-from amct_opt.tools.tables import print_table
+from amct_opt.tables import print_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

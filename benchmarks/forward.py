@@ -24,7 +24,7 @@ import models
 import numpy as np
 import process
 
-from amct_opt.tools.tables import print_table
+from amct_opt.tables import print_table
 
 ROUNDS = 7
 NETWORKS = ("resnet50", "mobilenet", "transformer")

@@ -28,7 +28,7 @@ from forward import in_turn
 
 import amct_opt
 from amct_opt.backends.iree import IreeModule
-from amct_opt.tools.tables import print_table
+from amct_opt.tables import print_table
 
 THREADS = 2
 NETWORKS = ("resnet50", "mobilenet", "transformer")

@@ -22,7 +22,7 @@ import models
 import numpy as np
 import process
 
-from amct_opt.tools.tables import print_table
+from amct_opt.tables import print_table
 
 ROUNDS = {"onnxruntime": 3, "nncf": 3, "ppq": 1}
 NETWORKS = ("resnet50", "mobilenet", "transformer")

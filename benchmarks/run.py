@@ -30,7 +30,7 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.pipelines.timing import peak_memory
 from amct_opt.runtime.data import synthetic_samples
 from amct_opt.runtime.executor import Executable
-from amct_opt.tools.tables import print_table
+from amct_opt.tables import print_table
 from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -8,16 +8,22 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, Unpack, cast, overload
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from . import frontends
 from .backends.cluster import Engine, engine_of
 from .configuration.settings import Settings
 from .diagnostics import CompileError
+from .dialects.nn import is_layer
+from .dialects.nn.shapes import element_of, shape_of
 from .flows.model_file import simplify_and_fuse
 from .frontends.mlir import parse as parse_text
-from .ir.text import module_text
+from .ir.dtypes import numpy_dtype
+from .ir.functions import main_function
+from .ir.metadata import metadata
+from .ir.text import ReadableModule, WeightSink, module_text
 from .ir.verification import verify
 from .keywords import Keywords, PathLike, with_options
 from .pipelines.options import from_keywords
@@ -26,6 +32,7 @@ from .registry import load as load_reference
 from .runtime.data.given import Given, samples_from
 from .runtime.executor import Array, Executable
 from .session import Session
+from .tables import some
 from .targets import Target
 from .transforms.quantization.calibrate import calibrate_points
 from .transforms.quantization.data import load as load_samples
@@ -46,6 +53,23 @@ class Loaded(NamedTuple):
 
     module: ModuleOp
     session: Session
+
+    def __repr__(self) -> str:
+        function = main_function(self.module)
+        inputs = [_type(arg) for arg in function.body.block.args]
+        count = "1 input" if len(inputs) == 1 else f"{len(inputs)} inputs"
+        layers = sum(is_layer(op) for op in function.walk())
+        name = Path(metadata(self.module).get("source", "module")).stem
+        return f"Loaded({name}: {count} {some(inputs)}, {layers} layers)"
+
+    def __str__(self) -> str:
+        return module_text(self.module, sink=WeightSink())
+
+
+def _type(value: SSAValue) -> str:
+    """`float32 [?,3,224,224]`"""
+    sizes = ",".join("?" if size == DYNAMIC_INDEX else str(size) for size in shape_of(value))
+    return f"{numpy_dtype(element_of(value))} [{sizes}]"
 
 
 _OBJECTS: Mapping[str, str] = {
@@ -104,7 +128,7 @@ def load(
     else:
         module = _read(model, session, signature)
     verify(module)
-    return Loaded(module, session)
+    return Loaded(ReadableModule.of(module), session)
 
 
 def _read(model: Any, session: Session, signature: Sequence[Any]) -> ModuleOp:
@@ -135,7 +159,7 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
     session = new_session() if session is None else session
     module = parse_text(session, text, name)
     verify(module)
-    return Loaded(module, session)
+    return Loaded(ReadableModule.of(module), session)
 
 
 def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:

@@ -45,6 +45,9 @@ class Registry(Generic[T]):
         self._ours = ours
         self._added: dict[str, T] = {}
 
+    def __repr__(self) -> str:
+        return f"Registry({self.plural}: {', '.join(self)})"
+
     def add(self, name: str, value: T) -> None:
         """Register `value`. Raises CompileError for a name that is taken."""
         if name in self:

@@ -57,7 +57,7 @@ class ImportOptions:
     """The weights file, if weights are separate from the model (`--weights`)."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Session(Context):
     """One compilation: registered names, global options, and the remarks of passes.
 
@@ -104,6 +104,9 @@ class Session(Context):
         default_factory=dict[str, "dict[type[Operation], Callable[[Any, Any], Any]]"]
     )
     """Converters to formats, by target and operation; they come before the compiler's."""
+
+    def __repr__(self) -> str:
+        return f"Session(profile {self.profile}, {len(self.remarks)} remarks, {len(self.warnings)} warnings)"
 
     def register_pass(self, pass_class: type[ModulePass]) -> None:
         """Register a pass by its `name`: for pipelines and, from a plugin, as a flag of `amct-opt`.

@@ -18,6 +18,7 @@ from ..ir.functions import input_names, main_function
 from ..runtime.comparison import common_layers
 from ..runtime.executor import Executable, check_input
 from ..runtime.kernels import Array
+from ..tables import Table, Tabled, grouped
 from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Layer, in_any_order
 
 Inputs = Mapping[str, Array]
@@ -26,8 +27,8 @@ RUNS = 2
 """How many runs are compared, or samples of one run."""
 
 
-@dataclass(frozen=True)
-class Bisection:
+@dataclass(frozen=True, repr=False)
+class Bisection(Tabled):
     """The result of `bisect`: layers that both have, in the order of the second, each computed from the first's values."""
 
     layers: Sequence[Layer]
@@ -37,6 +38,19 @@ class Bisection:
     """Whether one of the two is quantized and the other is not: rounding to integers is then part of what is explained."""
     not_compared: Mapping[str, str]
     """Layers that only one of the two has, or whose values are of different kinds, with the reason."""
+
+    def __repr__(self) -> str:
+        parting = "nothing parts" if self.first is None else f"parts at {self.first.name}"
+        return f"Bisection({len(self.layers)} layers, {parting})"
+
+    def tables(self) -> Sequence[Table]:
+        """The layers, and what could not be compared, if there is any."""
+        headers = ("layer", "operation", "difference", "explained", "")
+        rows = [(x.name, x.op, f"{x.largest:.3g}", f"{x.bound:.3g}", x.verdict) for x in self.layers]
+        found = [Table("layers", headers, rows)]
+        if self.not_compared:
+            found.append(Table("not compared", ("what", "why"), grouped(self.not_compared)))
+        return found
 
 
 def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[ModuleOp], Graph] = Graph) -> Bisection:

@@ -183,6 +183,13 @@ class Layer:
     explained: bool = False
     """Beyond the bound, but the layers behind it show that the two mean different values by it."""
 
+    @property
+    def verdict(self) -> str:
+        """`equal`, `rounding`, `means another value` or `parts`."""
+        if self.parts is not None:
+            return "means another value" if self.explained else "parts"
+        return "equal" if self.equal else "rounding"
+
 
 Views = Callable[[Array, Array], Iterable[Array]]
 """How the other's value of a layer may appear in this module, from it and this module's value."""

@@ -19,6 +19,7 @@ from ..ir.verification import verify
 from ..runtime.data import ImageRows, Samples, input_types
 from ..runtime.data.samples import samples_of
 from ..session import Session
+from ..tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import load
 from ..transforms.quantization.options import DataOptions
@@ -53,8 +54,8 @@ class Scored:
         return None if self.ranking is None or self.ranking.classes <= TOP else self.ranking.top(TOP)
 
 
-@dataclass(frozen=True)
-class Scores:
+@dataclass(frozen=True, repr=False)
+class Scores(Tabled):
     """All models in order, and McNemar's test between each two of them if there are labels."""
 
     models: Sequence[Scored]
@@ -66,6 +67,23 @@ class Scores:
         """By the positions of the two models."""
         right = [each.ranking.right for each in self.models if each.ranking is not None]
         return {(i, j): Pair.of(right[i], right[j]) for i, j in combinations(range(len(right)), 2)}
+
+    def __repr__(self) -> str:
+        scores = (f"{x.model.name} {f'{x.metric:.6g}' if x.top1 is None else x.top1}" for x in self.models)
+        return f"Scores({', '.join(scores)}, on {self.samples} samples)"
+
+    def tables(self) -> Sequence[Table]:
+        """One table with a row for each model."""
+        if self.models[0].ranking is None:
+            rows = [(str(x.model), x.engine, f"{x.metric:.6g}", f"{x.seconds:.1f}") for x in self.models]
+            return [Table(f"by {self.source}", ("model", "engine", "result", "seconds"), rows)]
+        shares = (*(("top-1 %", "95 % interval")), *(("top-5 %", "95 % interval") if self.models[0].top5 else ()))
+        pairs, rows = self.pairs(), list[tuple[str, ...]]()
+        for i, each in enumerate(self.models):
+            counted = [cell for share in (each.top1, each.top5) if share is not None for cell in share.cells]
+            rows.append((str(each.model), each.engine, *counted, *(pairs[0, i].cells if i else ("", "", ""))))
+        headers = ("model", "engine", *shares, "only first", "only this", "p")
+        return [Table(f"{self.samples} samples, labels from {self.source}", headers, rows)]
 
 
 def evaluate_files(

@@ -20,6 +20,7 @@ from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
+from ..tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import split
 from ..transforms.quantization.decide.sites import sites
@@ -33,6 +34,7 @@ from ..transforms.quantization.running import runner_of
 from .model_file import read_model, simplify_and_fuse
 from .plausibility import warn_of_data
 from .shared_difference import shared_difference
+from .summary import measured_on
 
 M = TypeVar("M", bound=Measure)
 SAMPLES = 32
@@ -59,8 +61,8 @@ class LayerSensitivity:
     """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+@dataclass(frozen=True, repr=False)
+class Sensitivity(Tabled):
     """All quantized layers, the one that alone costs most first."""
 
     layers: Sequence[LayerSensitivity]
@@ -71,6 +73,31 @@ class Sensitivity:
     """The samples were not used in calibration."""
     measure: str
     """`sqnr` or `kl`."""
+
+    def __repr__(self) -> str:
+        return f"Sensitivity({len(self.layers)} layers, quantized {self.shown(self.quantized)} {self.unit})"
+
+    @property
+    def unit(self) -> str:
+        """What the measure is in."""
+        return "dB" if self.measure == "sqnr" else "nats"
+
+    def shown(self, value: float, sign: str = "") -> str:
+        """A number of the measure with its digits."""
+        return f"{value:{sign}.{2 if self.measure == 'sqnr' else 6}f}"
+
+    def tables(self) -> Sequence[Table]:
+        """The layers, and how they were measured."""
+        headers = "layer", "operation", *(f"{name} {self.unit}" for name in ("alone", "spared", "gain")), "own"
+        rows = [
+            (x.name, x.op, self.shown(x.alone), self.shown(x.spared), self.shown(x.gain, "+"), f"{x.own:.6f}")
+            for x in self.layers
+        ]
+        overview = [
+            ("quantized network", f"{self.shown(self.quantized)} {self.unit}"),
+            ("measured on", measured_on(self.samples, self.held_back)),
+        ]
+        return [Table("layers", headers, rows), Table("summary", (), overview)]
 
 
 def sensitivity_of(

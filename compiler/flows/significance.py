@@ -14,12 +14,24 @@ _Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Share:
     """`right` of `count` samples."""
 
     right: int
     count: int
+
+    def __repr__(self) -> str:
+        return f"Share({self}: {self.right} of {self.count})"
+
+    def __str__(self) -> str:
+        return f"{self.percent:.1f} %"
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """The share and its interval, in percent, for a table."""
+        low, high = self.interval
+        return f"{self.percent:.2f}", f"{low:.2f} to {high:.2f}"
 
     @staticmethod
     def of(right: Array) -> Share:
@@ -55,6 +67,11 @@ class Pair:
     def of(first: Array, second: Array) -> Pair:
         """From the samples that each gets right, bool [samples]."""
         return Pair(int(np.count_nonzero(first & ~second)), int(np.count_nonzero(second & ~first)))
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Both counts, and how likely they are if neither model is better, for a table."""
+        return str(self.first_only), str(self.second_only), f"{self.p:.3g}"
 
     @property
     def p(self) -> float:

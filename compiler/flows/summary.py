@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,24 @@ from ..formats.onnx.tensors import stored_size
 from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..runtime.metrics import Difference
-from .peer import Peer
+from ..tables import Table, Tabled, some
+from .peer import Peer, described
 from .significance import Pair, Share
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
+_LISTED = 20
+"""Rows of a list of layers; summary.json has all of them."""
+_NAMES = {
+    "float": "float",
+    "fake_quantized": "fake-quantized (nn)",
+    "kernels": "integer kernels (nn)",
+    "integer": "integer (ascend)",
+}
 
 
-@dataclass(frozen=True)
-class Layers:
+@dataclass(frozen=True, repr=False)
+class Layers(Tabled):
     """The layers of a quantized module. The remarks of each list carry layer, operation, rule and reason."""
 
     fused: tuple[Remark, ...]
@@ -50,6 +59,33 @@ class Layers:
     def float_layers(self) -> list[Remark]:
         """The first remark of each layer that was left in float."""
         return list({r.layer: r for r in reversed(self.left_in_float)}.values())[::-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"Layers({len(self.fused)} fused, {len(self.quantized)} quantized, {len(self.float_layers)} left in float)"
+        )
+
+    def tables(self) -> Sequence[Table]:
+        """What was not done to layers as it might have been, and why."""
+        lists = (
+            ("not fused", self.not_fused),
+            ("left in float", self.left_in_float),
+            ("quantized differently than requested", self.otherwise),
+            ("not lowered", self.not_lowered),
+        )
+        headers = ("layers", "operation", "rule", "reason")
+        return [Table(title, headers, _grouped(remarks)) for title, remarks in lists if remarks]
+
+
+def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
+    """One row for all layers with the same rule and reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for remark in remarks:
+        groups.setdefault((remark.op, remark.rule, remark.reason), []).append(remark.layer)
+    rows = [(some(layers), *said) for said, layers in groups.items()]
+    if len(rows) <= _LISTED:
+        return rows
+    return [*rows[:_LISTED], (f"and {len(rows) - _LISTED} more groups", "", "", "see summary.json")]
 
 
 @dataclass(frozen=True)
@@ -88,8 +124,8 @@ class Sizes:
     written: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Summary:
+@dataclass(frozen=True, repr=False)
+class Summary(Tabled):
     """The result of quantizing one model file. `files` by role: onnx, nn, ascend, record, remarks, summary."""
 
     model: Path
@@ -102,6 +138,92 @@ class Summary:
     """The result of running the ONNX file in onnxruntime; None if it is not installed."""
     warnings: tuple[str, ...] = ()
     """What the user was warned of: reasons to doubt the data or the result among them."""
+
+    def __repr__(self) -> str:
+        outputs = (f"{name} {d.sqnr:.2f} dB" for name, d in self.accuracy.fake_quantized.items())
+        layers = self.layers
+        counts = f"{len(layers.quantized)} layers quantized, {len(layers.float_layers)} left in float"
+        return f"Summary({self.model.name}: {', '.join([counts, *outputs])})"
+
+    def tables(self) -> Sequence[Table]:
+        """What was not done to layers, the errors of outputs, right answers, and the overview."""
+        found = [*self.layers.tables()]
+        if self.accuracy.samples:
+            headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
+            found.append(Table("error relative to the original model", headers, _accuracy(self.accuracy)))
+        if self.accuracy.answers:
+            headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
+            found.append(Table("right answers", headers, _answers(self.accuracy)))
+        return [*found, Table("summary", (), list(_overview(self)))]
+
+
+def _accuracy(accuracy: Accuracy) -> list[tuple[str, ...]]:
+    return [
+        (name, _NAMES[stage], f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}")
+        for stage in ("fake_quantized", "kernels", "integer")
+        for name, d in getattr(accuracy, stage).items()
+    ]
+
+
+def _answers(accuracy: Accuracy) -> list[tuple[str, ...]]:
+    return [
+        (
+            _NAMES[stage],
+            *each.top1.cells,
+            f"{each.top1.right} of {each.top1.count}",
+            *(("", "", "") if stage == "float" else each.pair.cells),
+        )
+        for stage, each in accuracy.answers.items()
+    ]
+
+
+def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
+    layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
+    if layers.imported:
+        yield "imported", layers.imported
+    yield "fused", counted(Counter(r.rule for r in layers.fused))
+    yield "not fused", counted(Counter(r.rule for r in layers.not_fused))
+    yield "quantized", counted(Counter(r.op for r in layers.quantized))
+    yield "left in float", counted(Counter(r.op for r in layers.float_layers))
+    if layers.quantized_before:
+        yield "quantized before", counted(layers.quantized_before)
+    if layers.inside:
+        yield "part of an int8 layer", counted(layers.inside)
+    yield "not quantizable", counted(layers.others)
+    synthetic = meta.get("synthetic") == "true"
+    data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
+    if "samples" in meta or synthetic:
+        yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
+    else:
+        yield "calibrated on", "nothing: no range of activations is needed"
+    if not accuracy.samples:
+        yield "measured on", "nothing: the model was not run; --data measures the result on samples"
+    elif accuracy.synthetic:
+        yield "measured on", f"{accuracy.samples} samples, synthetic, with another seed"
+    else:
+        yield "measured on", measured_on(accuracy.samples, accuracy.held_back)
+    yield "onnxruntime", described(summary.peer)
+    yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
+    yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
+    for role, path in summary.files.items():
+        size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
+        yield role, f"{path}{size}"
+
+
+def measured_on(samples: int, held_back: bool) -> str:
+    """The samples that measured, and how they relate to those that calibrated."""
+    apart = "held back from calibration" if held_back else "the calibration samples: too few to hold some back"
+    return f"{samples} samples, {apart}"
+
+
+def counted(kinds: Mapping[str, int]) -> str:
+    """`7: nn.conv 5, nn.matmul 2`"""
+    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    return f"{sum(kinds.values())}: {listed}" if kinds else "0"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1000:,.1f} kB"
 
 
 def describe_layers(quantized: ModuleOp, remarks: Iterable[Remark]) -> Layers:

@@ -398,6 +398,25 @@ def print_module(
     stream.write("\n")
 
 
+class ReadableModule(ModuleOp):
+    """A module that Python shows as people read it: `str` gives the text with the names of arrays, `repr` one line."""
+
+    @staticmethod
+    def of(module: ModuleOp) -> ReadableModule:
+        """The same module, its operations moved."""
+        body = module.body
+        module.detach_region(body)
+        readable = ReadableModule(body, module.attributes, module.sym_name)
+        readable.location = module.location
+        return readable
+
+    def __str__(self) -> str:
+        return module_text(self, sink=WeightSink())
+
+    def __repr__(self) -> str:
+        return f"<module of {sum(1 for _ in self.walk())} operations>"
+
+
 _BYTES = re.compile(r'"0x([0-9A-F]+)"')
 
 

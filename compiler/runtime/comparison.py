@@ -14,6 +14,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn import ConvolutionOp, MatMulOp, OriginAttr, is_layer
 from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
+from ..tables import Table, Tabled, grouped
 from .executor import Executable, Watch
 from .metrics import Difference, Differences
 
@@ -35,8 +36,11 @@ Engine = Callable[[ModuleOp, Sequence[SSAValue]], Watched]
 """Prepares a module, some values of which are watched."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+_COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabled):
     """The result of `compare`. `not_compared` has the reasons for outputs and layers that are in one module only or do not
     match.
     """
@@ -44,6 +48,25 @@ class Comparison:
     outputs: Mapping[str, Difference]
     layers: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
     not_compared: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(f'{name} {d.sqnr:.2f} dB' for name, d in self.outputs.items())})"
+
+    def tables(self) -> Sequence[Table]:
+        """The outputs, then layers and what could not be compared, if there are any."""
+        found = [Table("outputs", ("output", *_COLUMNS), _rows(self.outputs))]
+        if self.layers:
+            found.append(Table("layers", ("layer", *_COLUMNS), _rows(self.layers)))
+        if self.not_compared:
+            found.append(Table("not compared", ("what", "why"), grouped(self.not_compared)))
+        return found
+
+
+def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:
+    return [
+        (name, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}", f"{d.differing} of {d.count}")
+        for name, d in differences.items()
+    ]
 
 
 def compare(

@@ -234,6 +234,9 @@ class Executable:
         self._types = [cast(Tensor, a.type) for a in block.args]
         self.plan: Plan = compile_block(block, list(block.last_op.operands), watched, rewrite)
 
+    def __repr__(self) -> str:
+        return f"Executable({', '.join(self.inputs)} -> {', '.join(self.outputs)})"
+
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
         """Run on arrays by input name; arrays by output name. Raises RunError for inputs that do not fit."""
         results = self.plan.run(self.ordered(inputs), watch)

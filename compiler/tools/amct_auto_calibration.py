@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..tables import print_table, progress_bar
 from .amct_quantize import amct_roles
 from .parser import add_command
 from .shared import add_amct_files, add_configuration, add_json, amct_imports, command_session, positive, print_json
-from .tables import print_table, progress_bar
 
 _DESCRIPTION = """\
 AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an object or class that has

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tables import print_tables
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -20,13 +21,12 @@ from .shared import (
     load_with,
     print_json,
 )
-from .tables import print_table, some
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..checking.bisection import Bisection
-    from ..checking.following import Graph, Layer
+    from ..checking.following import Graph
 
 _DESCRIPTION = """\
 Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
@@ -65,7 +65,9 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(args, _as_json(result))
     else:
-        _print(result)
+        print_tables(result.tables())
+        if result.first is None:
+            print("the models compute the same" + (", apart from quantization" if result.quantized else ""))
     if result.first is not None:
         raise layer_error(result.first.name, result.first, "the models part here")
 
@@ -82,24 +84,6 @@ def _engine(args: argparse.Namespace) -> Callable[[ModuleOp], Graph]:
     return Graph
 
 
-def _print(result: Bisection) -> None:
-    rows = [(each.name, each.op, f"{each.largest:.3g}", f"{each.bound:.3g}", _verdict(each)) for each in result.layers]
-    print_table("layers", ("layer", "operation", "difference", "explained", ""), rows)
-    if result.not_compared:
-        groups: dict[str, list[str]] = {}
-        for name, reason in result.not_compared.items():
-            groups.setdefault(reason, []).append(name)
-        print_table("not compared", ("what", "why"), [(some(names), reason) for reason, names in groups.items()])
-    if result.first is None:
-        print("the models compute the same" + (", apart from quantization" if result.quantized else ""))
-
-
-def _verdict(layer: Layer) -> str:
-    if layer.parts is not None:
-        return "means another value" if layer.explained else "parts"
-    return "equal" if layer.equal else "rounding"
-
-
 def _as_json(result: Bisection) -> Mapping[str, Any]:
     return {
         "first": None if result.first is None else result.first.name,
@@ -107,7 +91,7 @@ def _as_json(result: Bisection) -> Mapping[str, Any]:
         "layers": {
             each.name: {
                 "operation": each.op,
-                "verdict": _verdict(each),
+                "verdict": each.verdict,
                 "difference": each.largest,
                 "explained": each.bound,
             }

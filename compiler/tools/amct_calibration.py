@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..pipelines.options import shapes
+from ..tables import progress_bar
 from ..transforms.quantization.options import BackendOptions
 from .amct_quantize import print_saved
 from .parser import add_command
@@ -21,7 +22,6 @@ from .shared import (
     options_of,
     positive,
 )
-from .tables import progress_bar
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tables import print_tables
 from .parser import UsageError, add_command
 from .shared import (
     INTEGERS,
@@ -21,17 +21,13 @@ from .shared import (
     load_with,
     print_json,
 )
-from .tables import print_table, some
 
 if TYPE_CHECKING:
     from ..runtime.comparison import Comparison, Engine
-    from ..runtime.metrics import Difference
 
 _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
 difference, and how many elements differ. A and B are models, or .mlir modules of any stage."""
-
-_COLUMNS = ("SQNR dB", "cosine", "largest difference", "differing")
 
 
 def add_parser(commands: Any) -> None:
@@ -72,15 +68,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(args, _as_json(result))
         return
-    print_table("outputs", ("output", *_COLUMNS), _rows(result.outputs))
-    if args.layers:
-        print_table("layers", ("layer", *_COLUMNS), _rows(result.layers))
-    if result.not_compared:
-        groups: dict[str, list[str]] = {}
-        for name, reason in result.not_compared.items():
-            groups.setdefault(reason, []).append(name)
-        rows = [(some(names), reason) for reason, names in groups.items()]
-        print_table("not compared", ("what", "why"), rows)
+    print_tables(result.tables())
 
 
 def _engine(args: argparse.Namespace) -> Engine:
@@ -94,13 +82,6 @@ def _engine(args: argparse.Namespace) -> Engine:
         session = command_session(args)
         return lambda module, watched: IreeModule(module, session, watched)
     return partial(Executable, rewrite=in_integers if args.integers else None)
-
-
-def _rows(differences: Mapping[str, Difference]) -> list[tuple[str, ...]]:
-    return [
-        (name, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}", f"{d.differing} of {d.count}")
-        for name, d in differences.items()
-    ]
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
+from ..tables import print_tables, progress_bar
 from ..transforms.quantization.options import ClusterOptions, DataOptions
 from .parser import add_command
 from .shared import (
@@ -21,11 +22,9 @@ from .shared import (
     options_of,
     print_json,
 )
-from .tables import print_table, progress_bar
 
 if TYPE_CHECKING:
     from ..flows.scoring import Scored, Scores
-    from ..flows.significance import Pair, Share
     from ..session import Session
 
 _DESCRIPTION = """\
@@ -84,38 +83,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(args, scores_data(scores))
         return
-    _print(scores)
-
-
-def _print(scores: Scores) -> None:
-    if scores.models[0].ranking is None:
-        rows = [(str(each.model), each.engine, f"{each.metric:.6g}", f"{each.seconds:.1f}") for each in scores.models]
-        print_table(f"by {scores.source}", ("model", "engine", "result", "seconds"), rows)
-        return
-    pairs = scores.pairs()
-    shares = "top-1 %", "95 % interval", "top-5 %", "95 % interval"
-    headers = ("model", "engine", *shares, "only first", "only this", "p")
-    rows: list[tuple[str, ...]] = []
-    for i, each in enumerate(scores.models):
-        pair = pairs.get((0, i))
-        against = ("", "", "") if pair is None else compared(pair)
-        rows.append((str(each.model), each.engine, *shown(each.top1), *shown(each.top5), *against))
-    if scores.models[0].top5 is None:
-        headers, rows = headers[:4] + headers[6:], [row[:4] + row[6:] for row in rows]
-    print_table(f"{scores.samples} samples, labels from {scores.source}", headers, rows)
-
-
-def compared(pair: Pair) -> tuple[str, str, str]:
-    """How many samples only one of two models gets right, and how likely that is."""
-    return str(pair.first_only), str(pair.second_only), f"{pair.p:.3g}"
-
-
-def shown(share: Share | None) -> tuple[str, str]:
-    """A share and its interval, in percent."""
-    if share is None:
-        return "", ""
-    low, high = share.interval
-    return f"{share.percent:.2f}", f"{low:.2f} to {high:.2f}"
+    print_tables(scores.tables())
 
 
 def scores_data(scores: Scores) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import CompileError
 from ..flows.options import ResultOptions
+from ..tables import Table, print_table, print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
-from .amct_evaluate import compared, shown
 from .amct_report import Drawn, draw
 from .parser import add_command
 from .shared import (
@@ -23,12 +23,10 @@ from .shared import (
     print_json,
     quantizing_session,
 )
-from .tables import apart, print_table, progress_bar, some
 
 if TYPE_CHECKING:
-    from ..diagnostics import Remark
     from ..flows.peer import Peer
-    from ..flows.summary import Accuracy, Layers, Summary
+    from ..flows.summary import Layers, Summary
 
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
@@ -52,8 +50,6 @@ If no layer can be quantized, a warning says why, the files are those of the flo
 
 _LEAST_LOST, _MOST_LOST = 1.0, 5
 """Layers that lose less, in dB, are not printed, and at most so many are; the report has all of them."""
-_LISTED = 20
-"""Rows of a printed table; summary.json has all of them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -96,20 +92,14 @@ def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
 
 
 def print_summary(summary: Summary, report: Drawn) -> None:
-    """Print the summary as tables."""
+    """Print the summary as tables, and the layers that lose most before its last one."""
     from ..reports.network import costliest
 
-    print_lists(summary.layers)
-    if summary.accuracy.samples:
-        headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
-        print_table("error relative to the original model", headers, _accuracy(summary))
-    if summary.accuracy.answers:
-        headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
-        print_table("right answers", headers, _answers(summary.accuracy))
+    *tables, overview = summary.tables()
     if lost := costliest(report.layers, _LEAST_LOST, _MOST_LOST):
         rows = [(x.name, x.op, f"{x.error.sqnr:.2f}", f"{drop:.2f}") for drop, x in lost if x.error is not None]
-        print_table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows)
-    print_table("summary", (), _overview(summary))
+        tables.append(Table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows))
+    print_tables([*tables, overview])
     if report.path is not None:
         print(f"report: {report.path}")
 
@@ -131,7 +121,7 @@ def print_saved(
     `runs` calibrated. Raises CompileError as `refuse` does.
     """
     from ..flows.peer import described, peer_of
-    from ..flows.summary import layers_data, peer_data
+    from ..flows.summary import counted, layers_data, peer_data
 
     peers = {file: peer_of(file) for file in files if file.name.endswith("fake_quant_model.onnx")}
     if args.json:
@@ -139,7 +129,7 @@ def print_saved(
         written = {"onnxruntime": opened, "files": amct_roles(args.save_path, files)}
         print_json(args, {"layers": layers_data(layers), "runs": runs, **written})
     else:
-        print_lists(layers)
+        print_tables(layers.tables())
         rows = [
             ("fused", counted(Counter(r.rule for r in layers.fused))),
             ("quantized", f"{len(layers.quantized)} layers"),
@@ -159,101 +149,3 @@ def amct_roles(save_path: str, files: Iterable[Path]) -> dict[str, str]:
     """AMCT's files by what follows the prefix in their names: `deploy_model.onnx`, `record.txt`."""
     prefix = save_path.rpartition("/")[2]
     return {file.name.removeprefix(prefix).removeprefix("_"): str(file) for file in files}
-
-
-def print_lists(layers: Layers) -> None:
-    """Print which layers were not fused or quantized, and why."""
-    lists = (
-        ("not fused", layers.not_fused),
-        ("left in float", layers.left_in_float),
-        ("quantized differently than requested", layers.otherwise),
-        ("not lowered", layers.not_lowered),
-    )
-    for title, remarks in lists:
-        if remarks:
-            print_table(title, ("layers", "operation", "rule", "reason"), _grouped(remarks))
-
-
-def _grouped(remarks: Iterable[Remark]) -> list[tuple[str, ...]]:
-    """One row for all layers with the same rule and reason."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for remark in remarks:
-        groups.setdefault((remark.op, remark.rule, remark.reason), []).append(remark.layer)
-    rows = [(some(layers), *said) for said, layers in groups.items()]
-    if len(rows) <= _LISTED:
-        return rows
-    return [*rows[:_LISTED], (f"and {len(rows) - _LISTED} more groups", "", "", "see summary.json")]
-
-
-def _accuracy(summary: Summary) -> Iterator[tuple[str, ...]]:
-    accuracy = summary.accuracy
-    stages = (
-        ("fake-quantized (nn)", accuracy.fake_quantized),
-        ("integer kernels (nn)", accuracy.kernels),
-        ("integer (ascend)", accuracy.integer),
-    )
-    for stage, differences in stages:
-        for name, d in differences.items():
-            yield name, stage, f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}"
-
-
-def _answers(accuracy: Accuracy) -> Iterator[tuple[str, ...]]:
-    names = {"float": "float", "fake_quantized": "fake-quantized (nn)", "kernels": "integer kernels (nn)"}
-    for stage, each in accuracy.answers.items():
-        against = ("", "", "") if stage == "float" else compared(each.pair)
-        yield (
-            names.get(stage, "integer (ascend)"),
-            *shown(each.top1),
-            f"{each.top1.right} of {each.top1.count}",
-            *against,
-        )
-
-
-def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
-    from ..flows.peer import described
-
-    layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
-    if layers.imported:
-        yield "imported", layers.imported
-    yield "fused", counted(Counter(r.rule for r in layers.fused))
-    yield "not fused", counted(Counter(r.rule for r in layers.not_fused))
-    yield "quantized", counted(Counter(r.op for r in layers.quantized))
-    yield "left in float", counted(Counter(r.op for r in layers.float_layers))
-    if layers.quantized_before:
-        yield "quantized before", counted(layers.quantized_before)
-    if layers.inside:
-        yield "part of an int8 layer", counted(layers.inside)
-    yield "not quantizable", counted(layers.others)
-    synthetic = meta.get("synthetic") == "true"
-    data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"
-    if "samples" in meta or synthetic:
-        yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
-    else:
-        yield "calibrated on", "nothing: no range of activations is needed"
-    yield "measured on", f"{accuracy.samples} samples, {_apart(accuracy)}" if accuracy.samples else _NOT_MEASURED
-    yield "onnxruntime", described(summary.peer)
-    yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
-    yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
-    for role, path in summary.files.items():
-        size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
-        yield role, f"{path}{size}"
-
-
-_NOT_MEASURED = "nothing: the model was not run; --data measures the result on samples"
-
-
-def _apart(accuracy: Accuracy) -> str:
-    """How the measuring samples relate to the calibration samples."""
-    if accuracy.synthetic:
-        return "synthetic, with another seed"
-    return apart(accuracy.held_back)
-
-
-def counted(kinds: Mapping[str, int]) -> str:
-    """`7: nn.conv 5, nn.matmul 2`"""
-    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
-    return f"{sum(kinds.values())}: {listed}" if kinds else "0"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1000:,.1f} kB"

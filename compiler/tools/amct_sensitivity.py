@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tables import print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .parser import add_command
 from .shared import MODEL, add_json, add_quantization, options_of, positive, print_json, quantizing_session
-from .tables import apart, print_table, progress_bar
 
 if TYPE_CHECKING:
     from ..flows.sensitivity import Sensitivity
@@ -52,22 +52,10 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(args, _data(found))
     else:
-        _print_tables(found)
+        print_tables(found.tables())
 
 
 def _data(found: Sensitivity) -> dict[str, Any]:
     from ..flows.summary import finite
 
     return {**finite(asdict(found)), "layers": [finite(asdict(each)) for each in found.layers]}
-
-
-def _print_tables(found: Sensitivity) -> None:
-    unit, digits = ("dB", 2) if found.measure == "sqnr" else ("nats", 6)
-    rows = [
-        (x.name, x.op, f"{x.alone:.{digits}f}", f"{x.spared:.{digits}f}", f"{x.gain:+.{digits}f}", f"{x.own:.6f}")
-        for x in found.layers
-    ]
-    columns = "layer", "operation", f"alone {unit}", f"spared {unit}", f"gain {unit}", "own"
-    print_table("layers", columns, rows)
-    measured = ("measured on", f"{found.samples} samples, {apart(found.held_back)}")
-    print_table("summary", (), [("quantized network", f"{found.quantized:.{digits}f} {unit}"), measured])

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..tables import print_table
 from ..transforms.quantization.options import SessionOptions
 from .parser import add_command
 from .shared import (
@@ -20,7 +21,6 @@ from .shared import (
     load_module,
     print_json,
 )
-from .tables import print_table
 
 if TYPE_CHECKING:
     from ..flows.support import LayerSupport

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..diagnostics import CompileError
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
+from ..tables import print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .amct_quantize import print_summary, printed_data, refuse
 from .amct_report import draw
@@ -25,12 +26,9 @@ from .shared import (
     print_json,
     quantizing_session,
 )
-from .tables import apart, print_table, progress_bar, some
 
 if TYPE_CHECKING:
-    from ..flows.tune import Tuned
     from ..flows.tune.goal import Goal
-    from ..flows.tune.trials import Trial
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
@@ -95,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
         found = tune_file(args.model, options, data, args.output, session, goal, running, test, budget, args.rank_by)
     if not args.json:
-        _print_trials(found)
+        print_tables(found.tables())
     best = merged(options, found.best.changes)
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
@@ -141,34 +139,6 @@ def _goal(args: argparse.Namespace) -> Goal:
     return Goal(drop=args.drop, score=Metric.of(evaluator) if args.labels is None else args.labels)
 
 
-def _print_trials(found: Tuned) -> None:
-    rows = [_row(trial, trial is found.best) for trial in found.trials]
-    titles = "options", "in float", "4 bits", found.measure, "result", "kB", "float MACs", "int8 layers", "seconds", ""
-    print_table("trials", titles, rows)
-    original = [] if found.original is None else [("float model", f"{found.original:.2f} {found.measure}")]
-    resumed = [("trials of an earlier run", str(found.resumed))] if found.resumed else []
-    print_table(
-        "search", (), [*original, ("measured on", f"{found.samples} samples, {apart(found.held_back)}"), *resumed]
-    )
-
-
-def _row(trial: Trial, best: bool) -> tuple[str, ...]:
-    low, costs = trial.changes.get("layer_weight_bits", ()), trial.costs
-    result = "reached" if trial.reached else "missed" if trial.kept else "over budget"
-    return (
-        " ".join(_flags(trial.recipe)) or "as given",
-        some(trial.floats) if trial.floats else "-",
-        str(len(low)) if low else "-",
-        f"{trial.quality:.2f}",
-        result,
-        f"{costs.bytes / 1000:,.1f}",
-        f"{costs.macs:,}",
-        str(costs.int8_layers),
-        f"{trial.seconds:.1f}",
-        "best" if best else "",
-    )
-
-
 def _with(args: argparse.Namespace, changes: Mapping[str, Any]) -> argparse.Namespace:
     """The arguments with the options that were found. The labels are those of the search, not of all data."""
     words = {
@@ -176,12 +146,3 @@ def _with(args: argparse.Namespace, changes: Mapping[str, Any]) -> argparse.Name
         for name, value in changes.items()
     }
     return argparse.Namespace(**{**vars(args), **words, "labels": None})
-
-
-def _flags(options: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    for name, value in options.items():
-        found.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
-        if not isinstance(value, bool):
-            found.append(",".join(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else str(value))
-    return found

@@ -11,6 +11,7 @@ from typing import Any
 from ...files import alone, made
 from ...ir.metadata import tool_version
 from ...session import Session
+from ...tables import Table, Tabled
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.data import available, split
 from ...transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
@@ -19,7 +20,7 @@ from ...transforms.quantization.running import runner_of
 from ..model_file import files_read, read_model, simplify_and_fuse
 from ..quantization import outputs_of
 from ..sensitivity import MEASURES
-from ..summary import finite
+from ..summary import finite, measured_on
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import Goal
 from .network import Network
@@ -30,8 +31,8 @@ LOCK = ".amct-tune"
 """The file in the output folder that keeps a second search out of it."""
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Tabled):
     """All trials in order, the best of them, and how they were measured."""
 
     trials: Sequence[Trial]
@@ -43,6 +44,33 @@ class Tuned:
     held_back: bool
     resumed: int
     """The number of trials taken from an earlier run."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Tuned({len(self.trials)} trials, the best {self.best.result} with {self.best.quality:.2f} {self.measure})"
+        )
+
+    def tables(self) -> Sequence[Table]:
+        """The trials, and how they were measured."""
+        titles = (
+            "options",
+            "in float",
+            "4 bits",
+            self.measure,
+            "result",
+            "kB",
+            "float MACs",
+            "int8 layers",
+            "seconds",
+            "",
+        )
+        rows = [(*trial.cells, "best" if trial is self.best else "") for trial in self.trials]
+        overview = [("measured on", measured_on(self.samples, self.held_back))]
+        if self.original is not None:
+            overview.insert(0, ("float model", f"{self.original:.2f} {self.measure}"))
+        if self.resumed:
+            overview.append(("trials of an earlier run", str(self.resumed)))
+        return [Table("trials", titles, rows), Table("search", (), overview)]
 
     def data(self) -> dict[str, Any]:
         """The search as plain data for JSON; `best` is the place of the best trial."""

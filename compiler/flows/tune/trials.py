@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...files import filling, reading, replacing
 from ...session import Session
+from ...tables import some
 from ...targets.onnx import OnnxTarget
 from .budget import Costs
 from .widths import Program
@@ -45,6 +46,36 @@ class Trial:
     def recipe(self) -> Changes:
         """The changes that concern all layers."""
         return {name: value for name, value in self.changes.items() if name not in WIDTHS}
+
+    @property
+    def result(self) -> str:
+        """`reached`, `missed` or `over budget`."""
+        return "reached" if self.reached else "missed" if self.kept else "over budget"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The trial in a table: its options, what they give, and what they cost."""
+        low, costs = self.changes.get("layer_weight_bits", ()), self.costs
+        return (
+            " ".join(_flags(self.recipe)) or "as given",
+            some(self.floats) if self.floats else "-",
+            str(len(low)) if low else "-",
+            f"{self.quality:.2f}",
+            self.result,
+            f"{costs.bytes / 1000:,.1f}",
+            f"{costs.macs:,}",
+            str(costs.int8_layers),
+            f"{self.seconds:.1f}",
+        )
+
+
+def _flags(options: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for name, value in options.items():
+        found.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
+        if not isinstance(value, bool):
+            found.append(",".join(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else str(value))
+    return found
 
 
 @dataclass

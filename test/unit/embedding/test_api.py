@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 from pathlib import Path
 from typing import Any, cast
 
@@ -366,3 +367,36 @@ def test_settings_in_short() -> None:
     whole = amct_opt.Calibration(amct_opt.Activation("kl"))
     assert Settings(observer="kl") == Settings(common=whole)
     assert quantized(settings=Settings(observer="minmax"), data={"x": X}) != quantized(data={"x": X})
+
+
+def test_what_is_returned_shows_itself_in_one_line_and_as_tables(tmp_path: Path) -> None:
+    """`repr` fits a line, `str` has the tables that commands print, and a notebook gets them as HTML."""
+    module, session = loaded = amct_opt.load(DIGITS / "digits.onnx")
+    assert repr(loaded) == "Loaded(digits: 1 input float32 [?,1,8,8], 21 layers)"
+    assert repr(session) == "Session(profile ascend, 1 remarks, 0 warnings)"
+    assert len(str(module)) < 6000 < len(amct_opt.to_text(module))
+    assert "nn.conv %image, %conv1.weight" in str(module) == str(loaded)
+    runs = {name: array[:4] for name, array in np.load(DIGITS / "heldout.npz").items()}
+    summary = amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path / "out", DIGITS / "calib.npz", profile="qdq")
+    files = [DIGITS / "digits.onnx", summary.files["onnx"]]
+    labels = np.load(DIGITS / "heldout_labels.npy")
+    scores = amct_opt.evaluate(files, DIGITS / "heldout.npz", labels)
+    found: list[Any] = [
+        loaded,
+        session,
+        session.profiles,
+        amct_opt.Executable(module),
+        summary,
+        summary.layers,
+        scores,
+        amct_opt.sensitivity(DIGITS / "digits.onnx", DIGITS / "calib.npz", samples=8),
+        amct_opt.compare(*files, runs, layers=True),
+        amct_opt.bisect(*files, runs),
+    ]
+    assert [repr(each) for each in found if len(repr(each)) > 130 or "\n" in repr(each)] == []
+    top1 = scores.models[0].top1
+    assert top1 is not None
+    assert (str(top1), repr(top1)) == (f"{top1.percent:.1f} %", f"Share({top1}: {top1.right} of {top1.count})")
+    for each in found[4:]:
+        assert all(table.title in str(each) and escape(table.title) in each._repr_html_() for table in each.tables())
+    assert "10: nn.conv" in str(summary)
