@@ -123,17 +123,17 @@ def evaluate(
     labels: str | Array | None = None,
     *,
     metric: Measure | None = None,
-    engine: Engine = "interpreter",
+    engine: Engine | None = None,
     client: Any = None,
     session: Session | None = None,
     **options: Unpack[DataKeywords],
 ) -> Scores:
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
-    `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of PyTorch,
-    whose batches have labels behind their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
-    `interpreter`, `onnxruntime`, which runs ONNX files, or `iree`. `client` shares the samples that labels judge among machines,
-    as in `quantize`. Raises CompileError, located.
+    `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of
+    PyTorch, whose batches have labels behind their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
+    `onnxruntime`, which runs ONNX files (the default where it is installed, without `client`), `interpreter` or `iree`.
+    `client` shares the samples that labels judge among machines, as in `quantize`. Raises CompileError, located.
     """
     from .flows.scoring import evaluate_files
 

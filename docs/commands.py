@@ -34,7 +34,8 @@ finite are null.
 | command | keys |
 | --- | --- |
 | `amct support` | `layers`, `counts` |
-| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `bytes`, `files` |
+| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `bytes`, `files`, \
+`latency` |
 | `amct report` | `files` |
 | `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
@@ -42,11 +43,12 @@ finite are null.
 | `amct create-config` | `layers`, `files` |
 | `amct sensitivity` | `layers`, `quantized`, `samples`, `held_back`, `measure` |
 | `amct tune` | `search`, `again`, `model`, `metadata`, `warnings`, `imported`, \
-`layers`, `accuracy`, `onnxruntime`, `bytes`, `files` |
+`layers`, `accuracy`, `onnxruntime`, `bytes`, `files`, `latency` |
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
 | `amct bisect` | `first`, `quantized`, `layers`, `not_compared` |
 | `amct evaluate` | `samples`, `source`, `models`, `pairs` |
+| `amct benchmark` | `onnxruntime`, `threads`, `batch`, `models` |
 | `amct reduce` | `failure`, `operations`, `runs`, `files` |
 
 `files` has the paths of what was written by role: for `amct quantize` `onnx`, `nn`, `ascend`, `record`, `remarks`, `summary`,

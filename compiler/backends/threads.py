@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from threading import Condition, Thread
 from typing import Generic, TypeVar
 
@@ -21,6 +21,13 @@ def threads_here() -> int:
     """One thread per core that this process may use, at most `MOST_THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
+
+
+def threads_of_blas(count: int) -> AbstractContextManager[object]:
+    """Inside, numpy's products take so many threads: more than one each would fight over the cores with ours."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(count, user_api="blas")
 
 
 class _Overtaken(Exception):
@@ -41,6 +48,10 @@ class OrderedBatches(Generic[T]):
         """Call `work` for each batch, in so many threads. When one fails those before it are finished, none is begun any more,
         and what the first of them raised is raised.
         """
+        with threads_of_blas(1) if threads > 1 else nullcontext():
+            self._run(work, threads)
+
+    def _run(self, work: Callable[[T, Turn], None], threads: int) -> None:
         others: list[Thread] = []
         with suppress(RuntimeError):  # the system allows no more threads: fewer do the same
             for _ in range(threads - 1):

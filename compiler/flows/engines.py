@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,13 @@ from ..session import Session
 from .peer import open_session
 
 Engine = Literal["interpreter", "onnxruntime", "iree"]
+
+
+def default_engine(shared: bool) -> Engine:
+    """onnxruntime where it is installed, because it is what deploys; the interpreter if workers of a cluster share samples, which
+    may not have the file.
+    """
+    return "interpreter" if shared or find_spec("onnxruntime") is None else "onnxruntime"
 
 
 def named_engine(engine: Engine, path: Path) -> Engine:

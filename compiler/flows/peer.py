@@ -32,9 +32,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _FATAL = 4
 _UNSIGNED = 128
+"""The offset between the uint8 integers of a file and the int8 integers of the module."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
 """What onnxruntime says if the system gives it no memory."""
-"""The offset between the uint8 integers of a file and the int8 integers of the module."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.settings import Arq
 from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import constant_of, weights_of
-from ..files import filling
+from ..files import filling, scratch
 from ..ir.metadata import metadata
 from ..ir.weights import reclaim, side_file_of
 from ..lowering.ascend import LowerToAscendPass
@@ -30,7 +30,7 @@ from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences
-from ..session import Session
+from ..session import ImportOptions, Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
@@ -39,12 +39,14 @@ from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split, available, split
 from ..transforms.quantization.options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
-from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.profiles import QDQ, like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.request import Request, Wanted
+from . import latency
 from .evaluation import Labels, ranks
 from .labels import load_labels
+from .latency import Latencies
 from .model_file import files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
 from .peer import Peer, Simulation, peer_of
@@ -68,6 +70,9 @@ _ESCAPED = "backslashreplace"
 _LARGE = 1 << 26
 """Bytes of weights from which on the stages are measured one after the other."""
 
+_LARGEST_TIMED = 1 << 28
+"""Bytes of weights from which on a model is not timed: onnxruntime would have it twice in memory."""
+
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
 
@@ -82,6 +87,8 @@ class FileOptions:
     results: ResultOptions = AS_USUAL
     report: bool = True
     """Whether what the report shows is measured (`report_of`)."""
+    timed: bool = False
+    """Whether the ONNX file and the float model are timed in onnxruntime."""
 
 
 class _Forms(NamedTuple):
@@ -144,6 +151,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
             **{stage: differences.get(stage, {}) for stage in STAGES},
             answers=answers,
         ),
+        target=profile_of(session).target,
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(forms.quantized), {}),
         files=files,
         warnings=tuple(session.warnings),
@@ -158,7 +166,10 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     if options.report and runs:
         layers = measurement.layers()
         summary = replace(summary, files={**files, "layers": folder / LAYERS})
-    return _write(summary, formats, layers, measurement.simulated if runs else peer_of, session)
+    summary = _write(summary, formats, layers, measurement.simulated if runs else peer_of, session)
+    if options.timed and summary.peer is not None and not summary.peer.failure:
+        summary = replace(summary, latencies=measurement.latencies(summary), warnings=tuple(session.warnings))
+    return summary
 
 
 def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, session: Session) -> None:
@@ -248,6 +259,29 @@ class _Measurement:
         rewrite = in_integers if "kernels" in self.forms.stages else None
         simulation = Simulation(self.forms.quantized, rewrite, partial(_settle, self.forms.large))
         return peer_of(file, simulation, self.samples.held)
+
+    def latencies(self, summary: Summary) -> Latencies | None:
+        """Time the float model and the ONNX file on one run; warn if the file is the slower one."""
+        if summary.sizes.float_weights > _LARGEST_TIMED:
+            return None
+        session, inputs = self.session, next(iter(self.samples.held.batches()))
+        model, int8 = summary.model, summary.files["onnx"]
+        with session.phase("time"), scratch() as folder:
+            if model.suffix.lower() != ".onnx" or session.imports != ImportOptions():
+                model = folder / "float.onnx"
+                OnnxTarget().write(self.forms.original, model, session.silent())
+            found = latency.side_by_side([model, int8], inputs)
+        if found is None:
+            return None
+        before, after = found.models.values()
+        if after.slower(before):
+            profile = profile_of(session)
+            other = f"profile {profile.name} is for {profile.target}, --profile {QDQ.name} for {QDQ.target}"
+            advice = "" if profile is QDQ else f"; {other}"
+            session.warn(
+                f"onnxruntime takes {after} for {int8} on this machine, and {before} for the float model{advice}"
+            )
+        return replace(found, models={summary.model: before, int8: after})
 
 
 def _whole(count: int, samples: Samples) -> int:

@@ -23,7 +23,7 @@ from ..tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import load
 from ..transforms.quantization.options import DataOptions
-from .engines import Engine, named_engine, runnable
+from .engines import Engine, default_engine, named_engine, runnable
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .plausibility import warn_of_data
@@ -92,18 +92,19 @@ def evaluate_files(
     new_session: Callable[[int], Session],
     labels: str | Labels | None = None,
     metric: Metric | None = None,
-    engine: Engine = "interpreter",
+    engine: Engine | None = None,
     runner: Runner = HERE,
 ) -> Scores:
     """Score every model on all samples, by labels (text as `load_labels` reads it) or by a function.
 
-    `new_session` gives the session in which each model is read. onnxruntime runs ONNX files, and the interpreter
-    all others then; IREE runs every model. The cluster of `runner` shares the samples.
+    `new_session` gives the session in which each model is read. onnxruntime, the default where it is installed, runs ONNX files,
+    and the interpreter all others then; IREE runs every model. The cluster of `runner` shares the samples.
     Data is read once, and images once for each model, in the form of its input. Raises CompileError, located in the model.
     """
     if metric is not None and runner.cluster is not None:
         message = f"'{metric.name}' measures all samples at once, so that a cluster cannot share them"
         raise CompileError(message, where=str(metric.path), hint="leave out --cluster, or judge by --labels")
+    engine = engine or default_engine(shared=runner.cluster is not None)
     scored: list[Scored] = []
     first: Samples | None = None
     judged: Labels | None = None

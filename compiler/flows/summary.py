@@ -20,6 +20,7 @@ from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..runtime.metrics import Difference
 from ..tables import Table, Tabled, some
+from .latency import Latencies
 from .peer import Peer, described
 from .significance import Pair, Share
 
@@ -136,6 +137,10 @@ class Summary(Tabled):
     files: Mapping[str, Path]
     peer: Peer | None = None
     """The result of running the ONNX file in onnxruntime; None if it is not installed."""
+    latencies: Latencies | None = None
+    """The model in float and the ONNX file, timed in onnxruntime; None if that was not asked for, or not possible."""
+    target: str = ""
+    """What the profile is for."""
     warnings: tuple[str, ...] = ()
     """What the user was warned of: reasons to doubt the data or the result among them."""
 
@@ -202,7 +207,12 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "measured on", f"{accuracy.samples} samples, synthetic, with another seed"
     else:
         yield "measured on", measured_on(accuracy.samples, accuracy.held_back)
+    if summary.target:
+        yield "made for", f"{summary.target} (profile {meta.get('profile', '')})"
     yield "onnxruntime", described(summary.peer)
+    if summary.latencies is not None:
+        before, after = summary.latencies.models.values()
+        yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():

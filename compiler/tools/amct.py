@@ -15,6 +15,7 @@ from ..diagnostics import CompileError
 from ..limits import HELP
 from . import (
     amct_auto_calibration,
+    amct_benchmark,
     amct_bisect,
     amct_calibration,
     amct_compare,
@@ -49,6 +50,7 @@ COMMANDS = (
     amct_bisect,
     amct_reduce,
     amct_evaluate,
+    amct_benchmark,
 )
 """Each module adds its parser, which names the function that runs it."""
 

@@ -48,8 +48,9 @@ def add_parser(commands: Any) -> None:
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
     add_option(add, leaves(ResultOptions)["labels"])
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
-    text = "what runs the models: interpreter (default), onnxruntime (ONNX files only, else the interpreter), or iree"
-    add("--engine", choices=("interpreter", "onnxruntime", "iree"), default="interpreter", help=text)
+    text = """what runs the models: onnxruntime for ONNX files and the interpreter for others (the default where onnxruntime is
+installed, without --cluster), interpreter, or iree"""
+    add("--engine", choices=("interpreter", "onnxruntime", "iree"), help=text)
     add_json(add)
     add_options(parser, DataOptions, without=("batch_num",))
     add_options(parser, ClusterOptions)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
-  <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear, for any ONNX runtime
+  <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear: any ONNX runtime runs it,
+                        on a CPU faster with --profile qdq
   <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors)
   <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
   remarks.yaml          what every pass did to every layer, or why not
@@ -42,7 +43,8 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
 If there are 8 samples or more, the last tenth is held back from calibration to measure accuracy; with --batch-num, the
 batches after the first N are. Accuracy is measured for both modules. With --profile qdq or ppq it is also measured for the
 nn module as integer kernels of ONNX runtimes compute it (amct run --integers).
-If onnxruntime is installed, it runs the ONNX file with its default options on two batches of these samples, and the summary
+If onnxruntime is installed, it times MODEL and the ONNX file, one thread each, and a warning says so if the file is slower.
+It also runs the ONNX file with its default options on two batches of these samples, and the summary
 reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ.
 If a few of them differ by one step, sums of floats rounded the other way and the layers behind amplified it. If all of them
 differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     asked, results = options_of(args, AllOptions), options_of(args, ResultOptions)
     wanted = wanted_of(asked.quantization)
-    options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report)
+    options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report, timed=True)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.output, options, session)
     report = Drawn() if args.no_report else draw(args.output)
@@ -84,11 +86,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
-    """The data of summary.json, with the paths of files, the report among them."""
+    """The data of summary.json, with the paths of files, the report among them, and what onnxruntime takes for the network."""
     from ..flows.summary import summary_data
 
     files = summary.files if report is None else {**summary.files, "report": report}
-    return {**summary_data(summary), "files": {role: str(path) for role, path in files.items()}}
+    paths = {role: str(path) for role, path in files.items()}
+    return {**summary_data(summary), "files": paths, "latency": summary.latencies and summary.latencies.data()}
 
 
 def print_summary(summary: Summary, report: Drawn) -> None:

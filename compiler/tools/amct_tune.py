@@ -98,7 +98,8 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
-        summary = quantize_file(args.model, args.output, FileOptions(wanted_of(best), data, running), session)
+        options = FileOptions(wanted_of(best), data, running, timed=True)
+        summary = quantize_file(args.model, args.output, options, session)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects.nn.shapes import known, tensor_of
+from amct_opt.flows import latency
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import parse_module
@@ -114,6 +115,12 @@ class Result:
 
 
 Amct = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is timed: that takes a while, and a busy machine would make warnings of it."""
+    monkeypatch.setattr(latency, "side_by_side", lambda *_: None)
 
 
 @pytest.fixture

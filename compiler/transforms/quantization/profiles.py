@@ -107,6 +107,8 @@ class Profile:
 
     name: str
     rows: Mapping[type[NNOp], Row]
+    target: str = ""
+    """What it is for, in words."""
     activations: frozenset[str] = frozenset()
     """The activations that the target computes in one operation with the convolution or matrix product before it, by
     fuse-activation's names.
@@ -142,6 +144,7 @@ _WEIGHT, _BIAS, _INTEGERS = DecideWeighted.weight_constant, DecideWeighted.bias_
 
 ASCEND = Profile(
     name="ascend",
+    target="Huawei's Ascend NPUs",
     rows={
         ConvOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
         ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
@@ -198,6 +201,7 @@ _MOVING: tuple[type[NNOp], ...] = (
 
 PPQ = Profile(
     name="ppq",
+    target="NPUs that quantize every value",
     rows={
         **{kind: Row() for kind in _ACTIVE},
         **{kind: Row(rules=_SCORES) for kind in (nn.MaxOp, nn.MinOp, nn.MulOp)},
@@ -231,6 +235,7 @@ no range holds masks.
 
 QDQ = Profile(
     name="qdq",
+    target="onnxruntime and other runtimes that read ONNX",
     rows={
         **{kind: Row(active=False, between=True) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False, between=True) for kind in _MOVING},

@@ -1,0 +1,207 @@
+"""How long models take in onnxruntime: `amct benchmark`, and the last line of `amct quantize`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..diagnostics import CompileError, first_line
+from ..pipelines.timing import peak_memory
+from ..tables import Table, Tabled
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Inputs = Mapping[str, Array]
+
+SECONDS = 0.3
+"""How long the models of `amct quantize` are timed, together."""
+ROUNDS = 50
+"""How often each model runs, at most."""
+_FEWEST = 3
+_FATAL = 4
+
+
+@dataclass(frozen=True, repr=False)
+class Latency:
+    """The runs of one model, in seconds of the clock, and the most memory of its process in bytes (0 if others shared it)."""
+
+    seconds: Sequence[float]
+    peak: int = 0
+
+    def __repr__(self) -> str:
+        return f"Latency({self}, {len(self.seconds)} runs)"
+
+    def __str__(self) -> str:
+        return f"{self.median * 1e3:.4g} ms"
+
+    @property
+    def median(self) -> float:
+        """The median, in seconds."""
+        return float(np.median(self.seconds))
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Between these lies the middle half of the runs, in seconds."""
+        low, high = np.quantile(self.seconds, (0.25, 0.75))
+        return float(low), float(high)
+
+    def slower(self, other: Latency) -> bool:
+        """Whether it takes longer than another one, beyond what the runs vary."""
+        return self.median > 1.1 * other.median and self.quartiles[0] > other.quartiles[1]
+
+
+@dataclass(frozen=True, repr=False)
+class Latencies(Tabled):
+    """Models on the same inputs, in turns, so that what else the machine does concerns all of them."""
+
+    models: Mapping[Path, Latency]
+    version: str
+    threads: int
+    """The threads of each model; 0 for as many as onnxruntime chooses."""
+    batch: int
+    """The samples of each run."""
+
+    def __repr__(self) -> str:
+        return f"Latencies({', '.join(f'{path.name} {each}' for path, each in self.models.items())})"
+
+    def tables(self) -> Sequence[Table]:
+        """One table: each model's median, quartiles, ratio to the first and memory."""
+        headers = ("model", "median ms", "middle half", "of the first", "runs", "peak MB")
+        first = next(iter(self.models.values())).median
+        rows = [
+            (
+                str(path),
+                f"{each.median * 1e3:.4g}",
+                " to ".join(f"{value * 1e3:.4g}" for value in each.quartiles),
+                f"{each.median / first:.2f}",
+                str(len(each.seconds)),
+                f"{each.peak / 1e6:,.0f}",
+            )
+            for path, each in self.models.items()
+        ]
+        return [Table(self.setting, headers, rows)]
+
+    @property
+    def setting(self) -> str:
+        """What ran the models, and how."""
+        threads = "its own number of threads" if not self.threads else _count(self.threads, "thread")
+        return f"onnxruntime {self.version}, {threads}, {_count(self.batch, 'sample')} in a run"
+
+    def data(self) -> dict[str, Any]:
+        """The measurement as plain data for JSON; times are in milliseconds."""
+        models = [
+            {
+                "model": str(path),
+                "median_ms": each.median * 1e3,
+                "middle_half_ms": [value * 1e3 for value in each.quartiles],
+                "runs": len(each.seconds),
+                "peak_bytes": each.peak,
+            }
+            for path, each in self.models.items()
+        ]
+        return {"onnxruntime": self.version, "threads": self.threads, "batch": self.batch, "models": models}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def benchmark(
+    models: Sequence[Path], inputs: Inputs, *, threads: int = 1, warm_up: int = 2, rounds: int = ROUNDS
+) -> Latencies:
+    """Time ONNX files, each in a process of its own, one run of each after the other.
+
+    `inputs` are those of one run, by name. `warm_up` runs of each model do not count. Raises CompileError, located in the file
+    that onnxruntime does not run, and without onnxruntime.
+    """
+    version = _runtime().__version__
+    with ExitStack() as stack:
+        spawn = get_context("spawn")
+        workers = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in models]
+
+        def turn(count: int) -> list[list[float]]:
+            found: list[list[float]] = []
+            for worker, path in zip(workers, models, strict=True):
+                try:
+                    found.append(worker.submit(_seconds, path, inputs, threads, count).result())
+                except BrokenProcessPool:
+                    raise CompileError("the process that ran it died", where=str(path)) from None
+            return found
+
+        turn(warm_up)
+        times = [turn(1) for _ in range(rounds)]
+        peaks = [worker.submit(peak_memory).result() for worker in workers]
+    found = [Latency([each[i][0] for each in times], peak) for i, peak in enumerate(peaks)]
+    return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs))
+
+
+def side_by_side(models: Sequence[Path], inputs: Inputs) -> Latencies | None:
+    """Time ONNX files in this process, with one thread, for `SECONDS`. None without onnxruntime, or if it does not run one."""
+    try:
+        runtime = _runtime()
+        sessions = [_opened(path, 1) for path in models]
+        times = [[_run(session, inputs)] for session in sessions]  # the first runs are slower, and do not count
+        end = time.perf_counter() + SECONDS
+        while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= ROUNDS):
+            for session, seconds in zip(sessions, times, strict=True):
+                seconds.append(_run(session, inputs))
+    except CompileError:
+        return None
+    found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
+    return Latencies(found, runtime.__version__, 1, _batch(inputs))
+
+
+def _batch(inputs: Inputs) -> int:
+    """The samples of a run: the size of the first axis that an input has."""
+    return next((array.shape[0] for array in inputs.values() if array.ndim), 1)
+
+
+def _runtime() -> Any:
+    try:
+        return import_module("onnxruntime")
+    except ImportError:
+        raise CompileError("timing needs onnxruntime", hint="pip install 'amct-opt[onnxruntime]'") from None
+
+
+def _opened(path: Path, threads: int) -> Any:
+    """A file in onnxruntime: its default options, but for the number of threads. Raises CompileError, located in the file."""
+    runtime = _runtime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = _FATAL
+    options.intra_op_num_threads = threads
+    try:
+        return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's have no other base
+        raise CompileError(f"onnxruntime does not take the file: {first_line(str(e))}", where=str(path)) from None
+
+
+_only = cache(_opened)
+"""The file of a process that runs no other."""
+
+
+def _seconds(path: Path, inputs: Inputs, threads: int, count: int) -> list[float]:
+    """The times of runs in seconds, in the process of a model."""
+    try:
+        return [_run(_only(path, threads), inputs) for _ in range(count)]
+    except CompileError as e:
+        raise CompileError(e.message, where=str(path), hint=e.hint) from None
+
+
+def _run(session: Any, inputs: Inputs) -> float:
+    """The time of one run in seconds. Raises CompileError if onnxruntime cannot run it."""
+    start = time.perf_counter()
+    try:
+        session.run(None, inputs)
+    except Exception as e:  # onnxruntime's have no other base
+        raise CompileError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
+    return time.perf_counter() - start

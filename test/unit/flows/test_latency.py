@@ -1,0 +1,75 @@
+"""Timing in onnxruntime: what is said of it, not how long anything takes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from amct_opt.diagnostics import CompileError
+from amct_opt.flows import latency
+from amct_opt.flows.latency import Latencies, Latency, benchmark, side_by_side
+
+from ..conftest import Amct
+
+pytest.importorskip("onnxruntime", reason="the extra `onnxruntime` is not installed")
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+
+
+def images(count: int) -> dict[str, Any]:
+    return {name: array[:count] for name, array in np.load(DIGITS / "calib.npz").items()}
+
+
+def test_slower_is_more_than_runs_vary() -> None:
+    fast, close, slow = Latency([1.0, 1.1, 1.2]), Latency([1.0, 1.3, 1.4]), Latency([2.0, 2.1, 2.2])
+    assert (slow.slower(fast), fast.slower(slow), close.slower(fast)) == (True, False, False)
+    assert not Latency([1.05, 1.05, 1.05]).slower(Latency([1.0, 1.0, 1.0]))
+
+
+def test_each_file_runs_in_turns_in_a_process_of_its_own() -> None:
+    files = [DIGITS / "digits.onnx"]
+    found = benchmark(files, images(4), threads=1, warm_up=1, rounds=3)
+    each = found.models[files[0]]
+    assert (len(each.seconds), found.threads, found.batch) == (3, 1, 4)
+    assert each.peak > 10e6
+    assert "4 samples in a run" in str(found)
+
+
+@pytest.mark.parametrize("inputs", [{"image": np.zeros((1, 1, 9, 8), np.float32)}, {}], ids=["shape", "missing"])
+def test_what_does_not_fit_is_an_error_at_the_file(inputs: Mapping[str, Any]) -> None:
+    file = DIGITS / "digits.onnx"
+    with pytest.raises(CompileError, match=r"digits\.onnx: error: onnxruntime does not run the file"):
+        benchmark([file], inputs, warm_up=1, rounds=1)
+    assert side_by_side([file], inputs) is None
+
+
+def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"\x08\x07no model")
+    with pytest.raises(CompileError, match=r"bad\.onnx: error: onnxruntime does not take the file"):
+        benchmark([tmp_path / "bad.onnx"], images(1), warm_up=1, rounds=1)
+
+
+@pytest.mark.parametrize(("profile", "advice"), [("ascend", "--profile qdq for onnxruntime"), ("qdq", None)])
+def test_a_file_that_is_slower_than_float_is_warned_of(
+    amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str | None
+) -> None:
+    def timed(models: Sequence[Path], inputs: Mapping[str, Any]) -> Latencies:
+        times = [Latency([0.001] * 3), Latency([0.002] * 3)]
+        return Latencies(dict(zip(models, times, strict=True)), "1", 1, len(inputs["image"]))
+
+    monkeypatch.setattr(latency, "side_by_side", timed)
+    command = ["quantize", DIGITS / "digits.onnx", "--data", DIGITS / "calib.npz", "-o", tmp_path / "out"]
+    result = amct_tool(*command, "--profile", profile)
+    assert "1 ms float, 2 ms int8" in result.out
+    assert f"onnxruntime takes 2 ms for {tmp_path / 'out' / 'digits_qdq.onnx'}" in result.err
+    assert (advice or "float model\n") in result.err
+
+
+def test_the_command(amct_tool: Amct) -> None:
+    result = amct_tool("benchmark", DIGITS / "digits.onnx", "--batch", "3", "--rounds", "2", "--threads", "2")
+    assert "2 threads, 3 samples in a run" in result.out
+    result = amct_tool("benchmark", DIGITS / "digits.onnx", "--data", DIGITS / "heldout.npz", "--rounds", "1", "--json")
+    assert json.loads(result.out)["models"][0]["runs"] == 1
