@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's, which would be the 
 if TYPE_CHECKING:
     from . import torch as torch
     from .api import Loaded, calibrate, execute, load, parse, quantize, report, run_pipeline, save, to_text
-    from .api_files import bisect, compare, evaluate, quantize_file, reduce, sensitivity, tune
+    from .api_files import Quantized, bisect, compare, evaluate, quantize_file, reduce, sensitivity, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -33,6 +33,7 @@ __all__ = [
     "Observer",
     "Preprocess",
     "Profile",
+    "Quantized",
     "Remark",
     "Row",
     "Session",
@@ -73,7 +74,7 @@ _PLACES = {
         "save",
         "to_text",
     ),
-    ".api_files": ("bisect", "compare", "evaluate", "quantize_file", "reduce", "sensitivity", "tune"),
+    ".api_files": ("Quantized", "bisect", "compare", "evaluate", "quantize_file", "reduce", "sensitivity", "tune"),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

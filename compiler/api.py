@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack, cast, overload
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.ir import SSAValue
@@ -16,7 +16,7 @@ from . import frontends
 from .backends.cluster import Engine, engine_of
 from .configuration.settings import Settings
 from .diagnostics import CompileError
-from .dialects.nn import is_layer
+from .dialects.nn import BatchNormOp, is_layer
 from .dialects.nn.shapes import element_of, shape_of
 from .flows.model_file import simplify_and_fuse
 from .frontends.mlir import parse as parse_text
@@ -43,6 +43,9 @@ from .transforms.quantization.quantize import Quantize
 from .transforms.quantization.request import request_of
 from .transforms.quantization.running import runner_of
 from .universe import new_session
+
+if TYPE_CHECKING:
+    from .api_files import Quantized
 
 Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
 """`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or a list of passes, each an object or such text."""
@@ -150,6 +153,11 @@ def _reference(model: object, readers: Mapping[str, str]) -> str | None:
     return next((readers[name] for name in names if name in readers), None)
 
 
+def is_pytorch(model: object) -> bool:
+    """Whether it is a module or an exported program of PyTorch."""
+    return _reference(model, _PYTORCH) is not None
+
+
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:
     """Read the text of a module, verified. Nothing that the text names is imported or run.
 
@@ -210,18 +218,39 @@ def quantize(
 ) -> Loaded: ...
 
 
-@with_options
+@overload
 def quantize(
-    module: Any,
-    session: Any,
+    model: Any,
+    *,
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
-    *,
+    labels: str | Array | None = None,
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[Keywords],
-) -> Loaded:
-    """Quantize a module in place: observers, calibration, integers. Run fusions before. Returns the module and its session.
+) -> Quantized: ...
+
+
+@with_options
+def quantize(
+    module: Any,
+    session: Any = None,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    labels: str | Array | None = None,
+    client: Any = None,
+    profile: str | None = None,
+    **options: Unpack[Keywords],
+) -> Loaded | Quantized:
+    """Quantize a model in one step, or a module in place, between steps of your own.
+
+    `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
+    `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
+    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes.
+
+    `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
+    warns if there are batch norms and no fusion ran. It returns the module and its session.
 
     `quantize(model, loader)` does all of it for a `torch.nn.Module` or an exported program, which is not changed: the first batch
     of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
@@ -235,7 +264,13 @@ def quantize(
     `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
     CompileError, located.
     """
-    loading = _reference(module, _PYTORCH) is not None
+    loading = is_pytorch(module)
+    if session is None and not isinstance(module, ModuleOp):
+        from .api_files import quantized
+
+        return quantized(module, _asked(settings, options, client), data, labels, profile)
+    if labels is not None:
+        raise CompileError("labels are for a model in one step", hint="quantize(model, data=..., labels=...)")
     if not loading:
         _check_session(session, "quantize(module, session)")
         if profile is not None:
@@ -246,9 +281,11 @@ def quantize(
     if loading:
         module, session, data = _loaded(module, session, profile)
     request = request_of(asked.quantization, session)
-    given = _with_data(asked, data, module, request.settings)
+    given = with_data(asked, data, module, request.settings)
     if loading:
         simplify_and_fuse(request, module, session)
+    else:
+        _warn_of_missing_fusions(module, session)
     run_passes(module, [Quantize(request, given, asked.running)], session)
     return Loaded(module, session)
 
@@ -271,7 +308,7 @@ def calibrate(
     _check_session(session, "calibrate(module, session)")
     asked = _asked(settings, options, client)
     request = request_of(asked.quantization, session)
-    given = within(_with_data(asked, data, module, request.settings), request.settings)
+    given = within(with_data(asked, data, module, request.settings), request.settings)
     verify(module)
     insert_observers(module, request, session)
     calibrate_points(module, lambda: load_samples(given, module, session), session, runner_of(asked.running))
@@ -311,7 +348,15 @@ def _asked(settings: Settings | PathLike | None, options: Mapping[str, Any], cli
     return from_keywords(AllOptions, "quantization", {**options, **{k: v for k, v in given.items() if v is not None}})
 
 
-def _with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:
+def _warn_of_missing_fusions(module: ModuleOp, session: Session) -> None:
+    """Warn of batch norms if no fusion pass has run, which would have folded them or said why not."""
+    norms = sum(isinstance(op, BatchNormOp) for op in module.walk())
+    if norms and not any(remark.pass_name.startswith("fuse-") for remark in session.remarks):
+        step = 'run_pipeline(module, "fuse", session)'
+        session.warn(f"no fusion has run, and the module has {norms} batch norms: {step} before folds them into layers")
+
+
+def with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:
     """The options of data with the data that a program gives."""
     if data is None:
         return asked.calibration

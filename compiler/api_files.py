@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from .api import PathLike, engine_of_client, load
+from .api import PathLike, engine_of_client, is_pytorch, load, save, with_data
 from .backends import Runner
 from .configuration.ranges import at_least
 from .diagnostics import CompileError
+from .files import filling, scratch_until_the_end
 from .keywords import DataKeywords, FileKeywords
 from .pipelines.options import from_keywords
 from .reduction import SECONDS
 from .runtime.data import FloatModel, Samples
+from .runtime.data.given import Given
 from .runtime.executor import Array
 from .session import Session
+from .tables import Table, Tabled
 from .transforms.quantization.options import AllOptions, DataOptions
 from .transforms.quantization.request import wanted_of
 from .universe import new_session
@@ -37,6 +41,82 @@ if TYPE_CHECKING:
 
 Measure = Callable[[FloatModel], float]
 """Takes a model with `model.run(inputs)` and `model.batches()`, and returns a number; larger is better."""
+
+
+class Quantized(Tabled):
+    """A model that was read, fused, calibrated, quantized and measured, as `print` shows. Files are temporary until `save`."""
+
+    def __init__(self, summary: Summary):
+        self.summary = summary
+
+    def __repr__(self) -> str:
+        return f"Quantized({repr(self.summary).removeprefix('Summary(')}"
+
+    def tables(self) -> Sequence[Table]:
+        """Those of `amct quantize`, without files."""
+        *found, overview = self.summary.tables()
+        rows = [row for row in overview.rows if row[0] not in self.summary.files]
+        return [*found, overview._replace(rows=rows)]
+
+    def save(self, folder: PathLike) -> Path:
+        """Write the files into a folder, all of them or none. Returns the folder. Raises CompileError if that fails."""
+        target = Path(folder)
+        with filling(target) as temporary:
+            for file in self._folder.iterdir():
+                if file.is_file() and file != self.summary.model:
+                    shutil.copyfile(file, temporary / file.name)
+        return target
+
+    def report(self, folder: PathLike) -> Path:
+        """Save the files, and a page about them. Returns the page's path. Raises CompileError without the extra `report`."""
+        from .api import report
+
+        return report(self.save(folder))
+
+    def evaluate(self, data: Any, labels: str | Array | None = None, **judged: Any) -> Scores:
+        """The scores of the float model and of the ONNX file, as `evaluate` gives them, with its keywords."""
+        return evaluate([self.summary.model, self.summary.files["onnx"]], data, labels, **judged)
+
+    @property
+    def _folder(self) -> Path:
+        return self.summary.files["onnx"].parent
+
+
+def quantized(
+    model: Any, asked: AllOptions, data: Given | PathLike | None, labels: str | Array | None, profile: str | None
+) -> Quantized:
+    """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
+    from .flows.options import ResultOptions
+    from .flows.quantization import FileOptions
+    from .flows.quantization import quantize_file as written
+
+    session, folder = _session(None, profile), scratch_until_the_end()
+    wanted = wanted_of(asked.quantization)
+    path = Path(model) if isinstance(model, str | os.PathLike) else folder / f"{type(model).__name__.lower()}.mlir"
+    if not isinstance(model, str | os.PathLike):
+        module, data = _loaded(model, data, session)
+        save(module, path, session)
+    elif not isinstance(data, str | os.PathLike | None):
+        module = load(model, session.clone()).module
+    else:
+        module = ModuleOp([])
+    given = with_data(asked, data, module, wanted.settings)
+    if labels is not None and not isinstance(labels, str):
+        np.save(folder / "labels.npy", labels)
+        labels = str(folder / "labels.npy")
+    options = FileOptions(wanted, given, asked.running, ResultOptions(labels=labels), timed=True)
+    return Quantized(written(path, folder / "results", options, session))
+
+
+def _loaded(model: Any, data: Any, session: Session) -> tuple[ModuleOp, Any]:
+    """An object as a module, and its data; a PyTorch module is traced with the first batch."""
+    if not is_pytorch(model):
+        return load(model, session).module, data
+    from .api_torch import load_with
+
+    if data is None or isinstance(data, str | os.PathLike):
+        raise CompileError("a PyTorch module is traced with a batch", hint="give batches of its arguments as data")
+    return load_with(model, [data] if isinstance(data, Mapping) else data, session)
 
 
 def quantize_file(

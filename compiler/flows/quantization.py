@@ -279,7 +279,7 @@ class _Measurement:
             other = f"profile {profile.name} is for {profile.target}, --profile {QDQ.name} for {QDQ.target}"
             advice = "" if profile is QDQ else f"; {other}"
             session.warn(
-                f"onnxruntime takes {after} for {int8} on this machine, and {before} for the float model{advice}"
+                f"onnxruntime takes {after} for {int8.name} on this machine, and {before} for the float model{advice}"
             )
         return replace(found, models={summary.model: before, int8: after})
 

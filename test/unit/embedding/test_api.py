@@ -400,3 +400,45 @@ def test_what_is_returned_shows_itself_in_one_line_and_as_tables(tmp_path: Path)
     for each in found[4:]:
         assert all(table.title in str(each) and escape(table.title) in each._repr_html_() for table in each.tables())
     assert "10: nn.conv" in str(summary)
+
+
+def test_a_model_in_one_step(tmp_path: Path) -> None:
+    """A path, an object and arrays give the same files as the command."""
+    calib = dict(np.load(DIGITS / "calib.npz"))
+    summary = amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path / "files", DIGITS / "calib.npz", profile="qdq")
+    by_path = amct_opt.quantize(DIGITS / "digits.onnx", data=DIGITS / "calib.npz", profile="qdq")
+    by_object = amct_opt.quantize(onnx.load(DIGITS / "digits.onnx"), data=calib, profile="qdq", equalize=False)
+    written = summary.files["onnx"].read_bytes()
+    assert by_path.save(tmp_path / "path") == tmp_path / "path"
+    assert (tmp_path / "path" / "digits_qdq.onnx").read_bytes() == written
+    assert {file.name for file in summary.files.values()} == {f.name for f in (tmp_path / "path").iterdir()} - {
+        "digits_nn.safetensors",
+        "digits_ascend.safetensors",
+    }
+    assert repr(by_path) == repr(summary).replace("Summary", "Quantized")
+    assert by_object.summary.accuracy == by_path.summary.accuracy
+    assert "10: nn.conv 5" in str(by_path)
+    assert str(by_path.summary.files["onnx"]) not in str(by_path)
+    scores = by_path.evaluate(DIGITS / "heldout.npz", np.load(DIGITS / "heldout_labels.npy"))
+    assert [each.engine for each in scores.models] == ["onnxruntime", "onnxruntime"]
+    assert by_path.report(tmp_path / "page").name == "report.html"
+
+
+def test_a_module_of_pytorch_in_one_step() -> None:
+    torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
+    batches = [torch.randn(4, 1, 8, 8) for _ in range(4)]
+    found = amct_opt.quantize(net, data=batches, profile="qdq")
+    assert repr(found).startswith("Quantized(sequential.mlir: 1 layers quantized")
+    with pytest.raises(CompileError, match="a PyTorch module is traced with a batch"):
+        amct_opt.quantize(net, data="x.npz")
+
+
+def test_norms_without_fusions_are_warned_of() -> None:
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    again, fused = amct_opt.load(DIGITS / "digits.onnx")
+    amct_opt.quantize(module, session, data=DIGITS / "calib.npz")
+    assert "no fusion has run, and the module has 5 batch norms" in session.warnings[0]
+    amct_opt.run_pipeline(again, "fuse", fused)
+    amct_opt.quantize(again, fused, data=DIGITS / "calib.npz")
+    assert fused.warnings == []

@@ -64,7 +64,7 @@ def test_a_file_that_is_slower_than_float_is_warned_of(
     command = ["quantize", DIGITS / "digits.onnx", "--data", DIGITS / "calib.npz", "-o", tmp_path / "out"]
     result = amct_tool(*command, "--profile", profile)
     assert "1 ms float, 2 ms int8" in result.out
-    assert f"onnxruntime takes 2 ms for {tmp_path / 'out' / 'digits_qdq.onnx'}" in result.err
+    assert "onnxruntime takes 2 ms for digits_qdq.onnx" in result.err
     assert (advice or "float model\n") in result.err
 
 
