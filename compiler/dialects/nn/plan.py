@@ -48,6 +48,11 @@ class WeightPlan:
     first: bool = False
     """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
 
+    @property
+    def scaled_by_divergence(self) -> bool:
+        """Whether its scales are those that AMCT for PyTorch gives what it rounds by AdaRound."""
+        return self.epsilon and self.rounding is not None
+
 
 class Spec(NamedTuple):
     """How a value is quantized; with parameters it needs no calibration."""

@@ -19,6 +19,7 @@ from amct_opt.amct import pytorch as amct
 from amct_opt.configuration.record import read_record
 from amct_opt.diagnostics import CompileError
 from amct_opt.tools import amct as amct_command
+from amct_opt.transforms.quantization.convert.weight_divergence import divergence_scales
 
 from ..scripts import script
 
@@ -146,6 +147,15 @@ def integers(path: Path, layer: str) -> np.ndarray[Any, np.dtype[np.int8]]:
     graph = onnx.load(path).graph
     name = next(node.input[1] for node in graph.node if node.name == layer)
     return onnx.numpy_helper.to_array(next(each for each in graph.initializer if each.name == name))
+
+
+@pytest.mark.parametrize("data", [X, X * 0], ids=["rounded", "nothing to gain"])
+def test_scales_of_adaround(flow: Flow, data: torch.Tensor) -> None:
+    """The record has AMCT's: those of least divergence from the histogram of the weight, whether or not rounding helps."""
+    flow.configure(do_fusion=False, **ADA)
+    flow.quantize().eval()(data)
+    scales = divergence_scales(flow.model.conv.weight.detach().numpy(), 0)
+    assert read_record(flow.record).layers["conv"].scale_w == tuple(scales.tolist())
 
 
 def test_open_sizes_and_no_fusion(flow: Flow, capsys: pytest.CaptureFixture[str]) -> None:

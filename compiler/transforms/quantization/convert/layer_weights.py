@@ -28,6 +28,7 @@ from ....rewriting import erase_constant
 from ....runtime.affine import asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site
 from .parameters import NO_OFFSET, quantized
+from .weight_divergence import divergence_scales
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -68,6 +69,8 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     if plan.asymmetric:
         scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
         return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
+    if plan.scaled_by_divergence:
+        return Weight(value, array, divergence_scales(array, plan.axis), plan.axis, plan.bits)
     scales = symmetric_scales(array, plan.bits, plan.axis, plan.block)
     if plan.epsilon:
         scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)

@@ -9,6 +9,7 @@ import pytest
 
 from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
 from amct_opt.transforms.quantization.convert.shift_accumulators import best_shift, shift_errors
+from amct_opt.transforms.quantization.convert.weight_divergence import divergence_scales
 from amct_opt.transforms.quantization.recover.balance_channels import balance_factors
 
 RNG = np.random.default_rng(11)
@@ -56,6 +57,18 @@ def test_balanced_peaks(strength: float) -> None:
     factors = balance_factors(a, w, strength)
     np.testing.assert_allclose(a / factors, (a * w) ** (1 - strength), rtol=1e-6)
     np.testing.assert_allclose(w * factors, (a * w) ** strength, rtol=1e-6)
+
+
+def test_scales_of_least_divergence() -> None:
+    """AMCT's own numbers: an outlier, no outlier, one number beside zeros, which are no histogram, and nothing but zeros."""
+    weights = ((np.arange(2048) * 37 % 101 - 50).astype(np.float32) ** 3 / np.float32(125000)).reshape(4, 512)
+    weights[0, 7] = 3
+    weights[1] *= np.float32(1 / 3)
+    weights[2, 1:] = weights[3] = 0
+    channels = [0.023345947265625, 0.002593994140625, 0.0031658124644309282, 1.0]
+    assert divergence_scales(weights, 0).tolist() == channels
+    assert divergence_scales(weights.T, 1).tolist() == channels
+    assert float(divergence_scales(weights, None)) == 0.021697998046875
 
 
 @pytest.mark.parametrize("steps", [16, 32])

@@ -123,9 +123,10 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight)
     grid = layer.grid(*weights.shape[:2])
+    by_divergence = layer.plan.weights[0].scaled_by_divergence
 
     def solve(sums: Sums, held: Rows) -> Solution:
-        fixed = layer.weight.fixed or grid.levels is not None  # levels are those of a scale
+        fixed = layer.weight.fixed or grid.levels is not None or by_divergence  # levels are those of a scale
         task = _Task(layer, weights, grid, sums, held, options, fixed)
         integers, scales = task.best()
         return {"integers": integers, "scales": scales}
@@ -137,7 +138,8 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
-        return layer
+        nearest = layer.product.weight(grid.integers(weights))
+        return layer.with_integers(nearest, layer.scales_of(grid)) if by_divergence else layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
     return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid._replace(scale=scale)))
