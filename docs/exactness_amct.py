@@ -1,8 +1,9 @@
-"""Writes the part of docs/exactness.md on AMCT: `python docs/exactness_amct.py FOLDER [NETWORK/CASE ...]` (some minutes).
+"""Writes the part of docs/exactness.md on AMCT: `python docs/exactness_amct.py FOLDER HERE [NETWORK/CASE ...]` (some minutes).
 
 FOLDER has what AMCT for PyTorch wrote: per network `model.pt2` and `calib.npz`, per case `config.json`, `record.txt`,
 `net_deploy_model.onnx`, `batch_num.txt` and, unless the defaults are meant, `quant.cfg`. Ours are made from the same model, data
-and configuration, the deployable file from AMCT's record. Rows of cases that are not named stay.
+and configuration, the deployable file from AMCT's record. HERE has, by case, the `record.txt` that AMCT wrote of the same on the
+processor that runs this script, with as many threads. Rows of cases that are not named stay.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ _NAMED = 2
 """Layers up to this number are named."""
 PAGE = Path(__file__).parent / "exactness.md"
 BEGIN, END = "<!-- begin amct (generated) -->", "<!-- end amct (generated) -->"
+FIELDS = ("scale_d", "offset_d", "scale_w", "tensor_balance_factor")
 HEAD = (
-    "| case | config keys | scale_d | offset_d | scale_w | factors | weights | biases | parameters |",
-    "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    "| case | config keys | scale_d | offset_d | scale_w | factors | weights | biases | parameters | record, same processor |",
+    "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
 )
 
 
@@ -68,7 +70,7 @@ def differing(real: Mapping[Any, Any], ours: Mapping[Any, Any]) -> str:
 def records(real: Path, ours: Path) -> list[str]:
     sides = read_record(real).layers, read_record(ours).layers
     cells: list[str] = []
-    for field in ("scale_d", "offset_d", "scale_w", "tensor_balance_factor"):
+    for field in FIELDS:
         a, b = ({(name, i): value for name, i, value in numbers(side, field)} for side in sides)
         as_float = field != "offset_d"
         cells.append(
@@ -110,23 +112,37 @@ def batches(calib: Path, runs: int) -> str:
     )
 
 
-def row(case: Path, work: Path) -> str:
+def beside(here: Path, ours: Path) -> str:
+    """Whether two records have the same layers in the same order and, of these, the numbers that differ, by field."""
+    sides = [read_record(at).layers for at in (here, ours)]
+    if list(sides[0]) != list(sides[1]):
+        return "other layers, or another order"
+    found = [
+        f"{field} {cell}" for field, cell in zip(FIELDS, records(here, ours), strict=True) if cell[:2] not in ("", "0 ")
+    ]
+    return ", ".join(found) or "equal"
+
+
+def row(case: Path, here: Path, work: Path) -> str:
     model, runs = case.parent / "model.pt2", int((case / "batch_num.txt").read_text())
     simple = case / "quant.cfg"
     steps.create_config(loaded(model), work / "config.json", None, *_defaults(simple, runs), framework="pytorch")
     real, ours = (json.loads((at / "config.json").read_text()) for at in (case, work))
-    cells = [differing(real, ours), *records(case / "record.txt", _record(model, case, runs, work))]
+    record = _record(model, case, runs, work)
+    cells, last = [differing(real, ours), *records(case / "record.txt", record)], beside(here / "record.txt", record)
     try:
         session = new_session()
         session.prints = ()
         convert_file(model, str(case / "record.txt"), f"{work}/net", session)
     except CompileError as e:
-        return "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells, f"refused: {e.message}", "", ""]) + " |"
+        return (
+            "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells, f"refused: {e.message}", "", "", last]) + " |"
+        )
     if not real.get("do_fusion", True):  # which the record does not say
-        return "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells, "", "", ""]) + " |"
+        return "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells, "", "", "", last]) + " |"
     pairs = [integers(at / "net_deploy_model.onnx") for at in (case, work)]
     cells += [differing(*(each[kind] for each in pairs)) for kind in ("int8", "int32", "uint64")]
-    return "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells]) + " |"
+    return "| " + " | ".join([f"{case.parent.name}/{case.name}", *cells, last]) + " |"
 
 
 def _defaults(simple: Path, runs: int) -> tuple[int, bool, Path | None]:
@@ -146,7 +162,7 @@ def _record(model: Path, case: Path, runs: int, work: Path) -> Path:
     return work / "record.txt"
 
 
-def main(folder: str, *cases: str) -> None:
+def main(folder: str, here: str, *cases: str) -> None:
     root = Path(folder)
     named = cases or sorted(f"{p.parent.parent.name}/{p.parent.name}" for p in root.glob("*/*/net_deploy_model.onnx"))
     text = PAGE.read_text("utf-8")
@@ -157,7 +173,7 @@ def main(folder: str, *cases: str) -> None:
         if not (root / case / "batch_num.txt").exists():
             continue
         with scratch() as work:
-            rows[case] = row(root / case, work)
+            rows[case] = row(root / case, Path(here) / case, work)
         print(rows[case], flush=True)
         table = "\n".join([*HEAD, *(rows[name] for name in sorted(rows))])
         PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", "utf-8")
