@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
@@ -105,7 +105,7 @@ class _Inputs:
                     spec_of(held, None if record is None else record.layers[entry_of(layer.name, index)]),
                 )
                 for index in site.inputs
-                if not is_dequantized(site.operand(index))
+                if not _has_parameters(site.operand(index))
             )
             inputs = "inputs" if site.multiplies_inputs else "input"
             listed = record is not None and layer.name in record.layers
@@ -119,6 +119,12 @@ class _Inputs:
             balance = None
         if points or balance is not None:
             set_plan(site.compute, Plan(points=points, balance=balance))
+
+
+def _has_parameters(value: SSAValue | None) -> bool:
+    """Whether a value comes from integers, or from an observer that was given parameters: these win."""
+    producer = producer_of(value)
+    return is_dequantized(value) or (isinstance(producer, ObserveOp) and producer.qparams is not None)
 
 
 def _unrecorded(layer: Computed, record: Record | None) -> Refusal | None:

@@ -81,3 +81,13 @@ func.func @main(%q: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
   %7 = nn.matmul %1, %q from <onnx, "MatMul", "other-side"> : tensor<2x2xf32>
   func.return
 }
+
+// -----
+
+// Parameters that an observer was given win, on either side: the value is quantized once.
+// CHECK: [convert-observers applied quantized] "given": int8 inputs, scales {{.*}} and 0.25
+func.func @main(%q: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
+  %0 = nn.observe %k as "hand" by "minmax" symmetric gives <i8, scale = 0.25> : tensor<2x2xf32>
+  %1 = nn.matmul %q, %0 from <onnx, "MatMul", "given"> : tensor<2x2xf32>
+  func.return
+}

@@ -20,7 +20,7 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.convert.parameters import activation_params
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.transforms.quantization.recover.fit_ranges import kept as keeping
+from amct_opt.transforms.quantization.recover.fit_ranges import readers as keeping
 from amct_opt.transforms.quantization.recover.fit_ranges.readers import Errors, Kept, Readers, kept_of
 from amct_opt.transforms.quantization.recover.fit_ranges.search import least_error
 from amct_opt.transforms.quantization.recover.matters import matters_of
