@@ -31,7 +31,7 @@ from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
-from ..transforms.quantization.convert.stored_integers import Integers, stored_integers
+from ..transforms.quantization.convert.layer_weights import Integers, stored_integers
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import AUTOMATIC, SettingsOptions

@@ -16,7 +16,7 @@ from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
-from ..transforms.quantization.convert.stored_integers import Integers, put_integers
+from ..transforms.quantization.convert.layer_weights import Integers, put_integers
 from ..transforms.quantization.options import NO_DATA, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize

@@ -23,7 +23,7 @@ from ...configuration.settings import Settings
 from ...diagnostics import CompileError
 from ...files import replacing, scratch
 from ...frontends.onnx import source
-from ...transforms.quantization.convert.stored_integers import Integers
+from ...transforms.quantization.convert.layer_weights import Integers
 from ...universe import new_session
 from .. import steps
 from ..steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level

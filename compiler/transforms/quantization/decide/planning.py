@@ -105,9 +105,11 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
         bias = each.row.bias if weights and each.site.operand(each.row.bias or 0) is not None else None
-        derived = () if bias is None else (Point("operand", bias, Unobserved("derived")),)
-        points = sorted((*known.points, *derived), key=lambda point: (point.at == "result", point.number))
-        set_plan(each.site.compute, replace(known, input=True, points=tuple(points), weights=weights, shift=shift))
+        points = known.points
+        if bias is not None:
+            points += (Point("operand", bias, Unobserved("derived")),)
+            points = tuple(sorted(points, key=lambda point: (point.at == "result", point.number)))
+        set_plan(each.site.compute, replace(known, input=True, points=points, weights=weights, shift=shift))
         if request.record is None:
             note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:

@@ -298,9 +298,11 @@ class _Points:
     def write(self, layer: ValueLayer) -> None:
         """Add what is decided to the plan of a layer."""
         compute, plan = layer.site.compute, plan_of(layer.site.compute) or Plan()
-        for i, value in layer.reads():
-            name = self._behind(value, layer.site.owner) or self._taken_over.get(value)
-            if name is not None and (False, i) not in self._planned[layer.site.owner]:
+        owner = layer.site.owner
+        for slot, i in layer.slots.items():
+            value = owner.operands[slot]
+            name = self._behind(value, owner) or self._taken_over.get(value)
+            if name is not None and (False, i) not in self._planned[owner]:
                 self._plan(layer, Point("operand", i, Unobserved("shared with", name)))
         constants = [i for i, v in enumerate(compute.operands) if _is_factor(layer, i) and array_of(v) is not None]
         for i in constants:
@@ -308,7 +310,7 @@ class _Points:
         if constants:
             self._remarks.note(compute, "constant-operand", "its constant operand stays float")
         known = {(p.at == "result", p.number): p for p in plan.points}
-        for key, point in self._planned[layer.site.owner].items():
+        for key, point in self._planned[owner].items():
             if isinstance(point.spec, Spec) or key not in known:
                 known[key] = point
         mode = "none" if layer.row.alignment is None else self._modes[layer.row.alignment]

@@ -130,23 +130,26 @@ def _place_on_values(module: ModuleOp, layers: Sequence[Computed]) -> None:
     result read through its point; any other value, the layers that have the point in their plans.
     """
     planned: dict[SSAValue, tuple[str, Spec]] = {}
+    results: set[SSAValue] = set()
     readers: dict[SSAValue, set[tuple[Operation, int]]] = {}
     for layer in layers:
-        for at, index, spec, name in (plan_of(layer.site.compute) or Plan()).points:
-            owner, slot = layer.site.owner, layer.site.slot(index)
-            value = owner.results[index] if at == "result" else layer.site.operand(index)
-            if value is None or isinstance(value.owner, ObserveOp):
+        site = layer.site
+        for at, index, spec, name in (plan_of(site.compute) or Plan()).points:
+            value = site.owner.results[index] if at == "result" else site.operand(index)
+            if value is None or value in results or isinstance(value.owner, ObserveOp):
                 continue
             if at != "operand" and isinstance(spec, Spec) and point_on(value) is None:
                 planned[value] = name or point_name(layer.name, at, index), spec
             if at == "result":
-                readers[value] = {(use.operation, use.index) for use in value.uses}
-            elif slot is not None:
-                readers.setdefault(value, set()).add((owner, slot))
+                results.add(value)
+            elif (slot := site.slot(index)) is not None:
+                readers.setdefault(value, set()).add((site.owner, slot))
     block = main_function(module).body.block
     head = next(op for op in block.ops if not isinstance(op, ObserveOp))
     for value in [*block.args, *(result for op in block.ops for result in op.results)]:
-        uses = [use for use in value.uses if (use.operation, use.index) in readers[value]] if value in planned else []
+        if value not in planned:
+            continue
+        uses = [use for use in value.uses if value in results or (use.operation, use.index) in readers[value]]
         if not uses:
             continue
         name, spec = planned[value]
