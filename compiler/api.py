@@ -277,7 +277,7 @@ def quantize(
             raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
     elif data is not None:
         raise CompileError("the loader is the data", hint="quantize(model, loader)")
-    asked = _asked(settings, options, client)
+    asked = asked_by(options, client, config=settings)
     if loading:
         module, session, data = _loaded(module, session, profile)
     request = request_of(asked.quantization, session)
@@ -306,7 +306,7 @@ def calibrate(
     CompileError, located.
     """
     _check_session(session, "calibrate(module, session)")
-    asked = _asked(settings, options, client)
+    asked = asked_by(options, client, config=settings)
     request = request_of(asked.quantization, session)
     given = within(with_data(asked, data, module, request.settings), request.settings)
     verify(module)
@@ -339,13 +339,16 @@ def _check_session(session: object, call: str) -> None:
         raise CompileError(f"the session is missing: {type(session).__name__} stands in its place", hint=hint)
 
 
-def _asked(settings: Settings | PathLike | None, options: Mapping[str, Any], client: Any) -> AllOptions:
-    """Keywords as options. Raises CompileError for settings of another kind and for what is no option."""
-    if settings is not None and not isinstance(cast(object, settings), Settings | str | os.PathLike):
+def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOptions:
+    """The options that a function is given as keywords and otherwise. Raises CompileError for what is no option, and for settings
+    of another kind.
+    """
+    asked = {**options, **{name: value for name, value in given.items() if value is not None}}
+    settings = asked.get("config")
+    if settings is not None and not isinstance(settings, Settings | str | os.PathLike):
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
-    given = {"config": settings, "cluster": engine_of_client(client)}
-    return from_keywords(AllOptions, "quantization", {**options, **{k: v for k, v in given.items() if v is not None}})
+    return from_keywords(AllOptions, "quantization", {**asked, "cluster": engine_of_client(client)})
 
 
 def _warn_of_missing_fusions(module: ModuleOp, session: Session) -> None:

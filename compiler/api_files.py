@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from .api import PathLike, engine_of_client, is_pytorch, load, save, with_data
+from .api import PathLike, asked_by, engine_of_client, is_pytorch, load, save, with_data
 from .backends import Runner
 from .configuration.ranges import at_least
 from .diagnostics import CompileError
@@ -144,7 +144,7 @@ def quantize_file(
     from .flows.quantization import FileOptions
     from .flows.quantization import quantize_file as quantized
 
-    asked, within = _asked(options, data, client), _session(session, profile)
+    asked, within = asked_by(options, client, data=data), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
     results = ResultOptions(opset=opset, matmul_nbits=matmul_nbits, labels=labels, check=checked)
     wanted = wanted_of(asked.quantization)
@@ -186,7 +186,7 @@ def tune(
         raise CompileError("one goal is needed", hint="give sqnr, or drop with labels or metric")
     score = _metric(metric) if metric is not None else _labels(labels)
     goal = Goal(sqnr=sqnr, drop=drop, score=score)
-    asked = _asked(options, data, client)
+    asked = asked_by(options, client, data=data)
     measuring = None if test is None else replace(asked.calibration, data=_text(test), batch_num=None)
     bounds = UNLIMITED if budget is None else Budget.of(budget)
     within = _session(session, profile)
@@ -266,7 +266,7 @@ def sensitivity(
     at_least("samples", samples, 1)
     if measure not in MEASURES:
         raise CompileError(f"measure is {' or '.join(MEASURES)}, not '{measure}'")
-    asked, within = _asked(options, data, client), _session(session, profile)
+    asked, within = asked_by(options, client, data=data), _session(session, profile)
     return sensitivity_of(Path(model), asked.quantization, asked.calibration, within, samples, asked.running, measure)
 
 
@@ -346,12 +346,6 @@ def _session(session: Session | None, profile: str | None) -> Session:
     if profile is not None:
         made.profile = made.profiles[profile].name
     return made
-
-
-def _asked(options: Mapping[str, Any], data: PathLike | None, client: Any) -> AllOptions:
-    """Keywords as options. Raises CompileError for what is no option."""
-    given = {"data": _text(data), "cluster": engine_of_client(client)}
-    return from_keywords(AllOptions, "quantization", {**options, **{k: v for k, v in given.items() if v is not None}})
 
 
 def _text(data: PathLike | None) -> str | None:

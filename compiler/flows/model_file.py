@@ -61,7 +61,7 @@ class Fuse(ModulePass):
     Afterwards `session.skip_fusion` lists all layers that must not be fused; written records repeat that per layer.
     """
 
-    name = FuseAllPass.name
+    name = "fuse-all"
 
     request: Request
 

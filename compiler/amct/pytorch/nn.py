@@ -59,10 +59,12 @@ class QATBase(Ranged):
         }
         if problem := next((text for text, broken in problems.items() if broken), ""):
             raise CompileError(problem, where=name)
-        self.retrain_enable = given["retrain_enable"]
-        self.batch_num, self.fixed_min = data["batch_num"], data["fixed_min"]
-        self.act_bits, self.wts_bits = BITS[data["dst_type"]], BITS[weight["dst_type"]]
-        self.channel_wise = weight["channel_wise"]
+        self.retrain_enable: bool = given["retrain_enable"]
+        self.batch_num: int = data["batch_num"]
+        self.fixed_min: bool = data["fixed_min"]
+        self.act_bits: int = BITS[data["dst_type"]]
+        self.wts_bits: int = BITS[weight["dst_type"]]
+        self.channel_wise: bool = weight["channel_wise"]
         self._register_range((data["clip_max"], data["clip_min"]), (1.0, -1.0), device)
         channels = self.channels_first(self.weight).shape[0] if self.channel_wise else 1
         offset = torch.int16 if self.act_bits == BITS["INT16"] else torch.int8
@@ -217,7 +219,7 @@ class ConvTranspose2dQAT(_ConvQAT, _nn.ConvTranspose2d):
 class LinearQAT(QATBase, _nn.Linear):
     """A Linear layer, whose weight has one scale."""
 
-    ARGUMENTS = ("in_features", "out_features")
+    ARGUMENTS: ClassVar[tuple[str, ...]] = ("in_features", "out_features")
     layer = _nn.Linear
 
     def __init__(

@@ -129,7 +129,7 @@ class QuantizedLayer(Ranged, nn.Module):
             delattr(self, name)
             delattr(self, f"{name}_pre")
         del self.acts_scale, self.acts_offset
-        self.search = None
+        self.search: list[Any] | None = None
         self._load_state_dict_post_hooks.clear()
         del self.acts_comp_reuse
         self.acts_comp_reuse = other
@@ -240,7 +240,7 @@ class Recorder(nn.Module):
         self.record_file = record_file
         self.config = config
         self.layers = layers
-        self.names = [name for name, layer in config.layers.items() if layer.enable]
+        self.names: list[str] = [name for name, layer in config.layers.items() if layer.enable]
         self._found: dict[str, LayerRecord] | None = {}
 
     def trained(self) -> None:

@@ -13,7 +13,7 @@ from ...dialects.ascend.base import FB
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...rewriting import Condition, Roots, condition, requires
 from .constants import array_of, constant_behind, constant_numbers, numbers_behind
-from .rules import Builder, Lowering, Values
+from .rules import Builder, Lowering, Source, Values
 
 _MODES: Mapping[type[nn.BinaryOp], int] = {nn.MulOp: 0, nn.AddOp: 1, nn.MaxOp: 2}
 
@@ -21,8 +21,8 @@ _MODES: Mapping[type[nn.BinaryOp], int] = {nn.MulOp: 0, nn.AddOp: 1, nn.MaxOp: 2
 class Eltwise(Lowering[nn.BinaryOp]):
     """Eltwise; a layer of more than two tensors becomes one operation for each tensor after the first"""
 
-    roots = tuple(_MODES)
-    sources = (("caffe", "Eltwise"),)
+    roots: ClassVar[Roots] = tuple(_MODES)
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "Eltwise"),)
 
     equal_shapes: Condition[Any] = requires(
         lambda op: shape_of(op.lhs) == shape_of(op.rhs),
@@ -86,8 +86,8 @@ class Scale(ByParameter):
     """Scale"""
 
     roots: ClassVar[Roots] = (nn.MulOp,)
-    sources = (("caffe", "Scale"),)
-    constant_scale = _constant("scale")
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "Scale"),)
+    constant_scale: Condition[Any] = _constant("scale")
 
     def rewrite(self, build: Builder, op: nn.BinaryOp) -> Values:
         parameter, axes = self.parameter(build, op)
@@ -98,8 +98,8 @@ class Bias(ByParameter):
     """Bias"""
 
     roots: ClassVar[Roots] = (nn.AddOp,)
-    sources = (("caffe", "Scale"), ("caffe", "Bias"))
-    constant_bias = _constant("bias")
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "Scale"), ("caffe", "Bias"))
+    constant_bias: Condition[Any] = _constant("bias")
 
     def rewrite(self, build: Builder, op: nn.BinaryOp) -> Values:
         parameter, axes = self.parameter(build, op)
@@ -109,12 +109,12 @@ class Bias(ByParameter):
 class BNInference(Lowering[nn.BatchNormOp]):
     """BNInference; mean and variance are already divided"""
 
-    sources = (("caffe", "BatchNorm"),)
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "BatchNorm"),)
 
     channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "BNInference normalizes axis 1"
     )
-    constant_scale = constant_numbers("scale")
+    constant_scale: Condition[Any] = constant_numbers("scale")
 
     @condition
     def no_scale(self, op: nn.BatchNormOp) -> str | None:
@@ -123,7 +123,7 @@ class BNInference(Lowering[nn.BatchNormOp]):
         plain = bool((scale == 1).all()) and (offset is None or bool((offset == 0).all()))
         return None if plain else "BNInference neither scales nor adds, and something was folded into the layer"
 
-    constant_offset = constant_numbers("offset")
+    constant_offset: Condition[Any] = constant_numbers("offset")
 
     def rewrite(self, build: Builder, op: nn.BatchNormOp) -> Values:
         momentum = build.constant(np.ones(1, np.float32), f"{build.hint}_momentum")

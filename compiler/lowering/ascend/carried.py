@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import SSAValue
@@ -11,7 +13,7 @@ from ...dialects.nn.shapes import element_of, known, shape_of, static
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import condition
 from .indexing import sizes_of
-from .rules import Builder, Lowering, Values, lowers
+from .rules import Builder, Lowering, Source, Values, lowers
 
 
 @lowers(nn.OpaqueOp, source=("onnx", "IsNaN"))
@@ -98,7 +100,7 @@ def _counted(build: Builder, x: SSAValue, axis: int, name: str) -> SSAValue:
 class OuterProduct(Lowering[nn.OpaqueOp]):
     """`i,j->ij` and similar equations without a sum: axes of size 1 and a product"""
 
-    sources = (("onnx", "Einsum"),)
+    sources: ClassVar[tuple[Source, ...]] = (("onnx", "Einsum"),)
 
     @condition
     def outer_product(self, op: nn.OpaqueOp) -> str | None:

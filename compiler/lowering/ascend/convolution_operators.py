@@ -13,7 +13,7 @@ from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import Shape, known, shape_of, static
 from ...rewriting import Condition, condition, requires
 from .constants import Array, constant_behind, numbers_behind
-from .rules import Builder, Lowering, Values
+from .rules import Builder, Lowering, Source, Values
 
 Conv = TypeVar("Conv", bound=nn.ConvolutionOp)
 Finish = Callable[[SSAValue], SSAValue]
@@ -113,7 +113,7 @@ class Conv2D(Convolution[nn.ConvOp]):
 class DepthwiseConv2D(Convolution[nn.ConvOp]):
     """DepthwiseConv2D"""
 
-    sources = (("tensorflow", "DepthwiseConv2dNative"),)
+    sources: ClassVar[tuple[Source, ...]] = (("tensorflow", "DepthwiseConv2dNative"),)
     by_channel = True
 
     spatial_rank: Condition[Any] = requires(
@@ -154,7 +154,7 @@ class Conv2DTranspose(Convolution[nn.ConvTransposeOp]):
 class Conv2DBackpropInput(Conv2DTranspose):
     """Conv2DBackpropInput, whose operand is the shape of its result, 0 for sizes that follow from the geometry"""
 
-    sources = (("tensorflow", "Conv2DBackpropInput"),)
+    sources: ClassVar[tuple[Source, ...]] = (("tensorflow", "Conv2DBackpropInput"),)
     has_bias = False
 
     spatial_rank: Condition[Any] = requires(
@@ -180,7 +180,7 @@ class Conv2DBackpropInput(Conv2DTranspose):
 class Deconvolution(Conv2DTranspose):
     """Deconvolution"""
 
-    sources = (("caffe", "Deconvolution"),)
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "Deconvolution"),)
 
     spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank == 2 and (not op.channels_last),

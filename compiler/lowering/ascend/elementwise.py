@@ -91,7 +91,7 @@ class PRelu(Lowering[nn.PReluOp]):
 
     name = "prelu"
 
-    constant_slope = constant_numbers("slope")
+    constant_slope: Condition[Any] = constant_numbers("slope")
 
     @condition
     def channel_slope(self, op: nn.PReluOp) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from ...rewriting import Condition, requires
+from ...rewriting import Condition, Roots, requires
 from .rules import Builder, Lowering, Values, lowers
 
 INT64 = 9
@@ -96,7 +96,7 @@ _PLACES: dict[type[nn.ArgOp], type[ascend.ArgOp]] = {nn.ArgMaxOp: ascend.ArgMaxV
 class Arg(Lowering[nn.ArgOp]):
     """ArgMaxV2 or ArgMin"""
 
-    roots = tuple(_PLACES)
+    roots: ClassVar[Roots] = tuple(_PLACES)
 
     first_of_equal: Condition[Any] = requires(
         lambda op: op.last is None,

@@ -25,7 +25,7 @@ from .quantized import (
     second_activation,
     stored,
 )
-from .rules import Builder, Lowering, Values, lowers_each
+from .rules import Builder, Lowering, Source, Values, lowers_each
 
 
 class Operands(NamedTuple):
@@ -74,7 +74,7 @@ def _batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
 class BatchedProduct(Product):
     """BatchMatMulV2, also of matrices"""
 
-    sources = (
+    sources: ClassVar[tuple[Source, ...]] = (
         ("onnx", "MatMul"),
         ("tensorflow", "BatchMatMul"),
         ("tensorflow", "BatchMatMulV2"),
@@ -88,7 +88,7 @@ class BatchedProduct(Product):
 class InnerProduct(Product):
     """FullyConnection; the weight is `[num_output, K]`, or with `transpose` `[K, num_output]`"""
 
-    sources = (("caffe", "InnerProduct"),)
+    sources: ClassVar[tuple[Source, ...]] = (("caffe", "InnerProduct"),)
 
     @condition
     def inner_product(self, op: nn.MatMulOp) -> str | None:
@@ -151,7 +151,7 @@ class DequantizedProduct(Product, MatrixEngine[nn.MatMulOp], InIntegers[nn.MatMu
 class IntegerProduct(DequantizedProduct, SymmetricWeight[nn.MatMulOp]):
     """The product of int8 by an int8 weight, then AscendDequant"""
 
-    PER = "output column"
+    PER: ClassVar[str] = "output column"
 
     def channels(self, op: nn.MatMulOp) -> int | None:
         return columns(op)

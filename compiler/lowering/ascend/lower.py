@@ -24,7 +24,7 @@ from ...dialects.nn import (
     expandable,
     expanded,
 )
-from ...rewriting import Condition, Remarks, erase_dead_constants, requires
+from ...rewriting import Condition, Remarks, Roots, erase_dead_constants, requires
 from ...rewriting.driver import apply_once, garbage_collection_off
 from ...transforms.quantization.convert.pairs import quantize_at
 from ...transforms.quantization.decide.sites import Site
@@ -55,7 +55,7 @@ Patterns = tuple[type[Lowering[Any]], ...]
 class Row(Lowering[NNOp]):
     """What has a counterpart, or can be written by other operations, under no condition"""
 
-    roots = tuple(dict.fromkeys(kind for kind, _ in ROWS))
+    roots: ClassVar[Roots] = tuple(dict.fromkeys(kind for kind, _ in ROWS))
 
     def match(self, op: Operation) -> NNOp | None:
         return op if isinstance(op, NNOp) and _row(op) is not None else None
@@ -124,7 +124,9 @@ def _step(step: NNOp, build: Builder) -> Values:
 class Remaining(Lowering[NNOp]):
     """What no other pattern matches"""
 
-    roots = tuple(each for each in OPERATIONS if issubclass(each, NNOp) and each not in (QuantizeOp, DequantizeOp))
+    roots: ClassVar[Roots] = tuple(
+        each for each in OPERATIONS if issubclass(each, NNOp) and each not in (QuantizeOp, DequantizeOp)
+    )
 
     no_ascend_op: Condition[Any] = requires(
         lambda op: False, "it has a counterpart", lambda op: f"no ascend operation stands for {op.name}"

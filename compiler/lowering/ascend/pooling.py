@@ -20,7 +20,7 @@ from ...dialects.nn.shapes import shape_of, static
 from ...rewriting import Condition, Roots, condition, requires
 from ...runtime.affine import are_normal
 from .quantized import InIntegers, dequantized
-from .rules import Builder, Lowering, Values
+from .rules import Builder, Lowering, Source, Values
 
 CAFFE = (("caffe", "Pooling"),)
 Pool = TypeVar("Pool", bound=nn.PoolOp)
@@ -124,7 +124,7 @@ class SameOrValidPool(Window[nn.PoolOp]):
     """MaxPool or AvgPool"""
 
     roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
-    sources = (
+    sources: ClassVar[tuple[Source, ...]] = (
         ("tensorflow", "AvgPool"),
         ("tensorflow", "MaxPool"),
         ("tensorflow", "MaxPoolV2"),
@@ -166,7 +166,7 @@ class CaffePool(Window[nn.PoolOp]):
     """Pooling, whose ceil_mode 0 rounds up"""
 
     roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
-    sources = CAFFE
+    sources: ClassVar[tuple[Source, ...]] = CAFFE
 
     @condition
     def spatial_rank(self, op: nn.PoolOp) -> str | None:
@@ -281,7 +281,7 @@ class CaffeGlobalPool(Lowering[nn.GlobalPoolOp]):
     """Pooling with global_pooling"""
 
     roots: ClassVar[Roots] = (nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
-    sources = CAFFE
+    sources: ClassVar[tuple[Source, ...]] = CAFFE
 
     channels_second: Condition[Any] = requires(
         lambda op: not op.channels_last, "the channels are axis 1", "Pooling has its channels on axis 1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -25,7 +25,7 @@ from .quantized import (
     scale_of,
     stored,
 )
-from .rules import Builder, Values
+from .rules import Builder, Source, Values
 
 _LAYER = DecideRecurrent(lambda _: None)
 
@@ -42,8 +42,8 @@ class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], Quant
     The module quantizes only the first state; the operator quantizes the state of each step.
     """
 
-    sources = (("onnx", "LSTM"), ("onnx", "GRU"))
-    PER = "row"
+    sources: ClassVar[tuple[Source, ...]] = (("onnx", "LSTM"), ("onnx", "GRU"))
+    PER: ClassVar[str] = "row"
 
     one_direction: Condition[Any] = _of_layer(DecideRecurrent.one_direction)
     initial_state: Condition[Any] = _of_layer(DecideRecurrent.initial_state)

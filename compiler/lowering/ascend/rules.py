@@ -115,6 +115,8 @@ class Lowering(CheckedPattern[Op], Generic[Op]):
     What `rewrite` builds is verified: a constraint of Ascend IR that fails is the refusal `ascend-constraint`.
     """
 
+    name: ClassVar[str]
+    roots: ClassVar[Roots]
     sources: ClassVar[tuple[Source, ...]] = ()
     """The layers whose operations are taken; empty: all."""
 

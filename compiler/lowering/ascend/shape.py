@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ...dialects import ascend, nn
 from ...dialects.nn import PadMode, ints
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import numpy_dtype
-from ...rewriting import Condition, requires
+from ...rewriting import Condition, Roots, requires
 from .rules import Builder, Lowering, Values, lowers, lowers_each
 
 
@@ -90,7 +90,7 @@ _REDUCTIONS: dict[type[nn.ReduceOp], type[ascend.ReduceOp]] = {
 class Reduction(Lowering[nn.ReduceOp]):
     """ReduceMean, ReduceSum, ReduceMax, ReduceMin or ReduceProd"""
 
-    roots = tuple(_REDUCTIONS)
+    roots: ClassVar[Roots] = tuple(_REDUCTIONS)
 
     some_axis: Condition[Any] = requires(
         lambda op: len(shape_of(op.input)) > 0, "there are axes", "there is no axis to reduce"

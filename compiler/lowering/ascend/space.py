@@ -58,7 +58,7 @@ class Resize(Lowering[nn.ResizeOp]):
     def match(self, op: Operation) -> nn.ResizeOp | None:
         return op if isinstance(op, nn.ResizeOp) and Image().match(op) is None else None
 
-    spatial_rank = Image.spatial_rank
+    spatial_rank: Condition[Any] = Image.spatial_rank
 
     cubic_steps: Condition[Any] = requires(
         lambda op: op.cubic_steps is None,

@@ -8,7 +8,7 @@ AscendAntiQuantV2 for batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import f16, f32
@@ -61,7 +61,7 @@ class WeightOnly(IntegerWeight[nn.MatMulOp]):
 class RealWeight(OfLayer, WeightOnly):
     """The weight becomes reals, and the operation of the layer multiplies by them."""
 
-    RANK_OF_VECTOR = 1
+    RANK_OF_VECTOR: ClassVar[int] = 1
 
     def multiply(self, build: Builder, op: nn.MatMulOp, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
         return self.make(build, op, Operands(op.lhs, rhs, bias))

@@ -26,7 +26,6 @@ _OF_ALL_LAYERS = ("bits", "weight_bits", "channel_wise", "weight_only", "weight_
 """Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
 of them.
 """
-_ALONE = "give weight-only=true"
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def settings_of(options: SettingsOptions) -> Settings:
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
     if options.group_size is not None and not alone:
         message = "group-size applies to weights that are quantized alone"
-        raise CompileError(message, hint=_ALONE, option="group-size")
+        raise CompileError(message, hint="give weight-only=true", option="group-size")
     return replace(
         given,
         common=replace(

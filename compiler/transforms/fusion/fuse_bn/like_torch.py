@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects.nn import BatchNormOp, ConvOp, OriginAttr, constant_of
-from ....rewriting import Array, Folded, FusionPattern, Remarks, Roots, nn_ops, used_once
+from ....rewriting import Array, Condition, Folded, FusionPattern, Remarks, Roots, nn_ops, used_once
 from ..computing import WeightCondition, computing, folded_parameters, weight_of, with_parameters
 from ..fusion_pass import FusionPass, Patterns
 from .compute import NormConditions
@@ -36,7 +36,7 @@ class FuseModuleNorm(WeightCondition, NormConditions, FusionPattern[ModuleNorm])
     name = "module-batch-norm"
     roots: ClassVar[Roots] = (BatchNormOp,)
 
-    result_used_once = used_once("compute")
+    result_used_once: Condition[Any] = used_once("compute")
 
     def match(self, op: Operation) -> ModuleNorm | None:
         if not isinstance(op, BatchNormOp) or not isinstance(conv := computing(op.input), ConvOp):
