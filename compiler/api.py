@@ -268,7 +268,7 @@ def quantize(
     if session is None and not isinstance(module, ModuleOp):
         from .api_files import quantized
 
-        return quantized(module, _asked(settings, options, client), data, labels, profile)
+        return quantized(module, asked_by(options, client, config=settings), data, labels, profile)
     if labels is not None:
         raise CompileError("labels are for a model in one step", hint="quantize(model, data=..., labels=...)")
     if not loading:
@@ -343,8 +343,10 @@ def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOption
     """The options that a function is given as keywords and otherwise. Raises CompileError for what is no option, and for settings
     of another kind.
     """
-    asked = {**options, **{name: value for name, value in given.items() if value is not None}}
-    settings = asked.get("config")
+    others = {name: value for name, value in given.items() if value is not None}
+    if options.keys() & others.keys():
+        raise CompileError("settings are given twice", hint="config is another name of settings")
+    settings = (asked := {**options, **others}).get("config")
     if settings is not None and not isinstance(settings, Settings | str | os.PathLike):
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)

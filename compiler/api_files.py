@@ -17,7 +17,7 @@ from .backends import Runner
 from .configuration.ranges import at_least
 from .diagnostics import CompileError
 from .files import filling, scratch_until_the_end
-from .keywords import DataKeywords, FileKeywords
+from .keywords import DataKeywords, Keywords
 from .pipelines.options import from_keywords
 from .reduction import SECONDS
 from .runtime.data import FloatModel, Samples
@@ -131,11 +131,11 @@ def quantize_file(
     check: bool | PathLike = False,
     client: Any = None,
     session: Session | None = None,
-    **options: Unpack[FileKeywords],
+    **options: Unpack[Keywords],
 ) -> Summary:
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
-    `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`, and `config`, a configuration:
+    `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
     beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
     in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
@@ -165,7 +165,7 @@ def tune(
     profile: str | None = None,
     client: Any = None,
     session: Session | None = None,
-    **options: Unpack[FileKeywords],
+    **options: Unpack[Keywords],
 ) -> Tuned:
     """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
 
@@ -254,7 +254,7 @@ def sensitivity(
     profile: str | None = None,
     client: Any = None,
     session: Session | None = None,
-    **options: Unpack[FileKeywords],
+    **options: Unpack[Keywords],
 ) -> Sensitivity:
     """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most so many samples.
 

@@ -40,6 +40,7 @@ class DataKeywords(TypedDict, total=False):
 class Keywords(DataKeywords, total=False):
     """Options of quantization and of data."""
 
+    config: PathLike | Settings | None
     record: PathLike | Record | None
     observer: str | None
     bits: Literal[4, 8, 16] | None
@@ -81,15 +82,9 @@ class Keywords(DataKeywords, total=False):
 # end keywords
 
 
-class FileKeywords(Keywords, total=False):
-    """Keywords of functions without `settings`."""
-
-    config: PathLike | Settings | None
-
-
 def with_options(function: _F) -> _F:
     """A function whose docstring lists the options that it takes as keywords."""
-    names = {each.name: f"`{each.field}`" for each in leaves(AllOptions).values()} | {"config": "`settings`"}
+    names = {each.name: f"`{each.field}`" for each in leaves(AllOptions).values()}
     known = [each for each in leaves(AllOptions).values() if each.field in Keywords.__annotations__]
     items = [f"* `{each.field}`: {each.spelled(names)}" for each in known]
     lines = [line for item in items for line in wrap(item, 118, initial_indent="    ", subsequent_indent="      ")]

@@ -13,7 +13,6 @@ TARGET = Path(__file__).parents[1] / "compiler" / "keywords.py"
 BEGIN, END = "# begin keywords (generated)\n", "\n\n# end keywords\n"
 OWN = {
     "data": "each function has it by position",
-    "config": "it is called settings",
     "cluster": "it is called client",
     "samples": "of sensitivity they are those that measure",
 }
@@ -42,7 +41,11 @@ def _class(name: str, bases: str, about: str, options: dict[str, Option]) -> str
 def _type(option: Option) -> str:
     """Lists of any kind stand for tuples, and paths for text that names a file."""
     hint = inspect.get_annotations(option.owner)[option.field].replace("'", '"')
-    return re.sub(r"tuple\[(\w+), \.\.\.\]", r"Sequence[\1]", hint).replace("str | Record", "PathLike | Record")
+    return (
+        re.sub(r"tuple\[(\w+), \.\.\.\]", r"Sequence[\1]", hint)
+        .replace("str | Record", "PathLike | Record")
+        .replace("str | Settings", "PathLike | Settings")
+    )
 
 
 if __name__ == "__main__":

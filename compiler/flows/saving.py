@@ -28,7 +28,10 @@ class Output(NamedTuple):
 
 
 _EVERY = (Output("_quant.json", "fusion-info", {}, deploys=True),)
-_ONNX = (Output("_fake_quant_model.onnx", "onnx", {}), Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True))
+_ONNX = (
+    Output("_fake_quant_model.onnx", "onnx", {}),
+    Output("_deploy_model.onnx", "onnx-ascend", {}, deploys=True),
+)
 OUTPUTS: Mapping[str, tuple[Output, ...]] = {
     "onnx": (*_ONNX, Output("_record.txt", "record", {"flavour": "onnx"}), *_EVERY),
     "pytorch": (*_ONNX, Output("_record.txt", "record", {"flavour": "pytorch"}), *_EVERY),
@@ -47,7 +50,13 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
 }
 """By framework. The caffe target appends AMCT's endings to the names."""
 
-_FRAMEWORKS = {".onnx": "onnx", ".mlir": "onnx", ".pt2": "pytorch", ".prototxt": "caffe", ".caffemodel": "caffe"}
+_FRAMEWORKS = {
+    ".onnx": "onnx",
+    ".mlir": "onnx",
+    ".pt2": "pytorch",
+    ".prototxt": "caffe",
+    ".caffemodel": "caffe",
+}
 """By file ending; all others are TensorFlow's."""
 
 

@@ -49,8 +49,7 @@ def test_a_text_is_one_text_in_five_places(capsys: pytest.CaptureFixture[str]) -
         for place, text in places.items():
             shown = option.facts.flag if place in ("amct quantize --help", "docs/commands.md") else True
             shown = option.field not in own if place == "amct_opt.quantize.__doc__" else shown
-            names = {"config": "settings"} if place == "amct_opt.quantize.__doc__" else {}
-            assert not shown or plain(option.spelled(names)) in plain(text), f"{place}: {option.field}"
+            assert not shown or plain(option.text) in plain(text), f"{place}: {option.field}"
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,8 @@ def test_models_of_tensorflow_in_memory(kind: str) -> None:
         (lambda m, s: amct_opt.save(m, "x.onnx", "onnx"), "the session is missing: str stands in its place"),
         (lambda m, s: amct_opt.quantize(m, "minmax"), "the session is missing: str stands in its place"),
         (lambda m, s: amct_opt.quantize(m, s, {"observer": "mse"}), "settings are an object or a path, not dict"),
+        (lambda m, s: amct_opt.quantize(m, s, "a.cfg", config="b.cfg"), "settings are given twice"),
+        (lambda m, s: amct_opt.calibrate(m, s, bit=8), "quantization has no option 'bit'\n  hint: did you mean bits?"),
     ],
 )
 def test_arguments_of_another_type(call: Any, sentence: str) -> None:
@@ -367,6 +369,7 @@ def test_settings_in_short() -> None:
     whole = amct_opt.Calibration(amct_opt.Activation("kl"))
     assert Settings(observer="kl") == Settings(common=whole)
     assert quantized(settings=Settings(observer="minmax"), data={"x": X}) != quantized(data={"x": X})
+    assert quantized(settings=Settings(observer="minmax"), data={"x": X}) == quantized(observer="minmax", data={"x": X})
 
 
 def test_what_is_returned_shows_itself_in_one_line_and_as_tables(tmp_path: Path) -> None:
