@@ -303,7 +303,7 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
 
 def split(text: str) -> list[str]:
     """Splits at blanks outside single or double quotes, and removes the quotes."""
-    lexer = shlex.shlex(text, posix=True)
+    lexer: Any = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""
     try:
         return list(lexer)
