@@ -1,10 +1,15 @@
-"""The operators that are written: inputs, outputs, and the element types that TensorFlow supports on a CPU."""
+"""The operators that are written: inputs, outputs, and the element types that TensorFlow supports on a CPU; and those that are
+operations of `nn`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from ...dialects import nn
+from ..rows import Flag, Ints, Is, Number, Row, row
 
 _REALS = frozenset({"float16", "bfloat16", "float32", "float64"})
 _SIGNED = frozenset({"int8", "int16", "int32", "int64"})
@@ -109,3 +114,57 @@ OPERATORS: Mapping[str, Operator] = {
     **_operators("float32 float32 float32 -> float32", (), "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel"),
 }
 """Operators as registered in tensorflow/core/ops, with the types of tensorflow/core/kernels."""
+
+_AXES, _KEEPDIMS = Ints("axes", input_since=0), Flag("keep_dims", default=False)
+
+ROWS: Sequence[Row] = (
+    row(nn.AbsOp, "Abs"),
+    row(nn.AddOp, "AddV2"),
+    row(nn.AddOp, "Add"),
+    row(nn.AndOp, "LogicalAnd"),
+    row(nn.CeilOp, "Ceil"),
+    row(nn.CompareOp, "Equal", predicate=Is("eq")),
+    row(nn.CompareOp, "Greater", predicate=Is("gt")),
+    row(nn.CompareOp, "GreaterEqual", predicate=Is("ge")),
+    row(nn.CompareOp, "Less", predicate=Is("lt")),
+    row(nn.CompareOp, "LessEqual", predicate=Is("le")),
+    row(nn.CompareOp, "NotEqual", predicate=Is("ne")),
+    row(nn.CosOp, "Cos"),
+    row(nn.EluOp, "Elu", alpha=Is(1.0)),
+    row(nn.ErfOp, "Erf"),
+    row(nn.ExpOp, "Exp"),
+    row(nn.FloorOp, "Floor"),
+    row(nn.LeakyReluOp, "LeakyRelu", alpha=Number("alpha", 0.2)),
+    row(nn.LogOp, "Log"),
+    row(nn.MaxOp, "Maximum"),
+    row(nn.MinOp, "Minimum"),
+    row(nn.MulOp, "Mul"),
+    row(nn.NegOp, "Neg"),
+    row(nn.NotOp, "LogicalNot"),
+    row(nn.OrOp, "LogicalOr"),
+    row(nn.ReciprocalOp, "Reciprocal"),
+    row(nn.ReciprocalOp, "Inv"),
+    row(nn.ReduceMaxOp, "Max", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.ReduceMeanOp, "Mean", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.ReduceMinOp, "Min", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.ReduceProdOp, "Prod", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.ReduceSumOp, "Sum", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.Relu6Op, "Relu6"),
+    row(nn.ReluOp, "Relu"),
+    row(nn.RoundOp, "Round"),
+    row(nn.RoundOp, "Rint"),
+    row(nn.RsqrtOp, "Rsqrt"),
+    row(nn.SeluOp, "Selu", alpha=Is(1.67326319217681884765625), gamma=Is(1.05070102214813232421875)),
+    row(nn.SigmoidOp, "Sigmoid"),
+    row(nn.SinOp, "Sin"),
+    row(nn.SoftplusOp, "Softplus"),
+    row(nn.SoftsignOp, "Softsign"),
+    row(nn.SqrtOp, "Sqrt"),
+    row(nn.SubOp, "Sub"),
+    row(nn.TanhOp, "Tanh"),
+    row(nn.WhereOp, "SelectV2"),
+)
+"""The operators that are operations of `nn`, read and written; of several of one operation the first is written.
+
+What reads or writes in another way for other attributes or types has a converter in the frontend or the target.
+"""

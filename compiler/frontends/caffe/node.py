@@ -93,6 +93,11 @@ class Node(SourceNode):
 
     # Attributes
 
+    def float(self, name: str, default: float) -> float:
+        """A number in a field of a message, as in `elu_param.alpha`; without it the schema's default."""
+        message, _, field = name.partition(".")
+        return getattr(getattr(self.proto, message), field)
+
     @property
     def trains(self) -> bool:
         """Whether the layer declares the phase TRAIN itself, also in a net of inference."""

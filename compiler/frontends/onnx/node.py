@@ -71,6 +71,9 @@ class Node(SourceNode):
     def int(self, name: str, default: int) -> int:
         return self._attribute(name, int, default)
 
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self.int(name, default))
+
     def float(self, name: str, default: float) -> float:
         return self._attribute(name, float, default)
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import nn
+from ...formats.rows import Ints
 from ...formats.tensorflow.tensors import dtype_of
 from ..building import Array, Binding, Constant, Converted, Sink, Unmapped
 from ..naming import Layer
@@ -79,6 +80,10 @@ class Node(SourceNode):
         """A list of integers; None if absent or empty (absent lists are written so)."""
         values = self._attribute(name, "list", None)
         return None if values is None else list(values.i) or None
+
+    def ints_of(self, field: Ints, index: int) -> list[int]:
+        """A list of integers, in input `index`."""
+        return self.known_ints(index)
 
     def type(self, name: str) -> np.dtype[Any]:
         """The element type in an attribute. Raises CompileError if absent or not an array type."""

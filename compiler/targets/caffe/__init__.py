@@ -21,11 +21,11 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import check_names, flat, in_layout, source
-from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape
+from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape
 from .layer import write_operation
 from .net import Form, Net, layer_proto
 
-FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, shape)
+FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape)
 """The modules that register the converters."""
 
 _ENDING = ".prototxt"

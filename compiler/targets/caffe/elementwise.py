@@ -6,34 +6,14 @@ from math import inf
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr, i1
+from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, known, shape_of, static
-from ...formats.caffe.counterparts import COUNTERPARTS
 from ..graph import source
 from .layer import Layer, Written, constant_array, converter
 from .net import Array
-
-
-@converter(*COUNTERPARTS)
-def same(op: nn.UnaryOp, layer: Layer) -> Written:
-    return layer.layer(COUNTERPARTS[type(op)], op.input)
-
-
-def _number(attribute: FloatAttr[Any]) -> float:
-    return attribute.value.data
-
-
-@converter(nn.LeakyReluOp)
-def leaky_relu(op: nn.LeakyReluOp, layer: Layer) -> Written:
-    return layer.layer("ReLU", op.input, relu_param={"negative_slope": _number(op.alpha)})
-
-
-@converter(nn.EluOp)
-def elu(op: nn.EluOp, layer: Layer) -> Written:
-    return layer.layer("ELU", op.input, elu_param={"alpha": _number(op.alpha)})
 
 
 @converter(nn.PReluOp)
@@ -62,20 +42,6 @@ def clip(op: nn.ClipOp, layer: Layer) -> Written:
 
 def _bounds(low: float, high: float) -> dict[str, object]:
     return {"min": max(low, -_LARGEST), "max": min(high, _LARGEST)}
-
-
-_POWERS: dict[type[nn.UnaryOp], dict[str, object]] = {
-    nn.NegOp: {"scale": -1.0},
-    nn.ReciprocalOp: {"power": -1.0},
-    nn.SqrtOp: {"power": 0.5},
-    nn.RsqrtOp: {"power": -0.5},
-}
-"""The operations that are `(shift + scale * x)^power`."""
-
-
-@converter(*_POWERS)
-def power(op: nn.UnaryOp, layer: Layer) -> Written:
-    return layer.layer("Power", op.input, power_param=_POWERS[type(op)])
 
 
 @converter(nn.PowOp)

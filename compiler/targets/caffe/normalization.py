@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import FloatAttr
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, shape_of
 from .layer import Layer, Written, converter
+from .rows import by_row
 
 
 def _number(attribute: FloatAttr[Any]) -> float:
@@ -34,11 +35,9 @@ def lrn(op: nn.LRNOp, layer: Layer) -> Written:
     size = op.size.value.data
     if size % 2 == 0:
         layer.fail(f"has size {size}, Caffe's LRN an odd one")
-    parameters: dict[str, object] = {"local_size": size, "alpha": _number(op.alpha), "beta": _number(op.beta)}
-    return layer.layer("LRN", op.input, lrn_param={**parameters, "k": _number(op.bias)})
+    return by_row(op, layer)
 
 
 @converter(nn.SoftmaxOp)
 def softmax(op: nn.SoftmaxOp, layer: Layer) -> Written:
-    axis = axis_of(op.axis.value.data, len(shape_of(op.input)))
-    return layer.layer("Softmax", op.input, softmax_param={"axis": axis})
+    return by_row(op, layer, axis=axis_of(op.axis.value.data, len(shape_of(op.input))))

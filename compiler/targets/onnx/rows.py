@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dialects import nn
-from ...dialects.nn.properties import value_of
 from ...formats.onnx.operators import ROWS
-from ...formats.rows import Flag, Ints, Is, Row, Word
+from ...formats.rows import Flag, Ints
 from ..converters import Expand
-from .layer import Layer, Operand, Written, converter
+from ..rows import Rows, attributes_of
+from .layer import CONVERTERS, Layer, Operand, Written
 
-_BY_TYPE = {row.op_type: row for row in ROWS}
-_ROWS = {kind: [row for row in ROWS if row.kind is kind] for kind in {row.kind for row in ROWS}}
+_ROWS = Rows(ROWS)
+_LISTS = {row.op_type: field for row in ROWS for field in row.fields.values() if isinstance(field, Ints)}
+
+NodeParts = tuple[str, list[Operand], dict[str, Any]]
+"""Operator type, inputs and attributes of a node."""
 
 
-@converter(*_ROWS)
 def by_row(op: nn.NNOp, layer: Layer) -> Written:
     """The operator of the row for an operation; the expansion for an operation that only later opsets have."""
     return written_by_row(op, layer, op.operands)
@@ -24,39 +26,24 @@ def by_row(op: nn.NNOp, layer: Layer) -> Written:
 
 def written_by_row(op: nn.NNOp, layer: Layer, operands: Sequence[Operand], **given: Any) -> Written:
     """The operator of the row, on these operands, with given values of properties. Raises CompileError, located."""
-    row = next((row for row in _ROWS[type(op)] if _is_of(op, row)), None)
-    if row is None or (layer.opset < row.since and nn.expanded(op) is not None):
+    row = _ROWS.of(op)
+    if layer.opset < row.since and nn.expanded(op) is not None:
         raise Expand
     layer.require(row.since, row.op_type)
-    inputs, attributes = list(operands), dict[str, Any]()
-    for name, field in row.fields.items():
-        value = given[name] if name in given else _value(op, name)
-        match field:
-            case Is():
-                pass
-            case Ints():
-                inputs += _add_list(field, value, layer, attributes)
-            case Flag():
-                if bool(value) != field.default:
-                    layer.require(field.since, f"{row.op_type} with {field.name}")
-                    attributes[field.name] = int(bool(value))
-            case Word():
-                attributes[field.name] = next(word for word, each in field.values.items() if each == (value or False))
-            case _:
-                attributes[field.name] = value
+    inputs = list(operands)
+    attributes = attributes_of(op, row, given, lambda field, values: _list(field, values, layer, inputs))
+    for field in row.fields.values():
+        if isinstance(field, Flag) and field.name in attributes:
+            layer.require(field.since, f"{row.op_type} with {field.name}")
+            attributes[field.name] = int(attributes[field.name])
     made = layer.emit(row.op_type, inputs, attributes, layer.label, outputs=len(op.results))
     return made if len(made) > 1 else made[0]
 
 
-NodeParts = tuple[str, list[Operand], dict[str, Any]]
-"""Operator type, inputs and attributes of a node."""
-
-
 def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
     """A node with the list of integers of its row, which is an attribute or an input depending on the opset."""
-    attributes: dict[str, Any] = {}
-    field = next(field for field in _BY_TYPE[op_type].fields.values() if isinstance(field, Ints))
-    return op_type, [x, *_add_list(field, values, layer, attributes)], attributes
+    inputs = [x]
+    return op_type, inputs, {**_list(_LISTS[op_type], values, layer, inputs)}
 
 
 def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
@@ -64,20 +51,15 @@ def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
     return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
 
 
-def _add_list(field: Ints, values: Sequence[int] | None, layer: Layer, attributes: dict[str, Any]) -> list[Operand]:
-    """A list of integers as an attribute, or as an input, which is returned."""
+def _list(field: Ints, values: Sequence[int] | None, layer: Layer, inputs: list[Operand]) -> Mapping[str, Any]:
+    """A list of integers as an attribute, or added to the inputs."""
     if values is None:
-        return []
-    if field.input_since is not None and layer.opset >= field.input_since:
-        return [layer.ints(values, field.name)]
-    attributes[field.name] = list(values) or None
-    return []
+        return {}
+    if field.input_since is None or layer.opset < field.input_since:
+        return {field.name: list(values) or None}
+    inputs.append(layer.ints(values, field.name))
+    return {}
 
 
-def _is_of(op: nn.NNOp, row: Row) -> bool:
-    return all(_value(op, name) == field.value for name, field in row.fields.items() if isinstance(field, Is))
-
-
-def _value(op: nn.NNOp, name: str) -> Any:
-    attribute = op.properties.get(name)
-    return None if attribute is None else value_of(attribute)
+for _kind in _ROWS.kinds:
+    CONVERTERS.setdefault(_kind, by_row)

@@ -21,11 +21,11 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import check_names, flat, in_layout, source
-from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape
+from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape
 from .graph import Form, Graph, element_of, legal_name, stored_quantized
 from .layer import CONVERTERS, Layer, write_operation
 
-FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, shape)
+FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape)
 """The modules that register the converters."""
 
 _PLAIN, _FAKE_QUANT = "plain", "fakequant"

@@ -11,6 +11,7 @@ from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, size, static
 from ...dialects.nn.space import BlockOp
 from .layer import Layer, Operand, converter
 from .movement import Axis, cut, pad_all, reshaped
+from .rows import by_row
 
 _INDICES = frozenset({"int32", "int64"})
 
@@ -191,21 +192,11 @@ def shape(op: nn.ShapeOp, layer: Layer) -> str:
     return cut(layer, whole, [slice(start, end)], layer.label)
 
 
-_REDUCTIONS: Mapping[type[nn.ReduceOp], str] = {
-    nn.ReduceMeanOp: "Mean",
-    nn.ReduceSumOp: "Sum",
-    nn.ReduceMaxOp: "Max",
-    nn.ReduceMinOp: "Min",
-    nn.ReduceProdOp: "Prod",
-}
-
-
-@converter(*_REDUCTIONS)
+@converter(*nn.kinds(nn.ReduceOp))
 def reduction(op: nn.ReduceOp, layer: Layer) -> str:
     if not (axes := op.axis_list()):
         return layer.node("Identity", op.input)
-    keep = True if op.keepdims is not None else None
-    return layer.node(_REDUCTIONS[type(op)], op.input, layer.ints(axes, "axes"), keep_dims=keep)
+    return by_row(op, layer, axes=axes)
 
 
 _ARGUMENTS: Mapping[type[nn.ArgOp], str] = {nn.ArgMaxOp: "ArgMax", nn.ArgMinOp: "ArgMin"}

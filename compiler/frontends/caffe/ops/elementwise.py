@@ -8,15 +8,7 @@ import numpy as np
 
 from ....dialects import nn
 from ....dialects.nn.shapes import merge_shape
-from ....formats.caffe.counterparts import COUNTERPARTS
 from ..node import MANY, Converted, Node, converter, enum_name
-
-_KINDS = {op_type: kind for kind, op_type in COUNTERPARTS.items()}
-
-
-@converter(*_KINDS)
-def same(node: Node) -> Converted:
-    return node.emit(_KINDS[node.op_type], node.value(0)).result
 
 
 @converter("ReLU")
@@ -35,11 +27,6 @@ def clip(node: Node) -> Converted:
     if (p.min, p.max) == (0.0, 6.0):
         return node.emit(nn.Relu6Op, node.value(0)).result
     return node.emit(nn.ClipOp, node.value(0), min=p.min, max=p.max).result
-
-
-@converter("ELU")
-def elu(node: Node) -> Converted:
-    return node.emit(nn.EluOp, node.value(0), alpha=node.proto.elu_param.alpha).result
 
 
 @converter("PReLU")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..node import CONVERTERS, Converter, Node
-from ..rows import by_row  # whose converters those of families replace
+from ..rows import by_row
 from . import (
     ascend,
     constant,

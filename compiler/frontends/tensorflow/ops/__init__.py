@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..node import CONVERTERS, Converter, Node
+from ..rows import by_row
 from . import (
     ascend,
     blocks,
@@ -47,4 +48,4 @@ def converter_of(node: Node) -> Converter | None:
     return ascend.converter_on_integers(node) or CONVERTERS.get(node.op_type)
 
 
-__all__ = ["CONVERTERS", "FAMILIES", "converter_of"]
+__all__ = ["CONVERTERS", "FAMILIES", "by_row", "converter_of"]

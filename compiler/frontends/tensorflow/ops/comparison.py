@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from ....dialects import nn
 from ..node import Converted, Node, Unmapped, converter
-
-_PREDICATES = {
-    "Equal": "eq",
-    "Greater": "gt",
-    "GreaterEqual": "ge",
-    "Less": "lt",
-    "LessEqual": "le",
-    "NotEqual": "ne",
-}
+from ..rows import by_row
 
 
-@converter(*_PREDICATES)
+@converter("Equal", "NotEqual")
 def compare(node: Node) -> Converted:
     """Raises Unmapped for shapes that may not broadcast (`incompatible_shape_error`): the result is then one boolean."""
     if not node.flag("incompatible_shape_error", True):
         raise Unmapped("shapes that do not broadcast are no error to it")
-    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate=_PREDICATES[node.op_type]).result
+    return by_row(node)
 
 
 @converter("IsNan")

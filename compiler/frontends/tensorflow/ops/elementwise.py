@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....formats.tensorflow.counterparts import COUNTERPARTS
 from ....ir.dtypes import element_type
 from ...shapes import exact
 from ..node import Constant, Converted, Node, Unmapped, converter
 
-_KINDS: Mapping[str, type[nn.NNOp]] = {
-    **{op_type: kind for kind, op_type in COUNTERPARTS.items()},
-    "Inv": nn.ReciprocalOp,
-    "Rint": nn.RoundOp,
-    "Add": nn.AddOp,
-    "Pow": nn.PowOp,
-    **dict.fromkeys(("Div", "RealDiv", "TruncateDiv"), nn.DivOp),
-}
-"""Divides; integers truncate, except in FloorDiv."""
 
-
-@converter(*_KINDS)
-def same(node: Node) -> Converted:
-    kind = _KINDS[node.op_type]
-    operands = [node.value(i) for i in range(len(kind.get_irdl_definition().operands))]
-    return node.emit(kind, *operands).results[0]
-
-
-@converter("LeakyRelu")
-def leaky_relu(node: Node) -> Converted:
-    return node.emit(nn.LeakyReluOp, node.value(0), alpha=node.float("alpha", 0.2)).result
+@converter("Pow", "Div", "RealDiv", "TruncateDiv")
+def binary(node: Node) -> Converted:
+    """Divides; integers truncate, except in FloorDiv."""
+    return node.emit(nn.PowOp if node.op_type == "Pow" else nn.DivOp, node.value(0), node.value(1)).result
 
 
 @converter("Round")

@@ -8,19 +8,12 @@ from ....dialects import nn
 from ....dialects.nn.shapes import shape_of
 from ....ir.dtypes import element_type
 from ..node import Converted, Node, Unmapped, converter
+from ..rows import by_row
 
-_REDUCTIONS: dict[str, type[nn.ReduceOp]] = {
-    "All": nn.ReduceMinOp,
-    "Any": nn.ReduceMaxOp,
-    "Max": nn.ReduceMaxOp,
-    "Mean": nn.ReduceMeanOp,
-    "Min": nn.ReduceMinOp,
-    "Prod": nn.ReduceProdOp,
-    "Sum": nn.ReduceSumOp,
-}
+_LOGICAL: dict[str, type[nn.ReduceOp]] = {"All": nn.ReduceMinOp, "Any": nn.ReduceMaxOp}
 
 
-@converter(*_REDUCTIONS)
+@converter("All", "Any", "Max", "Mean", "Min", "Prod", "Sum")
 def reduce(node: Node) -> Converted:
     """Reduces the axes in input 1, a number or a list; without axes x is unchanged."""
     axes = node.known_ints(1)
@@ -28,7 +21,9 @@ def reduce(node: Node) -> Converted:
         return node.binding(0)
     if node.op_type == "Mean" and node.dtype(0).kind in "iu":
         raise Unmapped("the mean of integers is rounded")
-    return node.emit(_REDUCTIONS[node.op_type], node.value(0), axes=axes, keepdims=node.flag("keep_dims")).result
+    if node.op_type not in _LOGICAL:
+        return by_row(node)
+    return node.emit(_LOGICAL[node.op_type], node.value(0), axes=axes, keepdims=node.flag("keep_dims")).result
 
 
 @converter("ArgMax", "ArgMin")

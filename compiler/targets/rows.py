@@ -1,0 +1,58 @@
+"""Operations written by rows: `formats/rows.py` says what a row holds, and each format has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialects.nn import NNOp
+from ..dialects.nn.properties import value_of
+from ..formats.rows import Flag, Ints, Is, Row, Word
+from .converters import Expand
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a format, by the operation."""
+
+    rows: Sequence[Row]
+
+    @property
+    def kinds(self) -> Sequence[type[NNOp]]:
+        return list(dict.fromkeys(row.kind for row in self.rows))
+
+    def of(self, op: NNOp) -> Row:
+        """The first row with the properties of an operation. Raises Expand if there is none."""
+        for row in self.rows:
+            fixed = {name: field.value for name, field in row.fields.items() if isinstance(field, Is)}
+            if row.kind is type(op) and all(_value(op, name) == value for name, value in fixed.items()):
+                return row
+        raise Expand
+
+
+def attributes_of(
+    op: NNOp, row: Row, given: Mapping[str, Any], add_list: Callable[[Ints, Sequence[int] | None], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The attributes of the operator, flags only where they differ from the default; `add_list` takes lists of integers."""
+    attributes: dict[str, Any] = dict(row.only)
+    for name, field in row.fields.items():
+        value = given[name] if name in given else _value(op, name)
+        match field:
+            case Is():
+                pass
+            case Ints():
+                attributes.update(add_list(field, value))
+            case Flag():
+                if bool(value) != field.default:
+                    attributes[field.name] = bool(value)
+            case Word():
+                attributes[field.name] = next(word for word, each in field.values.items() if each == (value or False))
+            case _:
+                attributes[field.name] = value
+    return attributes
+
+
+def _value(op: NNOp, name: str) -> Any:
+    attribute = op.properties.get(name)
+    return None if attribute is None else value_of(attribute)
