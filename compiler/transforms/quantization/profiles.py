@@ -132,6 +132,7 @@ class Profile:
 
     @property
     def facts(self) -> Points:
+        """What follows from where it has points."""
         return _POINTS[self.points]
 
     def __post_init__(self) -> None:
