@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 from importlib import import_module
@@ -11,6 +10,7 @@ import pytest
 
 from amct_opt.configuration.simplified_schema import FIELDS
 from amct_opt.tools import amct_calibration
+from amct_opt.tools.parser import Parser
 
 from .pages import PAGES
 
@@ -30,7 +30,7 @@ def named(cells: list[str]) -> list[str]:
 
 
 def test_options_of_calibration() -> None:
-    commands = argparse.ArgumentParser().add_subparsers()
+    commands = Parser("amct").add_subparsers()
     amct_calibration.add_parser(commands)
     text = commands.choices["calibration"].format_help()
     options = set(re.findall(r"--\w[\w-]+", text)) - {"--help"}
