@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import pi, sqrt
+from math import pi, prod, sqrt
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.dialects.builtin import (
@@ -22,12 +22,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...ir.dtypes import numpy_dtype
 from . import convolution, elementwise, linear, normalization, pooling, reduction, shape, space
-from .attributes import Layout, Predicate
+from .attributes import DepthMode, Layout, Predicate
 from .base import NNOp, operations_of
 from .constant import ConstantOp, array_of
 from .elementwise import CastOp
 from .properties import value_of
-from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of
+from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of, static
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,9 +89,14 @@ class Steps:
         type_ = TensorType(element or self.element, shape_of(x))
         return x if x.type == type_ else self._step(CastOp, x, result_types=[type_])
 
-    def _step(self, kind: type[NNOp], *operands: SSAValue | float | Array | None, **properties: Any) -> SSAValue:
-        given = [v if v is None or isinstance(v, SSAValue) else self.constant(v) for v in operands]
+    def _step(self, kind: type[NNOp], *operands: Any, **properties: Any) -> SSAValue:
+        given = [self._operand(v) for v in operands]
         return self._add(kind.make(*given, location=self.op.location, **properties))
+
+    def _operand(self, v: Any) -> Any:
+        if isinstance(v, list):
+            return [self._operand(each) for each in cast(list[Any], v)]
+        return cast(Any, v) if v is None or isinstance(v, SSAValue) else self.constant(v)
 
     def constant(self, numbers: float | Array) -> SSAValue:
         """Numbers in the type of the steps."""
@@ -99,6 +104,12 @@ class Steps:
 
         array = np.asarray(numbers).astype(numpy_dtype(self.element))
         return self._add(ConstantOp.of(array, "number", self.op.location))
+
+    def ints(self, numbers: Sequence[int]) -> SSAValue:
+        """A vector of int64."""
+        import numpy as np
+
+        return self._add(ConstantOp.of(np.array(numbers, np.int64), "number", self.op.location))
 
     def _add(self, op: Operation) -> SSAValue:
         self.made.append(op)
@@ -329,9 +340,7 @@ def layer_norm(
 
 @expands(normalization.InstanceNormOp)
 def instance_norm(b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue, epsilon: float, layout: Layout) -> SSAValue:
-    rank = len(shape_of(x))
-    space_ = range(1, rank - 1) if layout is Layout.NHWC else range(2, rank)
-    return _affine(b, _standardized(b, x, space_, epsilon), scale, bias, layout)
+    return _affine(b, _standardized(b, x, _space(x, layout), epsilon), scale, bias, layout)
 
 
 @expands(normalization.GroupNormOp)
@@ -420,3 +429,117 @@ def bias_add(b: Steps, x: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
 
 
 __all__ = ["Expansion", "expandable", "expanded"]
+
+
+# -- pools, and elements moved between space, channels and batch -------------------------------------------------------
+
+
+def _space(x: SSAValue, layout: Layout) -> Sequence[int]:
+    rank = len(shape_of(x))
+    return range(1, rank - 1) if layout is Layout.NHWC else range(2, rank)
+
+
+@expands(pooling.GlobalAveragePoolOp)
+def global_average_pool(b: Steps, x: SSAValue, layout: Layout) -> SSAValue:
+    return b.reduce_mean(x, axes=_space(x, layout), keepdims=True)
+
+
+@expands(pooling.GlobalMaxPoolOp)
+def global_max_pool(b: Steps, x: SSAValue, layout: Layout) -> SSAValue:
+    return b.reduce_max(x, axes=_space(x, layout), keepdims=True)
+
+
+_Sizes = Sequence[int] | SSAValue
+"""The sizes of a tensor: numbers (-1 for at most one unknown), or a vector computed at run time."""
+
+
+def _divided(b: Steps, x: SSAValue, factors: Sequence[int]) -> _Sizes:
+    """The sizes of `x`, divided by factors. The batch stays open where the others are known: it may be another at run time."""
+    sizes = shape_of(x)
+    if static(sizes[1:]):
+        sizes = (DYNAMIC, *sizes[1:])
+    if sizes.count(DYNAMIC) == 1:
+        return [d // f if known(d) else -1 for d, f in zip(sizes, factors, strict=True)]
+    return b.div(b.shape(x), b.ints(factors))
+
+
+def _multiplied(b: Steps, sizes: _Sizes, factors: Sequence[int]) -> _Sizes:
+    if isinstance(sizes, SSAValue):
+        return b.mul(sizes, b.ints(factors))
+    return [d if d == -1 else d * f for d, f in zip(sizes, factors, strict=True)]
+
+
+def _joined(b: Steps, sizes: _Sizes, block: Sequence[int], order: Sequence[int]) -> _Sizes:
+    """Sizes and blocks in one list, in this order."""
+    if isinstance(sizes, SSAValue):
+        return b.gather(b.concat([sizes, b.ints(block)], axis=0), b.ints(order))
+    return [[*sizes, *block][i] for i in order]
+
+
+def _to(b: Steps, x: SSAValue, sizes: _Sizes) -> SSAValue:
+    return b.reshape(x, sizes) if isinstance(sizes, SSAValue) else b.reshape(x, to=sizes)
+
+
+@expands(space.DepthToSpaceOp, stepwise=True)
+def depth_to_space(b: Steps, x: SSAValue, block: int, mode: DepthMode, layout: Layout) -> SSAValue:
+    """The blocks are axes of their own, in front of the channels or (CRD) behind them, and move behind rows and columns."""
+    depth_first = mode is DepthMode.DCR
+    if layout is Layout.NHWC:
+        before, after = [1, 1, 1, block**2], [1, block, block, 1]
+        order, perm = (
+            ((0, 1, 2, 4, 5, 3), (0, 1, 3, 2, 4, 5)) if depth_first else ((0, 1, 2, 3, 4, 5), (0, 1, 4, 2, 5, 3))
+        )
+    else:
+        before, after = [1, block**2, 1, 1], [1, 1, block, block]
+        order, perm = (
+            ((0, 4, 5, 1, 2, 3), (0, 3, 4, 1, 5, 2)) if depth_first else ((0, 1, 4, 5, 2, 3), (0, 1, 4, 2, 5, 3))
+        )
+    sizes = _divided(b, x, before)
+    moved = b.transpose(_to(b, x, _joined(b, sizes, [block, block], order)), perm=perm)
+    return _to(b, moved, _multiplied(b, sizes, after))
+
+
+@expands(space.SpaceToDepthOp, stepwise=True)
+def space_to_depth(b: Steps, x: SSAValue, block: int, layout: Layout) -> SSAValue:
+    """The blocks are axes of their own, behind rows and columns, and move in front of the channels."""
+    if layout is Layout.NHWC:
+        before, after = [1, block, block, 1], [1, 1, 1, block**2]
+        order, perm = (0, 1, 4, 2, 5, 3), (0, 1, 3, 2, 4, 5)
+    else:
+        before, after = [1, 1, block, block], [1, block**2, 1, 1]
+        order, perm = (0, 1, 2, 4, 3, 5), (0, 3, 5, 1, 2, 4)
+    sizes = _divided(b, x, before)
+    moved = b.transpose(_to(b, x, _joined(b, sizes, [block, block], order)), perm=perm)
+    return _to(b, moved, _multiplied(b, sizes, after))
+
+
+@expands(space.SpaceToBatchOp, stepwise=True)
+def space_to_batch(b: Steps, x: SSAValue, block: Sequence[int], pads: Sequence[int], layout: Layout) -> SSAValue:
+    """Padded sizes `s*b` are seen as `[s, b]`, and the blocks move in front of the batch."""
+    rank, n, first = len(shape_of(x)), len(block), 1 if layout is Layout.NHWC else 2
+    if any(pads):
+        x = b.pad(x, pads=[*_around(pads[:n], first, rank), *_around(pads[n:], first, rank)])
+    sizes = _divided(b, x, [*[1] * first, *block, *[1] * (rank - first - n)])
+    order = [*range(first), *(i for a in range(n) for i in (first + a, rank + a)), *range(first + n, rank)]
+    front = [first + 1 + 2 * a for a in range(n)]
+    split = _to(b, x, _joined(b, sizes, block, order))
+    moved = b.transpose(split, perm=[*front, *(i for i in range(rank + n) if i not in front)])
+    return _to(b, moved, _multiplied(b, sizes, [prod(block), *[1] * (rank - 1)]))
+
+
+@expands(space.BatchToSpaceOp, stepwise=True)
+def batch_to_space(b: Steps, x: SSAValue, block: Sequence[int], crops: Sequence[int], layout: Layout) -> SSAValue:
+    """Batches `b*N` are seen as `[b, N]`, the blocks move behind their axes, and the edges are cut off."""
+    rank, n, first = len(shape_of(x)), len(block), 1 if layout is Layout.NHWC else 2
+    sizes = _divided(b, x, [prod(block), *[1] * (rank - 1)])
+    split = _to(b, x, _joined(b, sizes, block, [*range(rank, rank + n), *range(rank)]))
+    behind = (i for a in range(n) for i in (n + first + a, a))
+    moved = b.transpose(split, perm=[*range(n, n + first), *behind, *range(2 * n + first, n + rank)])
+    y = _to(b, moved, _multiplied(b, sizes, [*[1] * first, *block, *[1] * (rank - first - n)]))
+    ends = [-c or LARGEST for c in crops[n:]]
+    return b.slice(y, starts=crops[:n], ends=ends, axes=range(first, first + n)) if any(crops) else y
+
+
+def _around(amounts: Sequence[int], first: int, rank: int) -> list[int]:
+    """Amounts for the axes with blocks as one per axis."""
+    return [*[0] * first, *amounts, *[0] * (rank - first - len(amounts))]

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     TensorType,
     UnrealizedConversionCastOp,
+    i8,
     i32,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -24,7 +25,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import ascend
-from ...dialects.ascend import AscendOp, BatchMatMulV2Op, CubeOp, MatMulV2Op, PerChannelOp
+from ...dialects.ascend import AscendOp, AveragingOp, BatchMatMulV2Op, CubeOp, MatMulV2Op, PerChannelOp
 from ...dialects.ascend.base import FormatOp, Meaning
 from ...dialects.ascend.quantization import ScaledOp
 from ...dialects.nn import ConstantOp, Expansion, MatMulOp, NNOp, ReshapeOp, TransposeOp, WindowOp, expanded, ints
@@ -158,8 +159,8 @@ class _Lowering:
 
     def _values(self, build: Builder, op: NNOp, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
         """By a rule for the operation, or for its meaning in `nn`; otherwise by the expansion of either."""
-        facts = op
-        if type(op) not in RULES and isinstance(op, AscendOp) and type(op).has_meaning():
+        facts, reals = op, isinstance(op, AveragingOp) and element_of(op.operands[0]) != i8
+        if (type(op) not in RULES or reals) and isinstance(op, AscendOp) and type(op).has_meaning():
             meaning = op.meaning()
             facts, operands = meaning.op, _arranged(meaning, operands)
         if (rule := RULES.get(type(facts))) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, cast
 
@@ -13,9 +13,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn import NNOp
-from ...dialects.nn.attributes import DepthMode, PadMode
+from ...dialects.nn.attributes import PadMode
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
-from ...dialects.nn.window import LayoutOp
 from ..refusal import require
 from .build import INDEX, Body, Builder, Scalars, Size, identity, reshaped, shaped, signless
 from .lookups import entry_of, padded_by_elements, picked
@@ -225,81 +224,6 @@ def margins(build: Builder, x: SSAValue, begins: Sequence[int], ends: Sequence[i
         sizes = [build.plus(size, change) for size, change in zip(build.sizes(x), cut, strict=True)]
         x = build.slice(x, [max(-b, 0) for b in begins], sizes, [1] * len(cut))
     return build.pad(x, [max(b, 0) for b in begins], [max(e, 0) for e in ends], fill)
-
-
-# -- space, channels and batch -----------------------------------------------------------------------------------------
-
-
-@lowers(nn.DepthToSpaceOp)
-def depth_to_space(build: Builder, op: nn.DepthToSpaceOp, x: SSAValue) -> SSAValue:
-    def move(x: SSAValue) -> SSAValue:
-        n, c, h, w = shape_of(x)
-        b = op.block.value.data
-        if op.mode.data is DepthMode.DCR:
-            y = build.transpose(reshaped(build, x, [n, b, b, c // (b * b), h, w]), (0, 3, 4, 1, 5, 2))
-        else:
-            y = build.transpose(reshaped(build, x, [n, c // (b * b), b, b, h, w]), (0, 1, 4, 2, 5, 3))
-        return reshaped(build, y, [n, c // (b * b), h * b, w * b])
-
-    return _channels_first(build, op, x, move)
-
-
-@lowers(nn.SpaceToDepthOp)
-def space_to_depth(build: Builder, op: nn.SpaceToDepthOp, x: SSAValue) -> SSAValue:
-    def move(x: SSAValue) -> SSAValue:
-        n, c, h, w = shape_of(x)
-        b = op.block.value.data
-        y = build.transpose(reshaped(build, x, [n, c, h // b, b, w // b, b]), (0, 3, 5, 1, 2, 4))
-        return reshaped(build, y, [n, c * b * b, h // b, w // b])
-
-    return _channels_first(build, op, x, move)
-
-
-@lowers(nn.SpaceToBatchOp)
-def space_to_batch(build: Builder, op: nn.SpaceToBatchOp, x: SSAValue) -> SSAValue:
-    block, pads = nn.ints(op.block), nn.ints(op.pads)
-    m = len(block)
-
-    def move(x: SSAValue) -> SSAValue:
-        rest = [0] * (len(shape_of(x)) - 2 - m)
-        x = build.pad(x, [0, 0, *pads[:m], *rest], [0, 0, *pads[m:], *rest], 0)
-        n, c, *space = shape_of(x)
-        cells = [d // b for d, b in zip(space, block, strict=False)]
-        pairs = [size for pair in zip(cells, block, strict=True) for size in pair]
-        y = reshaped(build, x, [n, c, *pairs, *space[m:]])
-        inner, outer = [3 + 2 * i for i in range(m)], [2 + 2 * i for i in range(m)]
-        y = build.transpose(y, [*inner, 0, 1, *outer, *range(2 + 2 * m, len(shape_of(y)))])
-        return reshaped(build, y, [n * prod(block), c, *cells, *space[m:]])
-
-    return _channels_first(build, op, x, move)
-
-
-@lowers(nn.BatchToSpaceOp)
-def batch_to_space(build: Builder, op: nn.BatchToSpaceOp, x: SSAValue) -> SSAValue:
-    block, crops = nn.ints(op.block), nn.ints(op.crops)
-    m = len(block)
-
-    def move(x: SSAValue) -> SSAValue:
-        n, c, *space = shape_of(x)
-        n //= prod(block)
-        y = reshaped(build, x, [*block, n, c, *space])
-        pairs = [axis for i in range(m) for axis in (m + 2 + i, i)]
-        y = build.transpose(y, [m, m + 1, *pairs, *range(2 * m + 2, len(shape_of(y)))])
-        y = reshaped(build, y, [n, c, *(d * b for d, b in zip(space, block, strict=False)), *space[m:]])
-        rest = [0] * (len(space) - m)
-        begins, ends = ([0, 0, *(-c for c in side), *rest] for side in (crops[:m], crops[m:]))
-        return margins(build, y, begins, ends, 0)
-
-    return _channels_first(build, op, x, move)
-
-
-def _channels_first(build: Builder, op: LayoutOp, x: SSAValue, move: Callable[[SSAValue], SSAValue]) -> SSAValue:
-    """What `move` makes of x with its channels second, in the layout of x."""
-    require(static(shape_of(x)), "dynamic", "its sizes are unknown")
-    rank = len(shape_of(x))
-    if not op.channels_last:
-        return move(x)
-    return build.transpose(move(build.transpose(x, (0, rank - 1, *range(1, rank - 1)))), (0, *range(2, rank), 1))
 
 
 # -- parts and tensors of numbers --------------------------------------------------------------------------------------

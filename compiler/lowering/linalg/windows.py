@@ -112,13 +112,7 @@ def average_pool(build: Builder, op: nn.AveragePoolOp, x: SSAValue) -> SSAValue:
 
 @lowers(ascend.AvgPoolV2Op, ascend.AvgPoolOp, ascend.PoolingOp)
 def averaging(build: Builder, op: ascend.AveragingOp, x: SSAValue) -> SSAValue:
-    """int8: the int32 sum of `x - offset_x` over each window. Otherwise by its meaning."""
-    if element_of(op.operands[0]) != i8:
-        from .rules import RULES
-
-        meaning = op.meaning().op
-        (y,) = RULES[type(meaning)](build, meaning, x)
-        return y
+    """int8: the int32 sum of `x - offset_x` over each window."""
     space = op.spatial(shape_of(op.operands[0]))
     require(DYNAMIC not in space, "dynamic", "its windows depend on unknown sizes")
     kernel, pads = op.kernel(space), op.resolved_pads(space)
@@ -218,19 +212,3 @@ def reduce_product(build: Builder, op: nn.ReduceProdOp, x: SSAValue) -> SSAValue
     sums = wide(element)
     y = reduce(build, x, op.axis_list(), 1, sums, lambda s, x, y: s.times(s.convert(x, element, sums), y))
     return _finish(build, op, x, y, sums)
-
-
-@lowers(nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
-def global_pool(build: Builder, op: nn.GlobalPoolOp, x: SSAValue) -> SSAValue:
-    element, rank = element_of(op.input), len(shape_of(op.input))
-    axes = range(1, rank - 1) if op.channels_last else range(2, rank)
-    if isinstance(op, nn.GlobalMaxPoolOp):
-        unsigned = is_unsigned(element)
-        y = reduce(build, x, axes, extreme(element, True), element, lambda s, x, y: s.most(x, y, unsigned))
-    else:
-        require(isinstance(element, AnyFloat), "float", "means of integers")
-        y = mean(build, x, axes)
-        sums = wide(element)
-        if sums != element:
-            y = build.elementwise([y], element, lambda s, v: s.convert(v, sums, element), build.sizes(y))
-    return kept(build, y, shape_of(x), list(axes))

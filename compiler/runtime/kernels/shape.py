@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ...dialects import nn
-from ...dialects.nn.attributes import DepthMode, PadMode, ResizeMode
+from ...dialects.nn.attributes import PadMode, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
 from ...limits import check_view
-from ..layouts import in_layout
 from ..precision import mean, wide
 from ..resample import Sampling, Taps, resample, taps_of
 from . import Array, Kernel, kernel
@@ -206,77 +205,6 @@ def _saturated(y: Array, dtype: np.dtype[Any]) -> Array:
         return y.astype(dtype, copy=False)
     info = np.iinfo(dtype)
     return np.clip(np.rint(y), info.min, info.max).astype(dtype)
-
-
-@kernel(nn.DepthToSpaceOp)
-def depth_to_space(op: nn.DepthToSpaceOp) -> Kernel:
-    b = op.block.value.data
-    depth_first = op.mode.data is DepthMode.DCR
-
-    def run(x: Array) -> Array:
-        n, channels, h, w = x.shape
-        c = channels // (b * b)
-        # [N, row in block, column in block, C, H, W], or with C before the block
-        y = x.reshape(n, b, b, c, h, w).transpose(0, 3, 4, 1, 5, 2) if depth_first else _crd(x, b, c)
-        return y.reshape(n, c, h * b, w * b)
-
-    return in_layout(op, run)
-
-
-def _crd(x: Array, b: int, c: int) -> Array:
-    n, _, h, w = x.shape
-    return x.reshape(n, c, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-
-
-@kernel(nn.SpaceToDepthOp)
-def space_to_depth(op: nn.SpaceToDepthOp) -> Kernel:
-    b = op.block.value.data
-
-    def run(x: Array) -> Array:
-        n, c, h, w = x.shape
-        y = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
-        return y.reshape(n, c * b * b, h // b, w // b)
-
-    return in_layout(op, run)
-
-
-@kernel(nn.SpaceToBatchOp)
-def space_to_batch(op: nn.SpaceToBatchOp) -> Kernel:
-    block, pads = nn.ints(op.block), nn.ints(op.pads)
-    m = len(block)
-
-    def run(x: Array) -> Array:
-        added = [(0, 0), (0, 0), *zip(pads[:m], pads[m:], strict=True), *[(0, 0)] * (x.ndim - 2 - m)]
-        x = np.pad(x, added)
-        n, c, *space = x.shape
-        cells = [d // b for d, b in zip(space, block, strict=False)]
-        pairs = [size for pair in zip(cells, block, strict=True) for size in pair]
-        y = x.reshape(n, c, *pairs, *space[m:])
-        # positions in the block first, then batch, channels, cells and the other axes
-        inner, outer = [3 + 2 * i for i in range(m)], [2 + 2 * i for i in range(m)]
-        y = y.transpose(*inner, 0, 1, *outer, *range(2 + 2 * m, y.ndim))
-        return y.reshape(n * prod(block), c, *cells, *space[m:])
-
-    return in_layout(op, run)
-
-
-@kernel(nn.BatchToSpaceOp)
-def batch_to_space(op: nn.BatchToSpaceOp) -> Kernel:
-    block, crops = nn.ints(op.block), nn.ints(op.crops)
-    m = len(block)
-
-    def run(x: Array) -> Array:
-        n, c, *space = x.shape
-        n //= prod(block)
-        y = x.reshape(*block, n, c, *space)
-        pairs = [axis for i in range(m) for axis in (m + 2 + i, i)]
-        y = y.transpose(m, m + 1, *pairs, *range(2 * m + 2, y.ndim))
-        sizes = [d * b for d, b in zip(space, block, strict=False)]
-        y = y.reshape(n, c, *sizes, *space[m:])
-        kept = (slice(b, d - e) for b, e, d in zip(crops[:m], crops[m:], sizes, strict=True))
-        return y[(slice(None), slice(None), *kept)]
-
-    return in_layout(op, run)
 
 
 @kernel(nn.ShapeOp)

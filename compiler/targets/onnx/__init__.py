@@ -18,14 +18,14 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..graph import in_layout
-from . import blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape
+from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape
 from .graph import Form, Graph
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
 from .model import check, model_of, skeleton, written_graph
 from .nbits import with_nbits
 
-FAMILIES = (blocks, convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape)
+FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape)
 """The modules that register the converters."""
 
 FORM = Form("onnx", range(13, NEWEST_OPSET + 1), CONVERTERS)

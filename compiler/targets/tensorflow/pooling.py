@@ -9,7 +9,7 @@ from math import inf, prod
 import numpy as np
 
 from ...dialects import nn
-from ...dialects.nn.shapes import shape_of, static
+from ...dialects.nn.shapes import static
 from ...ir.dtypes import dtype_named
 from .layer import Layer, converter
 from .movement import cut, pad_all
@@ -102,16 +102,3 @@ def _counting(layer: Layer, x: str, window: Window, include: bool) -> str:
     ones = pad_all(layer, ones, [0, *window.begins, 0], [0, *window.ends, 0], 1)
     beyond = [last - end for last, end in zip(ceil_ends(window), window.ends, strict=True)]
     return pad_all(layer, ones, [0] * (window.rank + 2), [0, *beyond, 0], 0)
-
-
-_GLOBAL: dict[type[nn.GlobalPoolOp], str] = {nn.GlobalAveragePoolOp: "Mean", nn.GlobalMaxPoolOp: "Max"}
-
-
-@converter(*_GLOBAL)
-def global_pool(op: nn.GlobalPoolOp, layer: Layer) -> str:
-    """A reduction, in any layout."""
-    rank = len(shape_of(op.input))
-    axes = [a for a in range(1, rank) if a != op.channel_axis(rank)]
-    if not axes:
-        return layer.node("Identity", op.input)
-    return layer.node(_GLOBAL[type(op)], op.input, layer.ints(axes, "axes"), keep_dims=True)

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from ...dialects import nn
-from ...dialects.nn.attributes import DepthMode, PadMode, Predicate, ResizeMode
+from ...dialects.nn.attributes import PadMode, Predicate, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
 from ...ir.dtypes import numpy_dtype
@@ -141,14 +141,6 @@ def _matmul(op: nn.MatMulOp) -> Function:
         return y if bias is None else y + bias
 
     return run
-
-
-def _mean_of_space(x: Tensor) -> Tensor:
-    return x.mean([*range(2, x.ndim)], keepdim=True)
-
-
-def _largest_of_space(x: Tensor) -> Tensor:
-    return x.amax([*range(2, x.ndim)], keepdim=True)
 
 
 def _pooled(op: nn.PoolOp, combine: _Combine, fill: float) -> Function:
@@ -379,32 +371,6 @@ def _resize(op: nn.ResizeOp) -> Function:
     return run
 
 
-def _depth_to_space(op: nn.DepthToSpaceOp) -> Function:
-    b, depth_first = op.block.value.data, op.mode.data is DepthMode.DCR
-
-    def run(x: Tensor) -> Tensor:
-        n, channels, h, w = x.shape
-        c = channels // (b * b)
-        if depth_first:
-            y = x.reshape(n, b, b, c, h, w).permute(0, 3, 4, 1, 5, 2)
-        else:
-            y = x.reshape(n, c, b, b, h, w).permute(0, 1, 4, 2, 5, 3)
-        return y.reshape(n, c, h * b, w * b)
-
-    return run
-
-
-def _space_to_depth(op: nn.SpaceToDepthOp) -> Function:
-    b = op.block.value.data
-
-    def run(x: Tensor) -> Tensor:
-        n, c, h, w = x.shape
-        y = x.reshape(n, c, h // b, b, w // b, b).permute(0, 3, 5, 1, 2, 4)
-        return y.reshape(n, c * b * b, h // b, w // b)
-
-    return run
-
-
 def _shape(op: nn.ShapeOp) -> Unary:
     part = slice(op.start.value.data, None if op.end is None else op.end.value.data)
     return lambda x: torch.tensor([*x.shape[part]], dtype=torch.int64, device=x.device)
@@ -489,8 +455,6 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.MatMulOp: _matmul,
     nn.MaxPoolOp: _in_layout(lambda op: _pooled(op, torch.maximum, float("-inf"))),
     nn.AveragePoolOp: _in_layout(_average_pool),
-    nn.GlobalAveragePoolOp: _in_layout(lambda op: _mean_of_space),
-    nn.GlobalMaxPoolOp: _in_layout(lambda op: _largest_of_space),
     nn.BatchNormOp: _in_layout(_batch_norm),
     nn.InstanceNormOp: _in_layout(_instance_norm),
     nn.GroupNormOp: _in_layout(_group_norm),
@@ -512,8 +476,6 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.UnsqueezeOp: _unsqueeze,
     nn.PadOp: _pad,
     nn.ResizeOp: _resize,
-    nn.DepthToSpaceOp: _in_layout(_depth_to_space),
-    nn.SpaceToDepthOp: _in_layout(_space_to_depth),
     nn.ShapeOp: _shape,
 }
 """Functions that depend on an operation's attributes."""

@@ -170,8 +170,6 @@ KEPT: Mapping[str, Mapping[str, str]] = {
         "conv_transpose-same-dynamic": "auto-pad",
         "conv_transpose-same-narrow": "auto-pad",
         "group_norm-dynamic": "dynamic",
-        "space_to_batch-dynamic": "dynamic",
-        "batch_to_space-dynamic": "dynamic",
         "resize-sizes-kept-dynamic": "dynamic",
         "pow-int": "float",
     },

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import run
 
@@ -17,18 +16,11 @@ from ..operations import CASES, module_of, reseed
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")
 
-REFUSED = {"space_to_batch", "batch_to_space"}
-"""Operations of TensorFlow."""
-
 
 def test_operations_compute_the_same() -> None:
     for name, case in CASES.items():
         reseed()
         module = module_of(case.build, case.arrays, case.dynamic)
-        if name.partition("-")[0] in REFUSED:
-            with pytest.raises(CompileError, match="cannot be run by PyTorch"):
-                amct_opt.torch.fake_quantized(module)
-            continue
         expected = run(module, {f"x{i}": a for i, a in enumerate(case.arrays)}).values()
         given = amct_opt.torch.fake_quantized(module)(*(torch.from_numpy(np.array(a)) for a in case.arrays))
         results = [given] if isinstance(given, torch.Tensor) else [*given.values()]
