@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..dialects.nn import NNOp
@@ -12,21 +11,23 @@ from ..formats.rows import Flag, Ints, Is, Row, Word
 from .converters import Expand
 
 
-@dataclass(frozen=True)
 class Rows:
     """The rows of a format, by the operation."""
 
-    rows: Sequence[Row]
+    def __init__(self, rows: Sequence[Row]):
+        self._rows: dict[type[NNOp], list[tuple[Row, Mapping[str, Any]]]] = {}
+        for row in rows:
+            fixed = {name: field.value for name, field in row.fields.items() if isinstance(field, Is)}
+            self._rows.setdefault(row.kind, []).append((row, fixed))
 
     @property
     def kinds(self) -> Sequence[type[NNOp]]:
-        return list(dict.fromkeys(row.kind for row in self.rows))
+        return [*self._rows]
 
     def of(self, op: NNOp) -> Row:
         """The first row with the properties of an operation. Raises Expand if there is none."""
-        for row in self.rows:
-            fixed = {name: field.value for name, field in row.fields.items() if isinstance(field, Is)}
-            if row.kind is type(op) and all(_value(op, name) == value for name, value in fixed.items()):
+        for row, fixed in self._rows[type(op)]:
+            if all(_value(op, name) == value for name, value in fixed.items()):
                 return row
         raise Expand
 
