@@ -13,7 +13,7 @@ from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, real
 from ..nn.constant import array_of, constant_of
-from ..nn.shapes import broadcast, element_of, merge_dim, same_element, shape_of, tensor, tensor_of
+from ..nn.shapes import broadcast, merge_dim, same_element, shape_of, tensor, tensor_of
 from .base import (
     ALL,
     DATA_TYPES,
@@ -27,7 +27,6 @@ from .base import (
     Meaning,
     i8,
     i16,
-    stand_ins,
     ui8,
     ui16,
 )
@@ -291,13 +290,6 @@ class PReluOp(AscendOp):
             merge_dim(x[1], weight[0], "channels and weight length")
         same_element(self.x, self.weight)
         return [tensor_of(self.x)]
-
-    def meaning(self) -> Meaning:
-        """The weight as a slope that broadcasts to x."""
-        rank, (count,) = len(shape_of(self.x)), shape_of(self.weight)
-        shape = (count, *(1,) * max(rank - 2, 0))
-        meaning = nn.PReluOp.make(*stand_ins([self.x.type, tensor(element_of(self.weight), shape)]))
-        return Meaning(meaning, lambda arrays: (arrays[0], arrays[1].reshape(-1, *shape[1:])))
 
 
 @irdl_op_definition

@@ -9,11 +9,12 @@ from typing import Any, cast
 from xdsl.ir import SSAValue
 
 from .. import nn
-from ..nn.expansions import NoExpansion, Steps, expands
+from ..nn.expansions import Steps, expands
 from ..nn.shapes import shape_of
 from .arithmetic import AddNOp, AddsOp, ClipByValueV2Op, EltwiseOp, FastGeluOp, MulsOp, SquareOp, SwishOp
 from .base import AscendOp
 from .caffe import BiasOp, BNInferenceOp, FromAxisOp, ScaleOp
+from .elementwise import PReluOp
 from .moments import GroupNormOp, InstanceNormOp, LayerNormOp
 
 
@@ -25,6 +26,11 @@ def swish(b: Steps, x: SSAValue, scale: float) -> SSAValue:
 @expands(FastGeluOp)
 def fast_gelu(b: Steps, x: SSAValue) -> SSAValue:
     return swish(b, x, 1.702)
+
+
+@expands(PReluOp, stepwise=True)
+def prelu(b: Steps, x: SSAValue, weight: SSAValue) -> SSAValue:
+    return b.prelu(x, b.shaped(weight, [-1, *[1] * max(len(shape_of(x)) - 2, 0)]))
 
 
 @expands(SquareOp)
@@ -89,13 +95,18 @@ def bn_inference(
     import numpy as np
 
     arrays = [nn.array_of(v) for v in b.op.operands[1:]]
-    given = [a for a in arrays if a is not None]
-    if len(given) < 3:
-        raise NoExpansion
-    divisor = float(given[2].reshape(())[()])
-    factor = 1 / divisor if divisor else 0.0
-    statistics = [(each.astype(np.float64) * factor).astype(each.dtype) for each in given[:2]]
-    return b.batch_norm(x, np.ones_like(given[0]), np.zeros_like(given[0]), *statistics, epsilon=epsilon)
+    given = [each for each in arrays if each is not None]
+    if len(given) == 3:
+        divisor = float(given[2].reshape(())[()])
+        by = 1 / divisor if divisor else 0.0
+        statistics = [(each.astype(np.float64) * by).astype(each.dtype) for each in given[:2]]
+        return b.batch_norm(x, np.ones_like(given[0]), np.zeros_like(given[0]), *statistics, epsilon=epsilon)
+    b.widen()
+    x, mean, variance, momentum = map(b.cast, (x, mean, variance, b.shaped(momentum, ())))
+    factor = b.where(b.compare(momentum, 0, predicate="eq"), 0, b.div(1, momentum))
+    behind = [1] * (len(shape_of(x)) - 2)
+    mean, variance = (b.shaped(b.mul(each, factor), [-1, *behind]) for each in (mean, variance))
+    return b.div(b.sub(x, mean), b.sqrt(b.add(variance, epsilon)))
 
 
 def _moments(b: Steps, x: SSAValue, axes: Sequence[int], *, keepdims: bool = True) -> list[SSAValue]:

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, f32, f64
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.nn import NNOp
 from ...dialects.nn.attributes import Predicate
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ..refusal import require
-from .build import Body, Builder, Scalars, Size, integer_of, is_real, is_unsigned, range_of, reshaped, signless
+from .build import Body, Builder, Scalars, Size, integer_of, is_real, is_unsigned, range_of, signless
 from .rules import lowers
 
 
@@ -141,15 +141,6 @@ def elu(op: nn.EluOp) -> Body:
         return s.choose(s.compare("gt", x, s.like(0, x)), x, negative)
 
     return _real(op, body)
-
-
-@lowers(ascend.PReluOp)
-def prelu_by_channel(build: Builder, op: ascend.PReluOp, x: SSAValue, slope: SSAValue) -> SSAValue:
-    after = (1,) * max(len(shape_of(x)) - 2, 0)
-    slope = reshaped(build, slope, [*build.sizes(slope), *after])
-    body = body_of(nn.PReluOp.make(*Block(arg_types=[x.type, slope.type]).args))
-    assert body is not None
-    return by_element(build, op, [x, slope], body)
 
 
 def is_real_tensor(value: SSAValue) -> bool:

@@ -7,26 +7,13 @@ from math import inf
 import numpy as np
 
 from ...dialects import ascend, nn
-from ...dialects.nn.shapes import shape_of
 from ..onnx.layer import Layer
-from ..onnx.rows import unsqueezed
 from .table import converter, name_beside
 
 
 @converter(ascend.AddOp)
 def add(op: ascend.AddOp, layer: Layer) -> str:
     return layer.emit("Add", [op.x1, op.x2], {}, name_beside(op, layer, "Add"))[0]
-
-
-@converter(ascend.PReluOp)
-def prelu(op: ascend.PReluOp, layer: Layer) -> str:
-    """The slope broadcasts in ONNX: one per channel gets an axis of size 1 for each axis behind the channels."""
-    behind = max(len(shape_of(op.x)) - 2, 0)
-    if not behind:
-        return layer.node("PRelu", op.x, op.weight)
-    if (array := nn.array_of(op.weight)) is not None:
-        return layer.node("PRelu", op.x, layer.constant(array.reshape(-1, *[1] * behind), "slope"))
-    return layer.node("PRelu", op.x, unsqueezed(op.weight, range(1, behind + 1), layer))
 
 
 @converter(ascend.ClipByValueOp)
