@@ -6,7 +6,7 @@
 
 // The activations of PPQ's other targets, asked for by name.
 // ERROR: error: activation-type: no activation is called 'Swiss'
-// ERROR: hint: activations are clip, elu, gelu, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, relu6, selu, sigmoid, softplus, softsign, swish, tanh, or their ONNX operators (LeakyRelu)
+// ERROR: hint: activations are clip, elu, gelu, hard_shrink, hard_sigmoid, hard_swish, leaky_relu, mish, prelu, relu, relu6, selu, sigmoid, softplus, softsign, swish, tanh, or their ONNX operators (LeakyRelu)
 
 // One operation each. A relu6 is a clip; relu was not asked for.
 // CHECK-LABEL: @single

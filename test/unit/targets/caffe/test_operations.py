@@ -26,14 +26,16 @@ from amct_opt.universe import new_session
 from ..operations import CASES, Array, Case, X, const, nhwc, positive, real
 
 _NAMES = """
-abs add average_pool-ceil average_pool-include batch_norm batch_norm-nhwc batch_norm-rank-2 bias_add bias_add-nhwc
-bias_add-rank-2 clip clip-above clip-below clip-nothing concat conv conv-1d conv-3d conv-3d-nhwc conv-depthwise
-conv-groups conv-nhwc conv-same conv_transpose conv_transpose-nhwc conv_transpose-same conv_transpose-shape
-conv_transpose-strides dequantize-i4 elu exp flatten gelu-tanh global_average global_average-nhwc global_max hard_sigmoid
-hard_shrink hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc mish mul neg
-pad-wrap-only-negative reciprocal reduce_mean-all reduce_sum-all relu relu6 reshape reshape-constant
-reshape-zero-not-needed resize-linear-align resize-nearest rsqrt selu sigmoid softmax softplus softsign split split-one
-sqrt squeeze squeeze-all squeeze-none tanh transpose transpose-scalar unsqueeze unsqueeze-none
+abs add average_pool-ceil average_pool-include batch_norm batch_norm-nhwc batch_norm-rank-2 batch_to_space
+batch_to_space-nhwc batch_to_space-one-axis bias_add bias_add-nhwc bias_add-rank-2 clip clip-above clip-below
+clip-nothing concat conv conv-1d conv-3d conv-3d-nhwc conv-depthwise conv-groups conv-nhwc conv-same conv_transpose
+conv_transpose-nhwc conv_transpose-same conv_transpose-shape conv_transpose-strides depth_to_space depth_to_space-crd
+depth_to_space-nhwc dequantize-i4 elu exp flatten gelu-tanh global_average global_average-nhwc global_max hard_shrink
+hard_sigmoid hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc
+mish mul neg pad-wrap-only-negative reciprocal reduce_mean-all reduce_sum-all relu relu6 reshape reshape-constant
+reshape-zero-not-needed resize-linear-align resize-nearest rsqrt selu sigmoid softmax softplus softsign
+space_to_batch-one-axis space_to_depth space_to_depth-nhwc split split-one sqrt squeeze squeeze-all squeeze-none tanh
+transpose transpose-scalar unsqueeze unsqueeze-none
 """
 WRITTEN = frozenset(_NAMES.split())
 """The cases of operations.py that Caffe has a form for."""
