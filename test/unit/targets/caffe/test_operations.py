@@ -213,6 +213,7 @@ BAD: dict[str, tuple[Callable[..., Any], tuple[Array, ...], str]] = {
         (X,),
         "no multiple of its dilations",
     ),
+    "step": (nn.GeluOp.make, (real(2, 3),), "becomes nn.erf, which has no form in Caffe"),
     "average-of-input": (lambda x: average(x, kernel=(3, 3), pads=(1, 1, 1, 1)), (X,), "other results"),
     "pool-1d": (lambda x: pooled(x, kernel=(3,)), (real(1, 2, 8),), "rank 4"),
     "constant-output": (lambda x: (nn.ReluOp.make(x), const([1.0])), (X,), "output 'y1' is a constant"),
