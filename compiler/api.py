@@ -221,6 +221,7 @@ def quantize(
 @overload
 def quantize(
     model: Any,
+    /,
     *,
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
@@ -265,7 +266,7 @@ def quantize(
     CompileError, located.
     """
     loading = is_pytorch(module)
-    if session is None and not isinstance(module, ModuleOp):
+    if _in_one_step(module, session):
         from .api_files import quantized
 
         return quantized(module, asked_by(options, client, config=settings), data, labels, profile)
@@ -288,6 +289,11 @@ def quantize(
         _warn_of_missing_fusions(module, session)
     run_passes(module, [Quantize(request, given, asked.running)], session)
     return Loaded(module, session)
+
+
+def _in_one_step(model: object, session: object) -> bool:
+    """Whether a model is given that is not a module in a session yet."""
+    return session is None and not isinstance(model, ModuleOp)
 
 
 def calibrate(

@@ -92,14 +92,13 @@ def quantized(
 
     session, folder = _session(None, profile), scratch_until_the_end()
     wanted = wanted_of(asked.quantization)
-    path = Path(model) if isinstance(model, str | os.PathLike) else folder / f"{type(model).__name__.lower()}.mlir"
-    if not isinstance(model, str | os.PathLike):
+    if isinstance(model, str | os.PathLike):
+        path, arrays = Path(cast(PathLike, model)), not isinstance(data, str | os.PathLike | None)
+        module = load(path, session.clone()).module if arrays else ModuleOp([])
+    else:
+        path = folder / f"{type(model).__name__.lower()}.mlir"
         module, data = _loaded(model, data, session)
         save(module, path, session)
-    elif not isinstance(data, str | os.PathLike | None):
-        module = load(model, session.clone()).module
-    else:
-        module = ModuleOp([])
     given = with_data(asked, data, module, wanted.settings)
     if labels is not None and not isinstance(labels, str):
         np.save(folder / "labels.npy", labels)

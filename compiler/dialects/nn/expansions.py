@@ -6,6 +6,7 @@ float16 and bfloat16 compute in float32 and round once, unless there is only one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -139,11 +140,18 @@ class Expansion:
         constant: Callable[[ConstantOp], _Value],
         step: Callable[[NNOp, Sequence[_Value]], _Value],
     ) -> Sequence[_Value]:
-        """What the results are, where these are the operands and functions give what constants and steps are."""
+        """What the results are, where these are the operands and functions give what constants and steps are.
+
+        A value is given up behind the last step that reads it: memory that is free again serves the next one.
+        """
         values = dict(zip(self.op.operands, operands, strict=True))
         values.update((each.result, constant(each)) for each in self.constants)
+        readers = Counter([*self.results, *(v for each in self.steps for v in each.operands)])
         for each in self.steps:
             values[each.results[0]] = step(each, [values[v] for v in each.operands])
+            readers.subtract(each.operands)
+            for v in {v for v in each.operands if not readers[v]}:
+                del values[v]
         return [values[v] for v in self.results]
 
     def __enter__(self) -> Expansion:
