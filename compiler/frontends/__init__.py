@@ -19,6 +19,13 @@ class Frontend(Protocol):
         ...
 
 
+_WEIGHTS = (
+    "it has weights alone: torch.export.save(torch.export.export(module, inputs), 'model.pt2') writes the whole model"
+)
+_ADVICE = {".pth": _WEIGHTS, ".pt": _WEIGHTS, ".ckpt": _WEIGHTS}
+"""Hints by endings of files that people have and that are no models."""
+
+
 def read(path: Path, session: Session) -> ModuleOp:
     """Reads a model or module: a file, by its ending, or a folder, which is a SavedModel.
 
@@ -33,8 +40,10 @@ def read(path: Path, session: Session) -> ModuleOp:
     if not ending and not path.exists():
         raise CompileError("there is no such file or folder", where=str(path))
     if ending not in session.frontends:
-        hint = f"known are {', '.join(session.frontends)}, and folders that are a SavedModel"
-        raise CompileError(f"unknown file ending '{path.suffix.lower()}'", where=str(path), hint=hint)
+        known = f"known are {', '.join(session.frontends)}, and folders that are a SavedModel"
+        raise CompileError(f"unknown file ending '{ending}'", where=str(path), hint=_ADVICE.get(ending, known))
+    if not path.exists():  # said before a library is loaded that reads it
+        raise CompileError("cannot be read: No such file or directory", where=str(path))
     refuse_pipe(path)
     if session.imports.weights is not None:
         refuse_pipe(session.imports.weights)

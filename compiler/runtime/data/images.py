@@ -56,12 +56,15 @@ class Preprocess:
 
     def __post_init__(self) -> None:
         """Raises CompileError for values that contradict each other."""
-        for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
+        for name, values in (("mean", self.mean), ("std", self.std)):
             if not np.isfinite(values).all():
                 raise CompileError(f"{name} is not finite", option=name)
-        for name, values in (("std", self.std), ("scale", (self.scale,)), ("share", (self.share,))):
+        for name, values in (("std", self.std), ("share", (self.share,))):
             if not all(v > 0 for v in values):
                 raise CompileError(f"{name} is not positive", option=name)
+        if self.scale not in (1, _WHITE):
+            hint = "scale=1 makes white 1, scale=255 leaves pixels as they are; mean and std do the rest"
+            raise CompileError(f"scale is the value of white, 1 or 255, not {self.scale:g}", hint=hint, option="scale")
         if self.pad is not None and (self.resize, self.crop) != (None, None):
             raise CompileError("pad takes the place of resize and crop: give one or the other", option="pad")
         if self.color is not None:

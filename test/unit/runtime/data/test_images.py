@@ -206,8 +206,9 @@ def test_bad_descriptions() -> None:
         Preprocess(std=(0.0,))
     with pytest.raises(CompileError, match="mean is not finite"):
         Preprocess(mean=(float("nan"),))
-    with pytest.raises(CompileError, match="scale is not positive"):
-        Preprocess(scale=-1)
+    for scale in (-1, 0.0039, 1 / 255, float("nan")):
+        with pytest.raises(CompileError, match="scale is the value of white, 1 or 255, not"):
+            Preprocess(scale=scale)
     with pytest.raises(CompileError, match="pad takes the place of resize and crop"):
         Preprocess(pad=640, crop=224)
     with pytest.raises(CompileError, match="resize: '224x' is neither SIDE nor HEIGHTxWIDTH\n  hint: resize=224 or"):
