@@ -173,7 +173,7 @@ def bound(op: nn.BoundOp) -> Body:
 ARITHMETIC: Mapping[type[NNOp], Body] = {
     nn.AddOp: Scalars.plus,
     nn.SubOp: Scalars.minus,
-    nn.MulOp: Scalars.product,
+    nn.MulOp: lambda s, x, y: s.product(x, y),
 }
 
 

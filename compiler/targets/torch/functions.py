@@ -386,6 +386,24 @@ def _bound(op: nn.BoundOp) -> Unary:
     return lambda x: x.clamp(low, high)
 
 
+def _hard_sigmoid(op: nn.HardSigmoidOp) -> Unary:
+    alpha, beta = op.alpha.value.data, op.beta.value.data
+    if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
+        return F.hardsigmoid  # which divides by 6
+    return lambda x: (x * alpha + beta).clamp(0, 1)
+
+
+_SELU = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
+"""PyTorch's alpha and gamma."""
+
+
+def _selu(op: nn.SeluOp) -> Unary:
+    alpha, gamma = op.alpha.value.data, op.gamma.value.data
+    if (np.float32(alpha), np.float32(gamma)) == _SELU:
+        return F.selu
+    return lambda x: F.elu(x, alpha) * gamma
+
+
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -438,6 +456,7 @@ _PLAIN: Mapping[type[Operation], Function] = {
     nn.MinOp: torch.minimum,
     nn.MaxOp: torch.maximum,
     nn.WhereOp: torch.where,
+    nn.HardSwishOp: F.hardswish,
     nn.ObserveOp: _same,
 }
 """Functions that are the same for every operation of a class."""
@@ -446,6 +465,8 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.ReluOp: _bound,
     nn.ClipOp: _bound,
     nn.LeakyReluOp: lambda op: partial(F.leaky_relu, negative_slope=op.alpha.value.data),
+    nn.HardSigmoidOp: _hard_sigmoid,
+    nn.SeluOp: _selu,
     nn.EluOp: lambda op: partial(F.elu, alpha=op.alpha.value.data),
     nn.GeluOp: lambda op: partial(F.gelu, approximate="none" if op.tanh_approximation is None else "tanh"),
     nn.CompareOp: lambda op: _COMPARISONS[op.predicate.data],
