@@ -73,7 +73,7 @@ def _row(op: NNOp) -> Rule | None:
 class Steps(Lowering[NNOp]):
     """The steps of the expansion, each by the first pattern that takes it, if no other pattern matches"""
 
-    roots = tuple(kind for kind in OPERATIONS if kind in expandable())
+    roots: ClassVar[Roots] = tuple(kind for kind in OPERATIONS if kind in expandable())
 
     def match(self, op: Operation) -> NNOp | None:
         if not isinstance(op, NNOp) or self.run is None or self.run.remarks.has(op) or (found := expanded(op)) is None:

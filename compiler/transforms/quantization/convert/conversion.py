@@ -9,16 +9,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
-from ....dialects.nn import NNOp, ObserveOp, Plan, QParams, WeightPlan, array_of, constant_of, plan_of, set_plan
+from ....dialects.nn import (
+    NNOp,
+    ObserveOp,
+    OpaqueOp,
+    Plan,
+    QParams,
+    WeightPlan,
+    array_of,
+    constant_of,
+    plan_of,
+    set_plan,
+)
 from ....ir.functions import main_function
 from ....rewriting import M, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
-from ..decide.recurrent import recurrent_layers
+from ..decide.recurrent import Recurrent, recurrent_layers
 from ..decide.sites import Site, sites
 from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
@@ -35,8 +47,10 @@ class Layer:
     """A layer whose input is calibrated, or whose weight is quantized alone."""
 
     def __init__(self, site: Site, row: Row, plan: Plan, params: QParams | None):
-        self.site, self.row, self.plan = site, row, plan
-        self.params = params
+        self.site: Site = site
+        self.row: Row = row
+        self.plan: Plan = plan
+        self.params: QParams | None = params
         """Those of its input, or of the first of two; None if its input stays float."""
 
     @property
@@ -107,12 +121,12 @@ class Conversion:
     """One run of the conversion: what is left to convert, and what its patterns share."""
 
     def __init__(self, module: ModuleOp, remarks: Remarks):
-        self.remarks = remarks
-        self.graph = main_function(module)
-        self.weights = IntegerWeights()
-        self.layers = dict(_layers(module, profile_of(remarks.session)))
+        self.remarks: Remarks = remarks
+        self.graph: FuncOp = main_function(module)
+        self.weights: IntegerWeights = IntegerWeights()
+        self.layers: dict[Operation, Layer] = dict(_layers(module, profile_of(remarks.session)))
         """By operation; the first pattern that matches a layer takes it."""
-        self.recurrent = {each.op: each for each in recurrent_layers(module)}
+        self.recurrent: dict[OpaqueOp, Recurrent] = {each.op: each for each in recurrent_layers(module)}
 
 
 def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, Layer]]:

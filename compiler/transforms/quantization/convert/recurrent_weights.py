@@ -33,7 +33,8 @@ class PlannedRecurrent:
     """A recurrent layer with the plan of its weights."""
 
     def __init__(self, layer: Recurrent, plan: Plan):
-        self.layer, self.plan = layer, plan
+        self.layer: Recurrent = layer
+        self.plan: Plan = plan
         activations = layer.activations if plan.input else None
         self.inputs: list[QParams] = [] if activations is None else [one.qparams.data for one in activations]
         """The parameters of its input and its state; none if they stay float."""

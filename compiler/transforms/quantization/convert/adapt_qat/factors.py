@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import Operation
@@ -31,7 +32,7 @@ from .....dialects.nn import (
 )
 from .....dialects.nn.shapes import shape_of
 from .....ir.dtypes import integer_range
-from .....rewriting import condition, layer_of
+from .....rewriting import Roots, condition, layer_of
 from ....fusion.computing import (
     COMPUTING,
     Array,
@@ -72,7 +73,7 @@ class AbsorbFactors(AdaptPattern[Scaled]):
     """
 
     name = "channel-factors"
-    roots = COMPUTING
+    roots: ClassVar[Roots] = COMPUTING
 
     @condition
     def channel_factors(self, m: Scaled) -> str | None:
