@@ -218,8 +218,10 @@ class _Measurement:
         # each keeps its smaller weights as float32
         for together in [[stage] for stage in stages] if forms.large else [stages]:
             _settle(forms.large)
-            others = [stage() for stage in together]
-            found += measure(Executable(forms.original), others, self.samples.held, self.session)
+            # no name keeps the programs of one turn while those of the next are made
+            found += measure(
+                Executable(forms.original), [stage() for stage in together], self.samples.held, self.session
+            )
             for weight in weights_of(forms.original):
                 weight.release()
         _settle(forms.large)

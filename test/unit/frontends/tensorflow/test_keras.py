@@ -273,6 +273,7 @@ def test_weights_without_a_model(tmp_path: Path, session: Session) -> None:
 @pytest.mark.parametrize("option", [{"signature": "serving_default"}, {"weights": Path("w")}])
 def test_options_without_meaning(option: dict[str, Any], tmp_path: Path, session: Session) -> None:
     session.imports = ImportOptions(**option)
+    (tmp_path / "model.keras").touch()
     with pytest.raises(CompileError, match="has no meaning for a model of this kind"):
         frontends.read(tmp_path / "model.keras", session)
 
