@@ -271,7 +271,7 @@ def quantize(
 
         return quantized(module, asked_by(options, client, config=settings), data, labels, profile)
     if labels is not None:
-        raise CompileError("labels are for a model in one step", hint="quantize(model, data=..., labels=...)")
+        raise CompileError("only a model in one step takes labels", hint="quantize(model, data=..., labels=...)")
     if not loading:
         _check_session(session, "quantize(module, session)")
         if profile is not None:
@@ -346,8 +346,9 @@ def _check_session(session: object, call: str) -> None:
 
 
 def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOptions:
-    """The options that a function is given as keywords and otherwise. Raises CompileError for what is no option, and for settings
-    of another kind.
+    """The options in a function's keywords, and those `given` as parameters of their own.
+
+    Raises CompileError for a keyword that is not an option, for settings that are given twice, and for settings of a wrong type.
     """
     others = {name: value for name, value in given.items() if value is not None}
     if options.keys() & others.keys():

@@ -53,7 +53,7 @@ class Quantized(Tabled):
         return f"Quantized({repr(self.summary).removeprefix('Summary(')}"
 
     def tables(self) -> Sequence[Table]:
-        """Those of `amct quantize`, without files."""
+        """The tables that `amct quantize` prints, without the rows of files."""
         *found, overview = self.summary.tables()
         rows = [row for row in overview.rows if row[0] not in self.summary.files]
         return [*found, overview._replace(rows=rows)]
@@ -63,8 +63,7 @@ class Quantized(Tabled):
         target = Path(folder)
         with filling(target) as temporary:
             for file in self._folder.iterdir():
-                if file.is_file() and file != self.summary.model:
-                    shutil.copyfile(file, temporary / file.name)
+                shutil.copyfile(file, temporary / file.name)
         return target
 
     def report(self, folder: PathLike) -> Path:

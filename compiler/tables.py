@@ -15,7 +15,7 @@ _NAMED = 4
 
 
 class Table(NamedTuple):
-    """Text in rows and columns. Without `headers` there is no header line."""
+    """Text in rows and columns. A table with empty `headers` has no header line."""
 
     title: str
     headers: Sequence[str]

@@ -57,7 +57,7 @@ def serve(listener: socket.socket) -> None:
         if module.name != "amct_opt.torch":  # what only programs import, it loads torch
             import_module(module.name)  # also what tools import only when they need it
     latency = import_module("amct_opt.flows.latency")
-    vars(latency)["side_by_side"] = lambda *_: None  # what a busy machine says of latency differs each time
+    vars(latency)["SECONDS"] = 0  # what a busy machine says of latency differs each time
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     stdin = sys.stdin.fileno()

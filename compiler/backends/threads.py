@@ -24,7 +24,7 @@ def threads_here() -> int:
 
 
 def threads_of_blas(count: int) -> AbstractContextManager[object]:
-    """Inside, numpy's products take so many threads: more than one each would fight over the cores with ours."""
+    """A context in which numpy's products use `count` threads; more than one in each of ours would compete for the cores."""
     from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
     return threadpool_limits(count, user_api="blas")

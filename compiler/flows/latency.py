@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Inputs = Mapping[str, Array]
 
 SECONDS = 0.3
-"""How long the models of `amct quantize` are timed, together."""
+"""How long `amct quantize` times its two models, together; 0 times nothing."""
 ROUNDS = 50
 """How often each model runs, at most."""
 _FEWEST = 3
@@ -56,7 +56,7 @@ class Latency:
         return float(low), float(high)
 
     def slower(self, other: Latency) -> bool:
-        """Whether it takes longer than another one, beyond what the runs vary."""
+        """Whether it takes at least a tenth longer than another one, and the middle halves of their runs do not overlap."""
         return self.median > 1.1 * other.median and self.quartiles[0] > other.quartiles[1]
 
 
@@ -93,7 +93,7 @@ class Latencies(Tabled):
 
     @property
     def setting(self) -> str:
-        """What ran the models, and how."""
+        """The runtime, its threads, and the samples of a run."""
         threads = "its own number of threads" if not self.threads else _count(self.threads, "thread")
         return f"onnxruntime {self.version}, {threads}, {_count(self.batch, 'sample')} in a run"
 
@@ -145,18 +145,18 @@ def benchmark(
     return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs))
 
 
-def side_by_side(models: Sequence[Path], inputs: Inputs) -> Latencies | None:
-    """Time ONNX files in this process, with one thread, for `SECONDS`. None without onnxruntime, or if it does not run one."""
-    try:
-        runtime = _runtime()
-        sessions = [_opened(path, 1) for path in models]
-        times = [[_run(session, inputs)] for session in sessions]  # the first runs are slower, and do not count
-        end = time.perf_counter() + SECONDS
-        while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= ROUNDS):
-            for session, seconds in zip(sessions, times, strict=True):
-                seconds.append(_run(session, inputs))
-    except CompileError:
-        return None
+def side_by_side(models: Sequence[Path], inputs: Inputs) -> Latencies:
+    """Time ONNX files in this process, with one thread, for `SECONDS`.
+
+    `inputs` are those of one run, by name. Raises CompileError without onnxruntime, and for a file that it does not run.
+    """
+    runtime = _runtime()
+    sessions = [_opened(path, 1) for path in models]
+    times = [[_run(session, inputs)] for session in sessions]  # the first runs are slower, and do not count
+    end = time.perf_counter() + SECONDS
+    while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= ROUNDS):
+        for session, seconds in zip(sessions, times, strict=True):
+            seconds.append(_run(session, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
     return Latencies(found, runtime.__version__, 1, _batch(inputs))
 

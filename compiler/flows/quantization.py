@@ -167,7 +167,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         layers = measurement.layers()
         summary = replace(summary, files={**files, "layers": folder / LAYERS})
     summary = _write(summary, formats, layers, measurement.simulated if runs else peer_of, session)
-    if options.timed and summary.peer is not None and not summary.peer.failure:
+    if options.timed and latency.SECONDS and summary.peer is not None and not summary.peer.failure:
         summary = replace(summary, latencies=measurement.latencies(summary), warnings=tuple(session.warnings))
     return summary
 
@@ -263,17 +263,24 @@ class _Measurement:
         return peer_of(file, simulation, self.samples.held)
 
     def latencies(self, summary: Summary) -> Latencies | None:
-        """Time the float model and the ONNX file on one run; warn if the file is the slower one."""
+        """Time the float model and the ONNX file on one run; warn if the file is the slower one.
+
+        None, with a note that says why, if the weights are too large or the float model does not run in onnxruntime.
+        """
+        session = self.session
         if summary.sizes.float_weights > _LARGEST_TIMED:
+            session.note(f"{summary.model}: latency is not measured: weights have more than {_LARGEST_TIMED >> 20} MiB")
             return None
-        session, inputs = self.session, next(iter(self.samples.held.batches()))
+        inputs = next(iter(self.samples.held.batches()))
         model, int8 = summary.model, summary.files["onnx"]
-        with session.phase("time"), scratch() as folder:
-            if model.suffix.lower() != ".onnx" or session.imports != ImportOptions():
-                model = folder / "float.onnx"
-                OnnxTarget().write(self.forms.original, model, session.silent())
-            found = latency.side_by_side([model, int8], inputs)
-        if found is None:
+        try:
+            with session.phase("time"), scratch() as folder:
+                if model.suffix.lower() != ".onnx" or session.imports != ImportOptions():
+                    model = folder / "float.onnx"
+                    OnnxTarget().write(self.forms.original, model, session.silent())
+                found = latency.side_by_side([model, int8], inputs)
+        except CompileError as e:  # the files are written already
+            session.note(f"{summary.model}: latency is not measured: {e.message}")
             return None
         before, after = found.models.values()
         if after.slower(before):

@@ -20,10 +20,10 @@ class Frontend(Protocol):
 
 
 _WEIGHTS = (
-    "it has weights alone: torch.export.save(torch.export.export(module, inputs), 'model.pt2') writes the whole model"
+    "it is not a graph: torch.export.save(torch.export.export(module, inputs), 'model.pt2') writes the whole model"
 )
 _ADVICE = {".pth": _WEIGHTS, ".pt": _WEIGHTS, ".ckpt": _WEIGHTS}
-"""Hints by endings of files that people have and that are no models."""
+"""Hints for files that are not models, by ending."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:

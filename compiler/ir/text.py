@@ -403,7 +403,7 @@ class ReadableModule(ModuleOp):
 
     @staticmethod
     def of(module: ModuleOp) -> ReadableModule:
-        """The same module, its operations moved."""
+        """A readable module that takes over the operations of another one, which is empty afterwards."""
         body = module.body
         module.detach_region(body)
         readable = ReadableModule(body, module.attributes, module.sym_name)

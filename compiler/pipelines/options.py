@@ -128,7 +128,7 @@ class Option(NamedTuple):
         return re.sub("`([^`]*)`", lambda quoted: names.get(quoted[1], quoted[0]), self.text)
 
     def brief(self, names: Mapping[str, str]) -> str:
-        """The same as part of a sentence, without backticks."""
+        """The text as a part of a sentence: without backticks, full stop and capital letter."""
         text = self.spelled(names).replace("`", "").removesuffix(".")
         return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 

@@ -93,7 +93,7 @@ class Reduction(Lowering[nn.ReduceOp]):
     roots: ClassVar[Roots] = tuple(_REDUCTIONS)
 
     some_axis: Condition[Any] = requires(
-        lambda op: len(shape_of(op.input)) > 0, "there are axes", "there is no axis to reduce"
+        lambda op: len(shape_of(op.input)) > 0, "the operand has axes", "the operand has no axis to reduce"
     )
 
     def rewrite(self, build: Builder, op: nn.ReduceOp) -> Values:

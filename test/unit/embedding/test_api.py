@@ -435,6 +435,9 @@ def test_a_module_of_pytorch_in_one_step() -> None:
     assert repr(found).startswith("Quantized(sequential.mlir: 1 layers quantized")
     with pytest.raises(CompileError, match="a PyTorch module is traced with a batch"):
         amct_opt.quantize(net, data="x.npz")
+    module, session = amct_opt.load(DIGITS / "digits.onnx")
+    with pytest.raises(CompileError, match="only a model in one step takes labels"):
+        amct_opt.quantize(module, session, labels=np.zeros(4, np.int64))  # pyright: ignore
 
 
 def test_norms_without_fusions_are_warned_of() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from amct_opt.diagnostics import CompileError
-from amct_opt.flows import latency
+from amct_opt.flows import latency, quantization
 from amct_opt.flows.latency import Latencies, Latency, benchmark, side_by_side
 
 from ..conftest import Amct
@@ -43,7 +43,8 @@ def test_what_does_not_fit_is_an_error_at_the_file(inputs: Mapping[str, Any]) ->
     file = DIGITS / "digits.onnx"
     with pytest.raises(CompileError, match=r"digits\.onnx: error: onnxruntime does not run the file"):
         benchmark([file], inputs, warm_up=1, rounds=1)
-    assert side_by_side([file], inputs) is None
+    with pytest.raises(CompileError, match="onnxruntime does not run the file"):
+        side_by_side([file], inputs)
 
 
 def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
@@ -60,12 +61,32 @@ def test_a_file_that_is_slower_than_float_is_warned_of(
         times = [Latency([0.001] * 3), Latency([0.002] * 3)]
         return Latencies(dict(zip(models, times, strict=True)), "1", 1, len(inputs["image"]))
 
+    monkeypatch.setattr(latency, "SECONDS", 1)
     monkeypatch.setattr(latency, "side_by_side", timed)
     command = ["quantize", DIGITS / "digits.onnx", "--data", DIGITS / "calib.npz", "-o", tmp_path / "out"]
     result = amct_tool(*command, "--profile", profile)
     assert "1 ms float, 2 ms int8" in result.out
     assert "onnxruntime takes 2 ms for digits_qdq.onnx" in result.err
     assert (advice or "float model\n") in result.err
+
+
+@pytest.mark.parametrize("reason", ["weights have more than 0 MiB", "onnxruntime does not run the file"])
+def test_what_is_not_measured_is_said(
+    amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """The files are written all the same."""
+
+    def fails(*_: Any) -> Latencies:
+        raise CompileError("onnxruntime does not run the file")
+
+    monkeypatch.setattr(latency, "SECONDS", 1)
+    monkeypatch.setattr(latency, "side_by_side", fails)
+    if "weights" in reason:
+        monkeypatch.setattr(quantization, "_LARGEST_TIMED", 0)
+    command = ["quantize", DIGITS / "digits.onnx", "--data", DIGITS / "calib.npz", "-o", tmp_path / "out"]
+    result = amct_tool(*command)
+    assert (result.status, f"latency is not measured: {reason}" in result.err) == (0, True)
+    assert (tmp_path / "out" / "digits_qdq.onnx").is_file()
 
 
 def test_the_command(amct_tool: Amct) -> None:

@@ -85,7 +85,7 @@ def test_a_batch_that_the_model_does_not_take(amct_tool, files, tmp_path):
         ("missing.onnx", "missing.onnx: error: "),
         ("missing.mlir", "missing.mlir: error: "),
         ("model.docx", "unknown file ending '.docx'"),
-        ("model.pth", "it has weights alone: torch.export.save"),
+        ("model.pth", "it is not a graph: torch.export.save"),
         ("nowhere.pt2", "cannot be read: No such file or directory"),
     ],
 )

@@ -171,7 +171,7 @@ func.func @negative_pads(%x: tensor<?x3x4xf32>) -> tensor<?x3x3xf32> {
 // A scalar has no axes.
 // CHECK-LABEL: @some_axis
 // CHECK:         %y = nn.
-// REMARK:      [lower-to-ascend missed some-axis] "y": there is no axis to reduce
+// REMARK:      [lower-to-ascend missed some-axis] "y": the operand has no axis to reduce
 func.func @some_axis(%x: tensor<f32>) -> tensor<f32> {
   %y = nn.reduce_sum %x : tensor<f32>
   func.return %y : tensor<f32>
