@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -153,8 +154,9 @@ class Example:
 def _examples(cls: type[FusionPass]) -> dict[str, Example]:
     """For each pattern a part of the pass's text tests to which it applies, and it alone: the first short one."""
     found: dict[str, list[Example]] = {}
+    completed = runpy.run_path(str(TEXTS.parents[1] / "constants.py"))["completed"]
     for path in sorted(TEXTS.glob(f"{cls.name}*.mlir"), key=lambda p: (len(p.name), p.name)):
-        for text in re.split(r"^// -----.*$", path.read_text("utf-8"), flags=re.MULTILINE):
+        for text in re.split(r"^// -----.*$", completed(path.read_text("utf-8")), flags=re.MULTILINE):
             session = new_session()
             module = parse_module(session, text)
             before, picture = _lines(module), _picture(module)

@@ -26,6 +26,8 @@ config.environment["OPENBLAS_NUM_THREADS"] = "1"  # noqa: F821
 config.substitutions += [  # noqa: F821
     # custom -> generic -> custom
     ("ROUNDTRIP", "amct-opt %s --print-op-generic | amct-opt -"),
+    # the text, with the constants that it states once
+    ("CONSTANTS", f"{sys.executable} {config.test_source_root}/constants.py %s"),  # noqa: F821
     # every part between `// -----` lines on its own; errors go to stdout, the exit status is 0
     ("VERIFY_DIAGNOSTICS", "amct-opt %s --split-input-file --verify-diagnostics"),
 ]

@@ -1,11 +1,12 @@
-// RUN: VERIFY_DIAGNOSTICS | filecheck %s
+// RUN: CONSTANTS | amct-opt - --split-input-file --verify-diagnostics | filecheck %s
+
+// CONSTANT: %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
 
 // One part per rule of what goes from integers to integers.
 
 // AscendRequant takes accumulators.
 // CHECK: error: 'ascend.AscendRequant' op x is of i16, AscendRequant takes i32
 func.func @main(%x: tensor<1x4x8x2xi16>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s : (tensor<1x4x8x2xi16>, tensor<4xf32>) -> tensor<1x4x8x2xi8>
   func.return
 }
@@ -64,7 +65,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>, %s: tensor<4xf32>) {
 // An offset is an int8 value.
 // CHECK: error: 'ascend.AscendRequant' op offset 128 is not an integer in [-128, 127]
 func.func @main(%x: tensor<1x4x8x2xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s offset 128.0 : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi8>
   func.return
 }
@@ -74,7 +74,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // An integer.
 // CHECK: error: 'ascend.AscendRequant' op offset 0.5 is not an integer in [-128, 127]
 func.func @main(%x: tensor<1x4x8x2xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s offset 0.5 : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi8>
   func.return
 }
@@ -84,7 +83,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // The result is int8.
 // CHECK: error: 'ascend.AscendRequant' op result is declared tensor<1x4x8x2xi16>, operands and properties give tensor<1x4x8x2xi8>
 func.func @main(%x: tensor<1x4x8x2xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendRequant %x, %s : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi16>
   func.return
 }
@@ -94,7 +92,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // AscendDequantS16 takes accumulators.
 // CHECK: error: 'ascend.AscendDequantS16' op x0 is of i8, AscendDequantS16 takes i32
 func.func @main(%x: tensor<1x4x8x2xi8>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequantS16 %x, %s : (tensor<1x4x8x2xi8>, tensor<4xf32>) -> tensor<1x4x8x2xi16>
   func.return
 }
@@ -123,7 +120,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // Its bias is int16.
 // CHECK: error: 'ascend.AscendDequantS16' op x1 is of i32, AscendDequantS16 takes i16
 func.func @main(%x: tensor<1x4x8x2xi32>, %b: tensor<4xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequantS16 %x, %s, %b : (tensor<1x4x8x2xi32>, tensor<4xf32>, tensor<4xi32>) -> tensor<1x4x8x2xi16>
   func.return
 }
@@ -133,7 +129,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>, %b: tensor<4xi32>) {
 // One per channel.
 // CHECK: error: 'ascend.AscendDequantS16' op channels of x and x1 length differ: 4 and 2
 func.func @main(%x: tensor<1x4x8x2xi32>, %b: tensor<2xi16>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequantS16 %x, %s, %b : (tensor<1x4x8x2xi32>, tensor<4xf32>, tensor<2xi16>) -> tensor<1x4x8x2xi16>
   func.return
 }
@@ -143,7 +138,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>, %b: tensor<2xi16>) {
 // The result is int16.
 // CHECK: error: 'ascend.AscendDequantS16' op result is declared tensor<1x4x8x2xi8>, operands and properties give tensor<1x4x8x2xi16>
 func.func @main(%x: tensor<1x4x8x2xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y = ascend.AscendDequantS16 %x, %s : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> tensor<1x4x8x2xi8>
   func.return
 }
@@ -153,7 +147,6 @@ func.func @main(%x: tensor<1x4x8x2xi32>) {
 // AscendRequantS16 takes int16.
 // CHECK: error: 'ascend.AscendRequantS16' op x0 is of i32, AscendRequantS16 takes i16
 func.func @main(%x: tensor<1x4x8x2xi32>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y, %z = ascend.AscendRequantS16 %x, %s : (tensor<1x4x8x2xi32>, tensor<4xf32>) -> (tensor<1x4x8x2xi8>, tensor<1x4x8x2xi16>)
   func.return
 }
@@ -182,7 +175,6 @@ func.func @main(%x: tensor<1x4x8x2xi16>) {
 // Both operands of an addition are of one shape.
 // CHECK: error: 'ascend.AscendRequantS16' op shapes of x0 and x1 differ: 8 and 7
 func.func @main(%x: tensor<1x4x8x2xi16>, %b: tensor<1x4x7x2xi16>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y, %z = ascend.AscendRequantS16 %x, %s, %b : (tensor<1x4x8x2xi16>, tensor<4xf32>, tensor<1x4x7x2xi16>) -> (tensor<1x4x8x2xi8>, tensor<1x4x8x2xi16>)
   func.return
 }
@@ -192,7 +184,6 @@ func.func @main(%x: tensor<1x4x8x2xi16>, %b: tensor<1x4x7x2xi16>) {
 // The sum is asked for.
 // CHECK: error: 'ascend.AscendRequantS16' op y1 is used, which needs dual_output
 func.func @main(%x: tensor<1x4x8x2xi16>) {
-  %s = nn.constant dense<5.000000e-01> : tensor<4xf32>
   %y, %z = ascend.AscendRequantS16 %x, %s : (tensor<1x4x8x2xi16>, tensor<4xf32>) -> (tensor<1x4x8x2xi8>, tensor<1x4x8x2xi16>)
   %v, %w = ascend.AscendRequantS16 %z, %s : (tensor<1x4x8x2xi16>, tensor<4xf32>) -> (tensor<1x4x8x2xi8>, tensor<1x4x8x2xi16>)
   func.return

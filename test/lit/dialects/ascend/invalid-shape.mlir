@@ -1,4 +1,7 @@
-// RUN: VERIFY_DIAGNOSTICS | filecheck %s
+// RUN: CONSTANTS | amct-opt - --split-input-file --verify-diagnostics | filecheck %s
+
+// CONSTANT: %d = nn.constant dense<1> : tensor<i64>
+// CONSTANT: %p = nn.constant dense<[0, 0, 0, 0, 0, 0]> : tensor<6xi64>
 
 // One part per rule of data movement and reductions.
 
@@ -128,7 +131,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // N counts the inputs.
 // CHECK: error: 'ascend.ConcatV2' op N is 1, but there are 2 inputs
 func.func @main(%x: tensor<2x3x4xf32>) {
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.ConcatV2 %x, %x, %d : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<i64>) -> tensor<2x6x4xf32>
   func.return
 }
@@ -138,7 +140,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // They agree in rank.
 // CHECK: error: 'ascend.ConcatV2' op inputs [2, 3, 4], [2, 3] differ in rank
 func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<2x3xf32>) {
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.ConcatV2 %x, %z, %d N 2 : (tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<i64>) -> tensor<2x3x4xf32>
   func.return
 }
@@ -148,7 +149,6 @@ func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<2x3xf32>) {
 // And in all other sizes.
 // CHECK: error: 'ascend.ConcatV2' op sizes of axis 0 differ: 2 and 5
 func.func @main(%x: tensor<2x3x4xf32>, %z: tensor<5x3x4xf32>) {
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.ConcatV2 %x, %z, %d N 2 : (tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<i64>) -> tensor<2x3x4xf32>
   func.return
 }
@@ -179,7 +179,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // CHECK: error: 'ascend.SplitV' op num_split is 1, size_splits has 2 entries
 func.func @main(%x: tensor<2x3x4xf32>) {
   %s = nn.constant dense<[1, 2]> : tensor<2xi64>
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.SplitV %x, %s, %d num_split 1 : (tensor<2x3x4xf32>, tensor<2xi64>, tensor<i64>) -> tensor<2x1x4xf32>
   func.return
 }
@@ -190,7 +189,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // CHECK: error: 'ascend.SplitV' op size of the axis and sum of the parts differ: 3 and 2
 func.func @main(%x: tensor<2x3x4xf32>) {
   %s = nn.constant dense<[1, 1]> : tensor<2xi64>
-  %d = nn.constant dense<1> : tensor<i64>
   %y, %z = ascend.SplitV %x, %s, %d num_split 2 : (tensor<2x3x4xf32>, tensor<2xi64>, tensor<i64>) -> (tensor<2x1x4xf32>, tensor<2x1x4xf32>)
   func.return
 }
@@ -201,7 +199,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // CHECK: error: 'ascend.SplitV' op size_splits [4, -1] must not be negative
 func.func @main(%x: tensor<2x3x4xf32>) {
   %s = nn.constant dense<[4, -1]> : tensor<2xi64>
-  %d = nn.constant dense<1> : tensor<i64>
   %y, %z = ascend.SplitV %x, %s, %d num_split 2 : (tensor<2x3x4xf32>, tensor<2xi64>, tensor<i64>) -> (tensor<2x1x4xf32>, tensor<2x1x4xf32>)
   func.return
 }
@@ -243,7 +240,6 @@ func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<2xi64>) {
 // They are those of the indices.
 // CHECK: error: 'ascend.GatherV2' op batches of x and indices
 func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<5x2xi64>) {
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.GatherV2 %x, %i, %d batch_dims 1 : (tensor<2x3x4xf32>, tensor<5x2xi64>, tensor<i64>) -> tensor<2x2x4xf32>
   func.return
 }
@@ -253,7 +249,6 @@ func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<5x2xi64>) {
 // Indices are integers.
 // CHECK: error: 'ascend.GatherV2' op indices is of f32, GatherV2 takes i32, i64
 func.func @main(%x: tensor<2x3x4xf32>, %i: tensor<2xf32>) {
-  %d = nn.constant dense<1> : tensor<i64>
   %y = ascend.GatherV2 %x, %i, %d : (tensor<2x3x4xf32>, tensor<2xf32>, tensor<i64>) -> tensor<2x2x4xf32>
   func.return
 }
@@ -283,7 +278,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // In a known way.
 // CHECK: error: 'ascend.PadV3' op mode 'wrap' is not one of constant, reflect, edge
 func.func @main(%x: tensor<2x3x4xf32>) {
-  %p = nn.constant dense<[0, 0, 0, 0, 0, 0]> : tensor<6xi64>
   %y = ascend.PadV3 %x, %p mode "wrap" : (tensor<2x3x4xf32>, tensor<6xi64>) -> tensor<2x3x4xf32>
   func.return
 }
@@ -293,7 +287,6 @@ func.func @main(%x: tensor<2x3x4xf32>) {
 // With one number.
 // CHECK: error: 'ascend.PadV3' op constant_values must hold one number
 func.func @main(%x: tensor<2x3x4xf32>, %v: tensor<2xf32>) {
-  %p = nn.constant dense<[0, 0, 0, 0, 0, 0]> : tensor<6xi64>
   %y = ascend.PadV3 %x, %p, %v : (tensor<2x3x4xf32>, tensor<6xi64>, tensor<2xf32>) -> tensor<2x3x4xf32>
   func.return
 }
@@ -303,7 +296,6 @@ func.func @main(%x: tensor<2x3x4xf32>, %v: tensor<2xf32>) {
 // Of the type of x.
 // CHECK: error: 'ascend.PadV3' op element types differ: f32, f16
 func.func @main(%x: tensor<2x3x4xf32>, %v: tensor<f16>) {
-  %p = nn.constant dense<[0, 0, 0, 0, 0, 0]> : tensor<6xi64>
   %y = ascend.PadV3 %x, %p, %v : (tensor<2x3x4xf32>, tensor<6xi64>, tensor<f16>) -> tensor<2x3x4xf32>
   func.return
 }

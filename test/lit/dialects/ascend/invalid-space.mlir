@@ -1,4 +1,9 @@
-// RUN: VERIFY_DIAGNOSTICS | filecheck %s
+// RUN: CONSTANTS | amct-opt - --split-input-file --verify-diagnostics | filecheck %s
+
+// CONSTANT: %s = nn.constant dense<[8, 12]> : tensor<2xi32>
+// CONSTANT: %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
+// CONSTANT: %no = nn.constant dense<> : tensor<0xi64>
+// CONSTANT: %b = nn.constant dense<2> : tensor<2xi64>
 
 // One part per rule of resizing and of blocks.
 
@@ -34,7 +39,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // y is as x.
 // CHECK: error: 'ascend.ResizeBilinearV2' op dtype 0 must be the number of f16, the type of x
 func.func @main(%x: tensor<1x4x6x8xf16>) {
-  %s = nn.constant dense<[8, 12]> : tensor<2xi32>
   %y = ascend.ResizeBilinearV2 %x, %s : (tensor<1x4x6x8xf16>, tensor<2xi32>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -44,7 +48,6 @@ func.func @main(%x: tensor<1x4x6x8xf16>) {
 // Images.
 // CHECK: error: 'ascend.ResizeNearestNeighborV2' op x must be of rank 4 (NHWC), not 3
 func.func @main(%x: tensor<4x6x8xf32>) {
-  %s = nn.constant dense<[8, 12]> : tensor<2xi32>
   %y = ascend.ResizeNearestNeighborV2 %x, %s : (tensor<4x6x8xf32>, tensor<2xi32>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -54,7 +57,6 @@ func.func @main(%x: tensor<4x6x8xf32>) {
 // One way to place elements.
 // CHECK: error: 'ascend.ResizeNearestNeighborV2' op align_corners and half_pixel_centers exclude each other
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %s = nn.constant dense<[8, 12]> : tensor<2xi32>
   %y = ascend.ResizeNearestNeighborV2 %x, %s align_corners true half_pixel_centers true : (tensor<1x4x6x8xf32>, tensor<2xi32>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -64,7 +66,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // A known format.
 // CHECK: error: 'ascend.ResizeNearestNeighborV2' op data_format 'ND' is not one of NCHW, NHWC
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %s = nn.constant dense<[8, 12]> : tensor<2xi32>
   %y = ascend.ResizeNearestNeighborV2 %x, %s data_format "ND" : (tensor<1x4x6x8xf32>, tensor<2xi32>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -74,8 +75,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // Resize takes images.
 // CHECK: error: 'ascend.Resize' op x must be of rank 4, not 3
 func.func @main(%x: tensor<4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no : (tensor<4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -94,7 +93,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>, %sc: tensor<4xf32>, %no: tensor<0xi64>)
 // Scales or sizes.
 // CHECK: error: 'ascend.Resize' op 4 scales and 4 sizes, expected 4 of one and none of the other
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
   %si = nn.constant dense<1> : tensor<4xi64>
   %y = ascend.Resize %x, %sc, %si : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<4xi64>) -> tensor<1x4x6x8xf32>
   func.return
@@ -106,7 +104,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // CHECK: error: 'ascend.Resize' op scales and sizes must be positive and finite
 func.func @main(%x: tensor<1x4x6x8xf32>) {
   %sc = nn.constant dense<0.0> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -116,8 +113,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // A known mode.
 // CHECK: error: 'ascend.Resize' op mode 'area' is not one of nearest, linear, cubic
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no mode "area" : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -127,8 +122,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // A known way to place elements.
 // CHECK: error: 'ascend.Resize' op coordinate_transformation_mode 'tf_crop_and_resize' is not one of half_pixel, pytorch_half_pixel, align_corners, asymmetric
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no coordinate_transformation_mode "tf_crop_and_resize" : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -138,8 +131,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // A known way to round.
 // CHECK: error: 'ascend.Resize' op nearest_mode 'simple' is not one of round_prefer_floor, round_prefer_ceil, floor, ceil
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no nearest_mode "simple" : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -149,8 +140,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // A flag.
 // CHECK: error: 'ascend.Resize' op exclude_outside must be 0 or 1
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no exclude_outside 2 : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -160,8 +149,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // Nothing lies outside.
 // CHECK: error: 'ascend.Resize' op extrapolation_value must be 0
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %sc = nn.constant dense<[1.000000e+00, 1.000000e+00, 2.000000e+00, 5.000000e-01]> : tensor<4xf32>
-  %no = nn.constant dense<> : tensor<0xi64>
   %y = ascend.Resize %x, %sc, %no extrapolation_value 1.0 : (tensor<1x4x6x8xf32>, tensor<4xf32>, tensor<0xi64>) -> tensor<1x4x6x8xf32>
   func.return
 }
@@ -225,7 +212,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>, %b: tensor<2xi64>, %p: tensor<2x2xi64>)
 // They fill space.
 // CHECK: error: 'ascend.SpaceToBatchND' op padded size 7 of axis 2 is not divisible by 2
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %b = nn.constant dense<2> : tensor<2xi64>
   %p = nn.constant dense<[[0, 0], [1, 0]]> : tensor<2x2xi64>
   %y = ascend.SpaceToBatchND %x, %b, %p : (tensor<1x4x6x8xf32>, tensor<2xi64>, tensor<2x2xi64>) -> tensor<1x4x6x8xf32>
   func.return
@@ -247,7 +233,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // Two borders of each.
 // CHECK: error: 'ascend.SpaceToBatchND' op block_shape must be positive, paddings not negative, a begin and an end per block axis
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %b = nn.constant dense<2> : tensor<2xi64>
   %p = nn.constant dense<0> : tensor<1x2xi64>
   %y = ascend.SpaceToBatchND %x, %b, %p : (tensor<1x4x6x8xf32>, tensor<2xi64>, tensor<1x2xi64>) -> tensor<1x4x6x8xf32>
   func.return
@@ -258,7 +243,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // They divide the batch.
 // CHECK: error: 'ascend.BatchToSpaceND' op batch 1 is not divisible by 4
 func.func @main(%x: tensor<1x4x6x8xf32>) {
-  %b = nn.constant dense<2> : tensor<2xi64>
   %p = nn.constant dense<0> : tensor<2x2xi64>
   %y = ascend.BatchToSpaceND %x, %b, %p : (tensor<1x4x6x8xf32>, tensor<2xi64>, tensor<2x2xi64>) -> tensor<1x4x6x8xf32>
   func.return
@@ -269,7 +253,6 @@ func.func @main(%x: tensor<1x4x6x8xf32>) {
 // Something is left.
 // CHECK: error: 'ascend.BatchToSpaceND' op crops take more of axis 1 away than there is
 func.func @main(%x: tensor<4x4x6x8xf32>) {
-  %b = nn.constant dense<2> : tensor<2xi64>
   %p = nn.constant dense<[[9, 0], [0, 0]]> : tensor<2x2xi64>
   %y = ascend.BatchToSpaceND %x, %b, %p : (tensor<4x4x6x8xf32>, tensor<2xi64>, tensor<2x2xi64>) -> tensor<4x4x6x8xf32>
   func.return

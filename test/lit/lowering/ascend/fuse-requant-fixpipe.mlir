@@ -1,8 +1,11 @@
-// RUN: amct-opt %s '--fuse-requant=chip="310b"' --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - '--fuse-requant=chip="310b"' --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
-// RUN: amct-opt %s --fuse-requant=chip=a2 --split-input-file | filecheck %s
-// RUN: amct-opt %s '--fuse-requant=chip="950"' --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix DUAL
+// RUN: CONSTANTS | amct-opt - --fuse-requant=chip=a2 --split-input-file | filecheck %s
+// RUN: CONSTANTS | amct-opt - '--fuse-requant=chip="950"' --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix DUAL
 // RUN: filecheck %s --check-prefix DUAL-REMARK < %t.remarks
+
+// CONSTANT: %w = nn.constant dense<1> : tensor<2x2x1x1xi8>
+// CONSTANT: %s = nn.constant dense<0.075> : tensor<1xf32>
 
 // 0.075 * 4 without its last 13 bits.
 // CHECK-LABEL: @convolution
@@ -11,8 +14,6 @@
 // DUAL-LABEL:  @convolution
 // DUAL:          ascend.AscendRequant
 func.func @convolution(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xi8> {
-  %w = nn.constant dense<1> : tensor<2x2x1x1xi8>
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %acc = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x2x4x4xi8>, tensor<2x2x1x1xi8>) -> tensor<1x2x4x4xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
@@ -26,8 +27,6 @@ func.func @convolution(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xi8> {
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed static-sizes] "q": a size is not known before run time
 func.func @static_sizes(%x: tensor<?x2x4x4xi8>) -> tensor<?x2x4x4xi8> {
-  %w = nn.constant dense<1> : tensor<2x2x1x1xi8>
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %acc = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<?x2x4x4xi8>, tensor<2x2x1x1xi8>) -> tensor<?x2x4x4xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<?x2x4x4xi32>, tensor<1xf32>) -> tensor<?x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xi8>
@@ -44,7 +43,6 @@ func.func @static_sizes(%x: tensor<?x2x4x4xi8>) -> tensor<?x2x4x4xi8> {
 // DUAL-REMARK: [fuse-requant missed cube-before] "q": y is not behind Conv2D
 func.func @product(%x: tensor<3x4xi8>) -> tensor<3x2xi8> {
   %w = nn.constant dense<1> : tensor<4x2xi8>
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %acc = ascend.MatMulV2 %x, %w : (tensor<3x4xi8>, tensor<4x2xi8>) -> tensor<3x2xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<3x2xi32>, tensor<1xf32>) -> tensor<3x2xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<3x2xf32>) -> tensor<3x2xi8>
@@ -57,7 +55,6 @@ func.func @product(%x: tensor<3x4xi8>) -> tensor<3x2xi8> {
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed cube-before] "q": y is not behind a cube operation
 func.func @cube_before(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   func.return %q : tensor<1x2x4x4xi8>
@@ -73,8 +70,6 @@ func.func @cube_before(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // DUAL:          ascend.AscendDequant
 // DUAL:          ascend.AscendRequant
 func.func @two_readers(%x: tensor<1x2x4x4xi8>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xf32>) {
-  %w = nn.constant dense<1> : tensor<2x2x1x1xi8>
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %acc = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x2x4x4xi8>, tensor<2x2x1x1xi8>) -> tensor<1x2x4x4xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -87,8 +82,6 @@ func.func @two_readers(%x: tensor<1x2x4x4xi8>) -> (tensor<1x2x4x4xi8>, tensor<1x
 // DUAL:          ascend.AscendQuant
 // DUAL-REMARK: [fuse-requant missed dequant-used-once] "q": the result of y has 3 readers
 func.func @three_readers(%x: tensor<1x2x4x4xi8>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %w = nn.constant dense<1> : tensor<2x2x1x1xi8>
-  %s = nn.constant dense<0.075> : tensor<1xf32>
   %acc = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x2x4x4xi8>, tensor<2x2x1x1xi8>) -> tensor<1x2x4x4xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>

@@ -1,5 +1,8 @@
-// RUN: amct-opt %s --fuse-requant=chip=v200 --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-requant=chip=v200 --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %s = nn.constant dense<0.5> : tensor<1xf32>
+// CONSTANT: %axis = nn.constant dense<1> : tensor<i64>
 
 // Two AscendQuants whose scales are within 1e-5 become one AscendRequant by the first one's scale and the last one's offset.
 // CHECK-LABEL: @several
@@ -8,7 +11,6 @@
 // CHECK-NEXT:    return [[q]], [[q]]
 // REMARK:      [fuse-requant applied requant] "y": fused into
 func.func @several(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   %p = ascend.AscendQuant %y scale 4.000005 offset 5.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -21,7 +23,6 @@ func.func @several(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed close-scales] "y": p has the scale 4.00002, not 4
 func.func @close_scales(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   %p = ascend.AscendQuant %y scale 4.00002 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -34,7 +35,6 @@ func.func @close_scales(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tenso
 // CHECK-LABEL: @relu
 // CHECK:         ascend.AscendRequant %acc, {{.*}} offset -127.0 relu_flag true
 func.func @relu(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset -127.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -47,7 +47,6 @@ func.func @relu(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-LABEL: @relu_at_the_end
 // CHECK:         ascend.AscendRequant %acc, {{%[a-z_]+}} offset -128.0 : (
 func.func @relu_at_the_end(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset -128.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -60,7 +59,6 @@ func.func @relu_at_the_end(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-LABEL: @slope_0
 // CHECK:         ascend.AscendRequant %acc, {{.*}} relu_flag true
 func.func @slope_0(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.LeakyRelu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -76,7 +74,6 @@ func.func @slope_0(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // REMARK:      [fuse-requant missed relu-used-once] "y": the result of r has 2 uses
 // REMARK:      [fuse-requant missed relu-used-once] "r": the result of r has 2 uses
 func.func @relu_used_once(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -91,7 +88,6 @@ func.func @relu_used_once(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, ten
 // CHECK:         [[q:%.*]] = ascend.AscendRequant %acc, {{.*}} relu_flag true
 // CHECK-NEXT:    return [[q]], [[q]]
 func.func @relus(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %t = ascend.Relu %y : tensor<1x2x4x4xf32>
@@ -106,7 +102,6 @@ func.func @relus(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed one-kind-of-branch] "y": some readers of it are activations, others are not
 func.func @one_kind_of_branch(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -120,7 +115,6 @@ func.func @one_kind_of_branch(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>,
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed one-kind-of-branch] "y": some activations behind it are Relu, others are not
 func.func @kinds(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %t = ascend.Relu6 %y : tensor<1x2x4x4xf32>
@@ -135,7 +129,6 @@ func.func @kinds(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed default-precision] "y": q has fakequant_precision_mode FORCE_FP16_QUANT
 func.func @default_precision(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 fakequant_precision_mode "FORCE_FP16_QUANT" : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   func.return %q : tensor<1x2x4x4xi8>
@@ -148,7 +141,6 @@ func.func @default_precision(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed integer-readers] "y": 'func.return' {{.*}} reads floats
 func.func @integer_readers(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xf32>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   func.return %q, %y : tensor<1x2x4x4xi8>, tensor<1x2x4x4xf32>
@@ -179,7 +171,6 @@ func.func @relu6(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-NEXT:    %r = ascend.LeakyRelu %y negative_slope 0.1 : tensor<1x2x4x4xf32>
 // CHECK-NEXT:    ascend.AscendQuant %r scale 1.0 offset -3.0
 func.func @leaky(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.LeakyRelu %y negative_slope 0.1 : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -193,7 +184,6 @@ func.func @leaky(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed gives-int8] "y": q gives i4
 func.func @gives_int8(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi4> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y dst_type 29 scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi4>
   func.return %q : tensor<1x2x4x4xi4>
@@ -205,7 +195,6 @@ func.func @gives_int8(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi4> {
 // CHECK:         ascend.AscendDequant
 // REMARK:      [fuse-requant missed no-padded-average] "y": y is behind a padded average pool
 func.func @no_padded_average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %acc = ascend.AvgPoolV2 %x ksize [1, 1, 2, 2] strides [1, 1, 1, 1] data_format "NCHW" : (tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x3x3xi32>, tensor<1xf32>) -> tensor<1x2x3x3xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xi8>
@@ -218,7 +207,6 @@ func.func @no_padded_average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi8> {
 // CHECK-LABEL: @average
 // CHECK:         ascend.AscendRequant
 func.func @average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %acc = ascend.AvgPoolV2 %x ksize [1, 1, 2, 2] strides [1, 1, 1, 1] data_format "NCHW" padding_mode "VALID" : (tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x3x3xi32>, tensor<1xf32>) -> tensor<1x2x3x3xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xi8>
@@ -233,7 +221,6 @@ func.func @average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi8> {
 // REMARK:      [fuse-requant missed no-sqrt-mode] "b": a scale of it is a square root (sqrt_mode)
 // REMARK:      [fuse-requant missed no-shift] "c": c has shift_n
 func.func @modes(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %x = ascend.AscendQuant %a round_mode "Floor" scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
   %b = ascend.AscendDequant %acc, %s sqrt_mode true : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
@@ -264,8 +251,6 @@ func.func @scale_in_range(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-NEXT:    ascend.ConcatV2 [[a]], [[b]], %axis N 2 : (tensor<1x32x2x2xi8>, tensor<1x64x2x2xi8>, tensor<i64>) -> tensor<1x96x2x2xi8>
 // REMARK:      [fuse-requant applied requant-concat] "q": fused into
 func.func @joined(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> tensor<1x96x2x2xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
   %r = ascend.Relu %a : tensor<1x32x2x2xf32>
@@ -281,8 +266,6 @@ func.func @joined(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> t
 // CHECK:         ascend.ConcatV2
 // CHECK-NEXT:    return
 func.func @relu_behind(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> tensor<1x96x2x2xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x64x2x2xf32>, tensor<i64>) -> tensor<1x96x2x2xf32>
@@ -300,8 +283,6 @@ func.func @relu_behind(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>)
 // CHECK-NEXT:    ascend.AscendQuant {{.*}} scale 1.0 offset -3.0
 // REMARK:      [fuse-requant applied scaled-concat] "q"
 func.func @relu6_joined(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> tensor<1x96x2x2xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
   %r = ascend.Relu6 %a : tensor<1x32x2x2xf32>
@@ -317,8 +298,6 @@ func.func @relu6_joined(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x64x2x2xi32>
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed aligned-channels] "q": c joins 48 channels, no multiple of 32
 func.func @aligned_channels(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x48x2x2xi32>) -> tensor<1x80x2x2xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x48x2x2xi32>, tensor<1xf32>) -> tensor<1x48x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x48x2x2xf32>, tensor<i64>) -> tensor<1x80x2x2xf32>
@@ -333,8 +312,6 @@ func.func @aligned_channels(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x48x2x2x
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed aligned-channels] "q": c joins 32 channels, no multiple of 64
 func.func @aligned_int4(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x32x2x2xi32>) -> tensor<1x64x2x2xi4> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x32x2x2xf32>, tensor<i64>) -> tensor<1x64x2x2xf32>
@@ -349,8 +326,6 @@ func.func @aligned_int4(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x32x2x2xi32>
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed gives-int8] "q": q gives i4
 func.func @aligned_int4_at_64(%acc: tensor<1x64x2x2xi32>, %other: tensor<1x64x2x2xi32>) -> tensor<1x128x2x2xi4> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x64x2x2xi32>, tensor<1xf32>) -> tensor<1x64x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x64x2x2xf32>, tensor<1x64x2x2xf32>, tensor<i64>) -> tensor<1x128x2x2xf32>
@@ -365,8 +340,6 @@ func.func @aligned_int4_at_64(%acc: tensor<1x64x2x2xi32>, %other: tensor<1x64x2x
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed aligned-channels] "q": c joins 24 channels, no multiple of 16
 func.func @aligned_int16(%acc: tensor<1x24x2x2xi32>, %other: tensor<1x24x2x2xi32>) -> tensor<1x48x2x2xi16> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x24x2x2xi32>, tensor<1xf32>) -> tensor<1x24x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x24x2x2xi32>, tensor<1xf32>) -> tensor<1x24x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x24x2x2xf32>, tensor<1x24x2x2xf32>, tensor<i64>) -> tensor<1x48x2x2xf32>
@@ -381,8 +354,6 @@ func.func @aligned_int16(%acc: tensor<1x24x2x2xi32>, %other: tensor<1x24x2x2xi32
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed gives-int8] "q": q gives i16
 func.func @aligned_int16_at_16(%acc: tensor<1x16x2x2xi32>, %other: tensor<1x16x2x2xi32>) -> tensor<1x32x2x2xi16> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x16x2x2xi32>, tensor<1xf32>) -> tensor<1x16x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x16x2x2xi32>, tensor<1xf32>) -> tensor<1x16x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x16x2x2xf32>, tensor<1x16x2x2xf32>, tensor<i64>) -> tensor<1x32x2x2xf32>
@@ -396,7 +367,6 @@ func.func @aligned_int16_at_16(%acc: tensor<1x16x2x2xi32>, %other: tensor<1x16x2
 // CHECK-LABEL: @along_rows
 // CHECK-COUNT-2: ascend.AscendRequant
 func.func @along_rows(%acc: tensor<1x3x2x2xi32>, %other: tensor<1x3x4x2xi32>) -> tensor<1x3x6x2xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %axis = nn.constant dense<2> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x3x2x2xi32>, tensor<1xf32>) -> tensor<1x3x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x3x4x2xi32>, tensor<1xf32>) -> tensor<1x3x4x2xf32>
@@ -412,8 +382,6 @@ func.func @along_rows(%acc: tensor<1x3x2x2xi32>, %other: tensor<1x3x4x2xi32>) ->
 // CHECK:         ascend.AscendQuant
 // REMARK:      [fuse-requant missed integer-readers] "q": the result of c has 2 uses
 func.func @joined_used_once(%acc: tensor<1x32x2x2xi32>, %other: tensor<1x32x2x2xi32>) -> (tensor<1x64x2x2xi8>, tensor<1x64x2x2xf32>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
-  %axis = nn.constant dense<1> : tensor<i64>
   %a = ascend.AscendDequant %acc, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %b = ascend.AscendDequant %other, %s : (tensor<1x32x2x2xi32>, tensor<1xf32>) -> tensor<1x32x2x2xf32>
   %c = ascend.ConcatV2 %a, %b, %axis N 2 : (tensor<1x32x2x2xf32>, tensor<1x32x2x2xf32>, tensor<i64>) -> tensor<1x64x2x2xf32>

@@ -1,5 +1,7 @@
-// RUN: amct-opt %s --fuse-requant --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-requant --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %s = nn.constant dense<0.5> : tensor<1xf32>
 
 // deq_scale [0.5, 0.25] times scale 4: from accumulators to int8 in one step, with the offset of AscendQuant.
 // CHECK-LABEL: @one_step
@@ -22,7 +24,6 @@ func.func @one_step(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK:         %q = ascend.AscendRequant %acc, {{.*}} relu_flag true
 // CHECK-NEXT:    return %q
 func.func @relu(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 4.0 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -37,7 +38,6 @@ func.func @relu(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-NEXT:    return %r
 // REMARK:      [fuse-requant missed integer-consumer] {{.*}}: 'func.return' func.return reads floats
 func.func @relu_flag(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xf32> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
   func.return %r : tensor<1x2x4x4xf32>
@@ -52,7 +52,6 @@ func.func @relu_flag(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:    ascend.AscendQuant
 // REMARK:      [fuse-requant missed relu6-saturates] "r": q gives 126 for 6, which is not its largest integer
 func.func @below_the_boundary(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 21.25 offset -1.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -67,7 +66,6 @@ func.func @below_the_boundary(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-NEXT:    return %q
 // REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
 func.func @saturated(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %r scale 21.25 offset 0.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>
@@ -114,7 +112,6 @@ func.func @output(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xf32>) {
 // CHECK-NEXT:    ascend.AscendQuant
 // REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
 func.func @through_max_pools(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x2x2xi8>, tensor<1x2x1x1xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
   %p = ascend.MaxPoolV3 %r ksize [1, 1, 2, 2] strides [1, 1, 2, 2] data_format "NCHW" : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
@@ -160,7 +157,6 @@ func.func @pool_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<
 // CHECK-NEXT:    return %a, %a
 // REMARK:      [fuse-requant applied merge-quants] "b": a gives the same integers
 func.func @equal(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %a = ascend.AscendQuant %y scale 2.0 offset 1.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
   %b = ascend.AscendQuant %y scale 2.0 offset 1.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
@@ -175,7 +171,6 @@ func.func @equal(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
 // CHECK-NEXT:    ascend.AscendQuant
 // REMARK:      [fuse-requant missed dequant-used-once] "a": the result of y has 2 uses
 func.func @other_parameters(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %a = ascend.AscendQuant %y scale 2.0 offset 1.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
   %b = ascend.AscendQuant %y scale 2.0 offset 2.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
@@ -189,7 +184,6 @@ func.func @other_parameters(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x
 // CHECK:         ascend.AscendDequant
 // CHECK-NEXT:    ascend.Relu
 func.func @relu_beside(%acc: tensor<2x4xi32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %r = ascend.Relu %y : tensor<2x4xf32>
   func.return %y, %r : tensor<2x4xf32>, tensor<2x4xf32>
@@ -199,7 +193,6 @@ func.func @relu_beside(%acc: tensor<2x4xi32>) -> (tensor<2x4xf32>, tensor<2x4xf3
 
 // REMARK:      [fuse-requant missed rounds-to-nearest] "q": q has round_mode Floor
 func.func @floor(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %q = ascend.AscendQuant %y scale 2.0 offset 1.0 round_mode "Floor" : (tensor<2x4xf32>) -> tensor<2x4xi8>
   func.return %q : tensor<2x4xi8>
@@ -209,7 +202,6 @@ func.func @floor(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
 
 // REMARK:      [fuse-requant missed no-sqrt-mode] "q": a scale of it is a square root (sqrt_mode)
 func.func @square_root(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s sqrt_mode true : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %q = ascend.AscendQuant %y scale 2.0 offset 1.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
   func.return %q : tensor<2x4xi8>
@@ -219,7 +211,6 @@ func.func @square_root(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
 
 // REMARK:      [fuse-requant missed gives-int8] "q": q gives i4
 func.func @int4(%acc: tensor<2x4xi32>) -> tensor<2x4xi4> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %q = ascend.AscendQuant %y scale 2.0 offset 1.0 dst_type 29 : (tensor<2x4xf32>) -> tensor<2x4xi4>
   func.return %q : tensor<2x4xi4>
@@ -239,7 +230,6 @@ func.func @tiny(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
 
 // REMARK:      [fuse-requant missed no-shift] "q": y has shift_n
 func.func @shifted(%acc: tensor<2x4xi32>) -> tensor<2x4xi8> {
-  %s = nn.constant dense<0.5> : tensor<1xf32>
   %y = ascend.AscendDequant %acc, %s shift_n [3] : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>
   %q = ascend.AscendQuant %y scale 2.0 offset 1.0 : (tensor<2x4xf32>) -> tensor<2x4xi8>
   func.return %q : tensor<2x4xi8>

@@ -1,5 +1,7 @@
-// RUN: amct-opt %s --lower-to-ascend --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --lower-to-ascend --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
 
 // The scale becomes its reciprocal, the zero point offset and offset_x, the scales' product deq_scale. Weight and bias stay as
 // they are. Pads change order: top, bottom, left, right.
@@ -13,7 +15,6 @@
 // CHECK-NEXT:    func.return %conv1
 // REMARK:      remark: [lower-to-ascend applied lower] "conv1": computed by ascend.AscendDequant
 func.func @quantized(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x2x5xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -184,7 +185,6 @@ func.func @channel_scales(%x: tensor<1x3x4x4xf32>) -> tensor<1x6x6x6xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed channel-scales] "conv1": its weight has scales along axis 1, not per output channel
 func.func @other_axis(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5, 1.0], axis = 1> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -262,7 +262,6 @@ func.func @constant_weight(%x: tensor<1x3x4x4xf32>, %w: tensor<2x3x3x3xi8>) -> t
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed symmetric-weight] "conv1": its weight has zero points that are not 0
 func.func @symmetric_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.5, zero_point = 1> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -278,7 +277,6 @@ func.func @symmetric_weight(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D %q, %w {{.*}}offset_x -32768{{.*}} : (tensor<1x3x4x4xi16>, tensor<2x3x3x3xi8>) -> tensor<1x2x4x4xi32>
 // CHECK:         ascend.AscendDequant
 func.func @int16_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i16, scale = 0.001953125, zero_point = -32768> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi16>
   %d = nn.dequantize %q by <i16, scale = 0.001953125, zero_point = -32768> : (tensor<1x3x4x4xi16>) -> tensor<1x3x4x4xf32>
@@ -294,7 +292,6 @@ func.func @int16_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed integer-activation] "conv1": its activation is ui8, not i8 or i16
 func.func @integer_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <ui8, scale = 0.5, zero_point = 3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xui8>
   %d = nn.dequantize %q by <ui8, scale = 0.5, zero_point = 3> : (tensor<1x3x4x4xui8>) -> tensor<1x3x4x4xf32>
@@ -310,7 +307,6 @@ func.func @integer_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed per-tensor-activation] "conv1": AscendQuant has one scale for the whole tensor
 func.func @per_tensor_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = [0.5, 0.25, 1.0], axis = 1> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = [0.5, 0.25, 1.0], axis = 1> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -327,7 +323,6 @@ func.func @per_tensor_activation(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32>
 // CHECK:         ascend.Conv2D %d
 // REMARK:      [lower-to-ascend missed equal-parameters] "conv1": its quantize and dequantize differ
 func.func @equal_parameters(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.25, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -343,7 +338,6 @@ func.func @equal_parameters(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D %d
 // REMARK:      [lower-to-ascend missed quantize-before] "conv1": its activation comes as integers, not from a quantize
 func.func @quantize_before(%x: tensor<1x3x4x4xi8>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %d = nn.dequantize %x by <i8, scale = 0.5> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
   %conv1 = nn.conv %d, %wd pads [1, 1, 1, 1] : (tensor<1x3x4x4xf32>, tensor<2x3x3x3xf32>) -> tensor<1x2x4x4xf32>
@@ -358,7 +352,6 @@ func.func @quantize_before(%x: tensor<1x3x4x4xi8>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed float-type] "conv1": AscendQuant takes f16 or f32, not f64
 func.func @float_type(%x: tensor<1x3x4x4xf64>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf64>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -374,7 +367,6 @@ func.func @float_type(%x: tensor<1x3x4x4xf64>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed bias-scale] "conv1": the scale of its bias is not activation scale times weight scale
 func.func @bias_scale(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -392,7 +384,6 @@ func.func @bias_scale(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed int32-bias] "conv1": its bias is i16, not i32
 func.func @int32_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -410,7 +401,6 @@ func.func @int32_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed constant-bias] "conv1": its bias is computed at run time
 func.func @constant_bias(%x: tensor<1x3x4x4xf32>, %b: tensor<2xi32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -427,7 +417,6 @@ func.func @constant_bias(%x: tensor<1x3x4x4xf32>, %b: tensor<2xi32>) -> tensor<1
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed symmetric-bias] "conv1": its bias has zero points that are not 0
 func.func @symmetric_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 0.5, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>
@@ -445,7 +434,6 @@ func.func @symmetric_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:         ascend.Conv2D
 // REMARK:      [lower-to-ascend missed scale-range] "conv1": activation scale times weight scale leaves the normal range of float32
 func.func @scale_range(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w = nn.constant dense<1> : tensor<2x3x3x3xi8>
   %wd = nn.dequantize %w by <i8, scale = [1.0e-30, 1.0], axis = 0> : (tensor<2x3x3x3xi8>) -> tensor<2x3x3x3xf32>
   %q = nn.quantize %x by <i8, scale = 1.0e-30, zero_point = -3> : (tensor<1x3x4x4xf32>) -> tensor<1x3x4x4xi8>
   %d = nn.dequantize %q by <i8, scale = 1.0e-30, zero_point = -3> : (tensor<1x3x4x4xi8>) -> tensor<1x3x4x4xf32>

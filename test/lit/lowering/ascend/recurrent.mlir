@@ -1,14 +1,15 @@
 // GRU of ONNX in integers, and each condition of it. Layers that are refused stay in `nn`.
-// RUN: amct-opt %s --lower-to-ascend --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --lower-to-ascend --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %w = nn.constant dense<2> : tensor<1x3x2xi8>
+// CONSTANT: %r = nn.constant dense<3> : tensor<1x3x1xi8>
 
 // All conditions hold.
 // CHECK-LABEL: @taken
 // CHECK:         ascend.BasicGRUInplaceFillWindowCache
 // REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.BasicGRUInplaceFillWindowCache
 func.func @taken(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -26,8 +27,6 @@ func.func @taken(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf3
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed int32-bias] "y": its bias is not quantized
 func.func @bias(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -45,8 +44,6 @@ func.func @bias(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed one-direction] "y": its direction is reverse
 func.func @direction(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -64,8 +61,6 @@ func.func @direction(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed no-lengths] "y": it has the input sequence_lens
 func.func @lengths(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -83,8 +78,6 @@ func.func @lengths(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6x
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed default-activations] "y": its clip is set
 func.func @activations(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -102,8 +95,6 @@ func.func @activations(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed linear-before-reset] "y": its linear_before_reset is 0
 func.func @reset(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -121,8 +112,6 @@ func.func @reset(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf3
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed all-outputs] "y": its node has 1 of 2 outputs
 func.func @outputs(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> tensor<4x1x1x1xf32> {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -140,8 +129,6 @@ func.func @outputs(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6x
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed integer-type] "y": its input is i4, not i8 or i16
 func.func @types(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i4, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi4>
@@ -159,8 +146,6 @@ func.func @types(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf3
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed equal-types] "y": its input and state are integers of different types
 func.func @different(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -178,8 +163,6 @@ func.func @different(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed per-tensor-activation] "y": the operator has one scale for its input
 func.func @scales(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = [0.5, 0.25], axis = 2> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>
@@ -197,8 +180,6 @@ func.func @scales(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf
 // CHECK:         nn.opaque
 // REMARK:      [lower-to-ascend missed quantize-before] "y": its state is not quantized
 func.func @state(%x: tensor<4x1x2xf32>, %h: tensor<1x1x1xf32>, %b: tensor<1x6xf32>, %n: tensor<1xi32>) -> (tensor<4x1x1x1xf32>, tensor<1x1x1xf32>) {
-  %w = nn.constant dense<2> : tensor<1x3x2xi8>
-  %r = nn.constant dense<3> : tensor<1x3x1xi8>
   %wd = nn.dequantize %w by <i8, scale = 0.25> : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
   %rd = nn.dequantize %r by <i8, scale = 0.25> : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>
   %xq = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x1x2xf32>) -> tensor<4x1x2xi8>

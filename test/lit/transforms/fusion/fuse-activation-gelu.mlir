@@ -1,4 +1,8 @@
-// RUN: amct-opt %s --fuse-activation='activation-type=gelu' --split-input-file | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-activation='activation-type=gelu' --split-input-file | filecheck %s
+
+// CONSTANT: %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+// CONSTANT: %half = nn.constant dense<0.5> : tensor<f32>
+// CONSTANT: %one = nn.constant dense<1.0> : tensor<f32>
 
 // GELU by the complement of the error function, 0.5 * x * (1 - erf(-x / sqrt(2))): the sign is an operation of its own.
 // CHECK-LABEL: @negated
@@ -9,9 +13,6 @@
 // CHECK-NEXT:    nn.sub
 // CHECK:         nn.yield
 func.func @negated(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %half = nn.constant dense<0.5> : tensor<f32>
-  %one = nn.constant dense<1.0> : tensor<f32>
   %root = nn.constant dense<0.707106769> : tensor<f32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %h = nn.mul %half, %c : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
@@ -29,9 +30,6 @@ func.func @negated(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-LABEL: @negative_constant
 // CHECK:       nn.fused "ConvGELU2d"
 func.func @negative_constant(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %half = nn.constant dense<0.5> : tensor<f32>
-  %one = nn.constant dense<1.0> : tensor<f32>
   %root = nn.constant dense<-1.41421354> : tensor<f32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %h = nn.mul %half, %c : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
@@ -49,9 +47,6 @@ func.func @negative_constant(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
 func.func @wrong_sign(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %half = nn.constant dense<0.5> : tensor<f32>
-  %one = nn.constant dense<1.0> : tensor<f32>
   %root = nn.constant dense<0.707106769> : tensor<f32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %h = nn.mul %half, %c : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
@@ -69,9 +64,6 @@ func.func @wrong_sign(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return
 func.func @wrong_order(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %half = nn.constant dense<0.5> : tensor<f32>
-  %one = nn.constant dense<1.0> : tensor<f32>
   %root = nn.constant dense<-0.707106769> : tensor<f32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %h = nn.mul %half, %c : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>

@@ -1,5 +1,8 @@
-// RUN: amct-opt %s --fuse-bn --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bn --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %one = nn.constant dense<1.0> : tensor<2xf32>
 
 // Horizon's 21 combinations: {Conv2d, ConvTranspose2d} x [BatchNorm2d] x [add] x [ReLU | ReLU6]. The batch norm is folded first;
 // the convolution is the left operand of the add with ReLU, and the right one with ReLU6 and alone.
@@ -14,8 +17,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu": fused into ConvReLU2d conv
 func.func @conv_bn_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %b from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
@@ -33,7 +34,6 @@ func.func @conv_bn_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu": fused into ConvReLU2d conv
 func.func @conv_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %c from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -51,8 +51,6 @@ func.func @conv_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual] "add": fused into ConvAdd2d conv
 func.func @conv_bn_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %b from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -72,8 +70,6 @@ func.func @conv_bn_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tens
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu": fused into ConvAddReLU2d conv
 func.func @conv_bn_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %b, %r from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -92,7 +88,6 @@ func.func @conv_bn_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) ->
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual] "add": fused into ConvAdd2d conv
 func.func @conv_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %c from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   func.return %a : tensor<1x2x4x4xf32>
@@ -110,7 +105,6 @@ func.func @conv_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu": fused into ConvAddReLU2d conv
 func.func @conv_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %r from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   %y = nn.relu %a from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
@@ -128,7 +122,6 @@ func.func @conv_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> te
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu": fused into ConvTransposeReLU2d conv
 func.func @conv_transpose_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %c from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -145,7 +138,6 @@ func.func @conv_transpose_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual] "add": fused into ConvTransposeAdd2d conv
 func.func @conv_transpose_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %c from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   func.return %a : tensor<1x2x4x4xf32>
@@ -163,7 +155,6 @@ func.func @conv_transpose_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) 
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu": fused into ConvTransposeAddReLU2d conv
 func.func @conv_transpose_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %r from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   %y = nn.relu %a from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
@@ -178,8 +169,6 @@ func.func @conv_transpose_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-bn applied compute-batch-norm] "bn": fused into conv
 func.func @conv_transpose_bn(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %b : tensor<1x2x4x4xf32>
@@ -197,8 +186,6 @@ func.func @conv_transpose_bn(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu": fused into ConvTransposeReLU2d conv
 func.func @conv_transpose_bn_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %b from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
@@ -217,8 +204,6 @@ func.func @conv_transpose_bn_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual] "add": fused into ConvTransposeAdd2d conv
 func.func @conv_transpose_bn_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %b from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -238,8 +223,6 @@ func.func @conv_transpose_bn_add(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu": fused into ConvTransposeAddReLU2d conv
 func.func @conv_transpose_bn_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %b, %r from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -259,8 +242,6 @@ func.func @conv_transpose_bn_add_relu(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu6": fused into ConvReLU62d conv
 func.func @conv_bn_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu6 %b from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
@@ -278,7 +259,6 @@ func.func @conv_bn_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu6": fused into ConvReLU62d conv
 func.func @conv_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu6 %c from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -297,8 +277,6 @@ func.func @conv_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu6": fused into ConvAddReLU62d conv
 func.func @conv_bn_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %b from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -318,7 +296,6 @@ func.func @conv_bn_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu6": fused into ConvAddReLU62d conv
 func.func @conv_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %c from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   %y = nn.relu6 %a from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
@@ -336,7 +313,6 @@ func.func @conv_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> t
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu6": fused into ConvTransposeReLU62d conv
 func.func @conv_transpose_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu6 %c from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -354,7 +330,6 @@ func.func @conv_transpose_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> 
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu6": fused into ConvTransposeAddReLU62d conv
 func.func @conv_transpose_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %c from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   %y = nn.relu6 %a from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
@@ -373,8 +348,6 @@ func.func @conv_transpose_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4x
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-activation] "relu6": fused into ConvTransposeReLU62d conv
 func.func @conv_transpose_bn_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu6 %b from <onnx, "Relu", "relu6"> : tensor<1x2x4x4xf32>
@@ -394,8 +367,6 @@ func.func @conv_transpose_bn_relu6(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf3
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-activation applied compute-residual-activation] "relu6": fused into ConvTransposeAddReLU62d conv
 func.func @conv_transpose_bn_add_relu6(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.batch_norm %c, %one, %one, %one, %one from <onnx, "BatchNormalization", "bn"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %r, %b from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>

@@ -1,5 +1,7 @@
-// RUN: amct-opt %s --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-activation --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
 
 // What each condition keeps apart.
 
@@ -10,7 +12,6 @@
 // REMARK:      [fuse-activation missed used-inside] "r1": the result of conv1 is also used by 'nn.neg' twice
 // REMARK:      [fuse-activation missed used-inside] "r2": the result of conv2 is also a graph output
 func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %c from <onnx, "Relu", "r1"> : tensor<1x2x4x4xf32>
   %n = nn.neg %c from <onnx, "Neg", "twice"> : tensor<1x2x4x4xf32>
@@ -28,7 +29,6 @@ func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4
 // REMARK:      [fuse-activation missed used-inside] "relu": the result of add is also a graph output
 // REMARK:      [fuse-activation applied compute-residual] "add": fused into ConvAdd2d conv
 func.func @sum_used(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %r from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   %y = nn.relu %a from <onnx, "Relu", "relu"> : tensor<1x2x4x4xf32>
@@ -43,7 +43,6 @@ func.func @sum_used(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> (tensor
 // CHECK:       func.return
 // REMARK:      [fuse-activation missed operands-differ] "add": it adds the result of conv to itself
 func.func @itself(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %c from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
   func.return %a : tensor<1x2x4x4xf32>
@@ -57,7 +56,6 @@ func.func @itself(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       func.return
 // REMARK:      [fuse-activation missed residual-computed] "add": the other operand is a constant: that is a bias
 func.func @constant(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %k = nn.constant dense<1.0> : tensor<1x2x4x4xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %k from <onnx, "Add", "add"> : tensor<1x2x4x4xf32>
@@ -74,7 +72,6 @@ func.func @constant(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-activation missed shapes-identical] "larger": it adds [3, 2, 4, 4] to [1, 2, 4, 4]
 // REMARK:      [fuse-activation missed shapes-identical] "unknown": it adds [?, 2, 4, 4] to [3, 2, 4, 4]
 func.func @broadcast(%x: tensor<1x2x4x4xf32>, %s: tensor<1x2x1x1xf32>, %l: tensor<3x2x4x4xf32>, %u: tensor<?x2x4x4xf32>) -> tensor<3x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "c1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %a = nn.add %c, %s from <onnx, "Add", "smaller"> : (tensor<1x2x4x4xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %d = nn.conv %a, %weight from <onnx, "Conv", "c2"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
@@ -94,7 +91,6 @@ func.func @broadcast(%x: tensor<1x2x4x4xf32>, %s: tensor<1x2x1x1xf32>, %l: tenso
 // REMARK:      [fuse-activation missed used-inside] "sig": the result of conv2 is also used by 'nn.mul' swish
 // REMARK:      [fuse-activation missed activation-of-target] "swish": swish is not among the activations of profile ascend: clip, relu, relu6
 func.func @other_activations(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %t = nn.tanh %c from <onnx, "Tanh", "t"> : tensor<1x2x4x4xf32>
   %d = nn.conv %t, %weight from <onnx, "Conv", "conv2"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
@@ -112,7 +108,6 @@ func.func @other_activations(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-activation missed quantization-point] "r1": its input comes from 'nn.observe' conv1, a quantization point, which cannot be part of a region
 // REMARK:      [fuse-activation missed quantization-point] "r2": its input comes from 'nn.dequantize' dq, a quantization point, which cannot be part of a region
 func.func @points(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %o = nn.observe %c as "conv1:out" by "minmax" : tensor<1x2x4x4xf32>
   %y = nn.relu %o from <onnx, "Relu", "r1"> : tensor<1x2x4x4xf32>
@@ -170,7 +165,6 @@ func.func @region(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tens
 // CHECK-NEXT:  func.return
 // REMARK:      [fuse-activation missed used-inside] "r": the result of pool is also a graph output
 func.func @shared_pool(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %p = nn.max_pool %c kernel [2, 2] strides [2, 2] from <onnx, "MaxPool", "pool"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.relu %p from <onnx, "Relu", "r"> : tensor<1x2x2x2xf32>
@@ -183,7 +177,6 @@ func.func @shared_pool(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<
 // CHECK:       [[C:%.*]] = nn.conv
 // CHECK-NEXT:  nn.fused "MaxPoolReLU" ({{%.*}} = [[C]])
 func.func @shared_conv(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %p = nn.max_pool %c kernel [2, 2] strides [2, 2] : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.relu %p : tensor<1x2x2x2xf32>
@@ -197,7 +190,6 @@ func.func @shared_conv(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x2x2xf32>, tensor<
 // CHECK:       [[C:%.*]] = nn.conv
 // CHECK-NEXT:  nn.fused "MaxPoolReLU" ({{%.*}} = [[C]])
 func.func @padding(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   %p = nn.max_pool %c kernel [1, 1] pads [1, 1, 1, 1] : (tensor<1x2x2x2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.relu %p : tensor<1x2x4x4xf32>

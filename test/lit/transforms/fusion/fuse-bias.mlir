@@ -1,5 +1,9 @@
-// RUN: amct-opt %s --fuse-bias --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bias --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %one = nn.constant dense<1.0> : tensor<2xf32>
+// CONSTANT: %two = nn.constant dense<2.0> : tensor<f32>
 
 // BiasAdd, then a scalar, then one number per channel, then a subtraction: 1 + 2 + [2, 4] - 2.
 // CHECK-LABEL: @conv
@@ -11,9 +15,6 @@
 // REMARK:      [fuse-bias applied compute-add] "channels"
 // REMARK:      [fuse-bias applied compute-add] "sub"
 func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %per = nn.constant dense<[[[2.0]], [[4.0]]]> : tensor<2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.bias_add %c, %one from <tf, "BiasAdd", "bias"> : (tensor<1x2x4x4xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -74,8 +75,6 @@ func.func @batched(%x: tensor<5x3x2xf32>, %weight: tensor<5x2x2xf32>) -> tensor<
 // CHECK:       nn.constant dense<[3.000000e+00, 5.000000e+00]> : tensor<2xf32>
 // REMARK:      [fuse-bias applied compute-add] "existing"
 func.func @existing(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %k = nn.constant dense<[[[[2.0]], [[4.0]]]]> : tensor<1x2x1x1xf32>
   %c = nn.conv %x, %weight, %one from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
   %y = nn.add %c, %k from <tf, "add", "existing"> : (tensor<1x2x4x2xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x4x2xf32>
@@ -89,8 +88,6 @@ func.func @existing(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // CHECK-NOT:   nn.add
 // REMARK:      [fuse-bias applied compute-add] "nhwc"
 func.func @channels_last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight layout nhwc from <tf, "Conv2D", "conv1"> : (tensor<1x4x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x4x4x2xf32>
   %y = nn.add %c, %one from <tf, "add", "nhwc"> : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
   func.return %y : tensor<1x4x4x2xf32>
@@ -103,7 +100,6 @@ func.func @channels_last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
 // CHECK:       nn.add
 // REMARK:      [fuse-bias missed runs-along-channels] "nchw": the constant [2] varies along other axes than the channels
 func.func @channels_first(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %one = nn.constant dense<[1.0, 2.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x2xf32>
   %y = nn.add %c, %one from <tf, "add", "nchw"> : (tensor<1x2x4x2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
@@ -117,8 +113,6 @@ func.func @channels_first(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // CHECK:       nn.bias_add
 // REMARK:      [fuse-bias missed runs-along-channels] "bias": it adds along axis 3, the output channels are axis 1
 func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x2xf32>
   %b = nn.bias_add %c, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<1x2x4x2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
   func.return %b : tensor<1x2x4x2xf32>
@@ -145,7 +139,6 @@ func.func @one_channel(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.add
 // REMARK:      [fuse-bias missed runs-along-channels] "rank": the constant is of rank 5, the result of rank 4
 func.func @larger(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %k = nn.constant dense<2.0> : tensor<1x1x1x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.add %c, %k from <tf, "add", "rank"> : (tensor<1x2x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x2x4x4xf32>
@@ -162,7 +155,6 @@ func.func @larger(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x2x4x4xf32> {
 // REMARK:      [fuse-bias missed bias-constant] "input": the bias is computed at run time
 func.func @used(%x: tensor<3x2xf32>, %bias: tensor<2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %m = nn.add %c, %two from <tf, "add", "used"> : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
   %d = nn.matmul %m, %weight, %bias from <tf, "MatMul", "fc2"> : (tensor<3x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
@@ -179,7 +171,6 @@ func.func @used(%x: tensor<3x2xf32>, %bias: tensor<2xf32>) -> (tensor<3x2xf32>, 
 // REMARK:      [fuse-bias missed channels-followed] "vector": the result has no channel axis
 // REMARK:      [fuse-bias missed no-producer] "alone": its input comes from a graph input, which has no weights
 func.func @others(%x: tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3x2xf32>) {
-  %two = nn.constant dense<2.0> : tensor<f32>
   %weight = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3xf32>
   %m = nn.add %c, %two from <tf, "add", "vector"> : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
@@ -194,7 +185,6 @@ func.func @others(%x: tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3x2xf32>) {
 // CHECK:       nn.add
 // REMARK-NOT:  residual
 func.func @residual(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.add %c, %x from <tf, "add", "residual"> : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -208,7 +198,6 @@ func.func @residual(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bias missed constant-first] "subtracted": it subtracts the result of 'nn.conv' conv1 from a constant, which is not a bias of it
 func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.sub %two, %c from <onnx, "Sub", "subtracted"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>

@@ -1,5 +1,11 @@
-// RUN: amct-opt %s --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
 
 // Batch norms in front of a convolution. k = scale / sqrt(variance + 1) = [1, -2], shift = offset - mean * k = [0.5, 2.25].
 
@@ -11,11 +17,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-bn applied batch-norm-compute] "conv": fused into conv
 func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight from <caffe, "Convolution", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -29,11 +30,6 @@ func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied batch-norm-compute] "biased"
 func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %one = nn.constant dense<1.0> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight, %one from <caffe, "Convolution", "biased"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -50,10 +46,6 @@ func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn applied batch-norm-compute] "depthwise"
 func.func @groups(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[3.0]]], [[[5.0]]]]> : tensor<2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight groups 2 from <caffe, "Convolution", "depthwise"> : (tensor<1x2x4x4xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -69,10 +61,6 @@ func.func @groups(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn applied batch-norm-compute] "fc"
 func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   %y = nn.matmul %n, %weight from <caffe, "InnerProduct", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   func.return %y : tensor<3x2xf32>
@@ -85,11 +73,6 @@ func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied batch-norm-compute] "pointwise"
 func.func @transpose_pointwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv_transpose %n, %weight from <caffe, "Convolution", "pointwise"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -103,10 +86,8 @@ func.func @transpose_pointwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn applied batch-norm-compute] "padded"
 func.func @zero_shift(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
   %offset = nn.constant dense<0.0> : tensor<2xf32>
   %mean = nn.constant dense<0.0> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight pads [1, 1, 1, 1] from <caffe, "Convolution", "padded"> : (tensor<1x2x4x4xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x5x5xf32>
   func.return %y : tensor<1x2x5x5xf32>
@@ -120,10 +101,6 @@ func.func @zero_shift(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
 // REMARK:      [fuse-bn missed shift-meets-no-border] "border": it pads by [1, 1, 1, 1] with zeros, which the shift would have to move
 func.func @padding(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight pads [1, 1, 1, 1] from <caffe, "Convolution", "border"> : (tensor<1x2x4x4xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x5x5xf32>
   func.return %y : tensor<1x2x5x5xf32>
@@ -137,10 +114,6 @@ func.func @padding(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
 // REMARK:      [fuse-bn missed shift-meets-no-border] "deconv": the windows of a transposed convolution differ at its borders
 func.func @transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv_transpose %n, %weight from <caffe, "Convolution", "deconv"> : (tensor<1x2x4x4xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x5x5xf32>
   func.return %y : tensor<1x2x5x5xf32>
@@ -154,10 +127,6 @@ func.func @transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x5x5xf32> {
 // REMARK:      [fuse-bn missed shift-meets-no-border] "same": the padding is not known before run time
 func.func @same(%x: tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x?x?xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x?x?xf32>
   %y = nn.conv %n, %weight auto_pad same_upper from <caffe, "Convolution", "same"> : (tensor<1x2x?x?xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x?x?xf32>
   func.return %y : tensor<1x2x?x?xf32>
@@ -170,11 +139,6 @@ func.func @same(%x: tensor<1x2x?x?xf32>) -> tensor<1x2x?x?xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed norm-used-once] "used": the result of bn1 has 2 uses
 func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight from <caffe, "Convolution", "used"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %n, %y : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
@@ -187,10 +151,6 @@ func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed weights-constant] "input": the weight is computed at run time
 func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight from <caffe, "Convolution", "input"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -203,11 +163,7 @@ func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed parameters-constant] "parameter": its offset is computed at run time
 func.func @parameter(%x: tensor<1x2x4x4xf32>, %beta: tensor<2xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
   %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %beta, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.conv %n, %weight from <caffe, "Convolution", "parameter"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -220,11 +176,6 @@ func.func @parameter(%x: tensor<1x2x4x4xf32>, %beta: tensor<2xf32>) -> tensor<1x
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed normalizes-input-channels] "axis": it normalizes axis 3, the input channels are axis 1
 func.func @axis(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <caffe, "BatchNorm", "bn1"> : (tensor<1x2x2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.conv %n, %weight from <caffe, "Convolution", "axis"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   func.return %y : tensor<1x2x2x2xf32>
@@ -238,10 +189,6 @@ func.func @axis(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // REMARK:      [fuse-bn missed one-matrix] "batched": the right operand is of rank 3
 func.func @batched(%x: tensor<3x4x2xf32>) -> tensor<3x4x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<3x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <caffe, "BatchNorm", "bn1"> : (tensor<3x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x4x2xf32>
   %y = nn.matmul %n, %weight from <onnx, "MatMul", "batched"> : (tensor<3x4x2xf32>, tensor<3x2x2xf32>) -> tensor<3x4x2xf32>
   func.return %y : tensor<3x4x2xf32>

@@ -1,6 +1,12 @@
 // A batch norm behind the squeeze of a convolution over one axis, as TensorFlow writes Conv1D.
-// RUN: amct-opt %s --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
+// CONSTANT: %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<0.0> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<3.0> : tensor<2xf32>
 
 // k = scale / sqrt(variance + 1) = [1, 2]
 // CHECK-LABEL: @norm
@@ -10,11 +16,6 @@
 // CHECK-NEXT:  func.return
 // REMARK:      [fuse-bn applied compute-batch-norm] "bn"
 func.func @norm(%x: tensor<1x1x4x1xf32>) -> tensor<1x4x2xf32> {
-  %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %mean = nn.constant dense<0.0> : tensor<2xf32>
-  %variance = nn.constant dense<3.0> : tensor<2xf32>
   %c = nn.conv %x, %w layout nhwc from <tensorflow, "Conv2D", "conv"> : (tensor<1x1x4x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x1x4x2xf32>
   %s = nn.squeeze %c axes [1] : (tensor<1x1x4x2xf32>) -> tensor<1x4x2xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <tensorflow, "FusedBatchNorm", "bn"> : (tensor<1x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x4x2xf32>
@@ -28,11 +29,6 @@ func.func @norm(%x: tensor<1x1x4x1xf32>) -> tensor<1x4x2xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed result-used-once] "bn": the result of s has 2 uses
 func.func @read_twice(%x: tensor<1x1x4x1xf32>) -> (tensor<1x4x2xf32>, tensor<1x4x2xf32>) {
-  %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %mean = nn.constant dense<0.0> : tensor<2xf32>
-  %variance = nn.constant dense<3.0> : tensor<2xf32>
   %c = nn.conv %x, %w layout nhwc from <tensorflow, "Conv2D", "conv"> : (tensor<1x1x4x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x1x4x2xf32>
   %s = nn.squeeze %c axes [1] : (tensor<1x1x4x2xf32>) -> tensor<1x4x2xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <tensorflow, "FusedBatchNorm", "bn"> : (tensor<1x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x4x2xf32>
@@ -46,11 +42,6 @@ func.func @read_twice(%x: tensor<1x1x4x1xf32>) -> (tensor<1x4x2xf32>, tensor<1x4
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed normalizes-channels] "bn": it normalizes axis 1, the output channels are axis 2
 func.func @other_axis(%x: tensor<1x1x2x1xf32>) -> tensor<1x2x2xf32> {
-  %w = nn.constant dense<[[[[1.0]]], [[[2.0]]]]> : tensor<2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, 4.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %mean = nn.constant dense<0.0> : tensor<2xf32>
-  %variance = nn.constant dense<3.0> : tensor<2xf32>
   %c = nn.conv %x, %w layout nhwc from <tensorflow, "Conv2D", "conv"> : (tensor<1x1x2x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x1x2x2xf32>
   %s = nn.squeeze %c axes [1] : (tensor<1x1x2x2xf32>) -> tensor<1x2x2xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 layout nchw from <tensorflow, "FusedBatchNorm", "bn"> : (tensor<1x2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x2xf32>

@@ -1,5 +1,14 @@
-// RUN: amct-opt %s --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+// CONSTANT: %one = nn.constant dense<1.0> : tensor<2xf32>
+// CONSTANT: %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
+// CONSTANT: %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
 
 // Batch norms that do not follow their convolution directly. k = scale / sqrt(variance + 1) = [1, -2], shift = [0.5, 2.25].
 
@@ -10,12 +19,6 @@
 // CHECK-NOT:   nn.bias_add
 // REMARK:      [fuse-bn applied compute-batch-norm] "biased": fused into conv1
 func.func @bias_add(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.bias_add %c, %one from <tf, "BiasAdd", "bias"> : (tensor<1x2x4x4xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %b, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "biased"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -29,11 +32,6 @@ func.func @bias_add(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed bias-constant] "bias": the bias is computed at run time
 func.func @bias_input(%x: tensor<1x2x4x4xf32>, %one: tensor<2xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.bias_add %c, %one from <tf, "BiasAdd", "b"> : (tensor<1x2x4x4xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %b, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bias"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -47,12 +45,6 @@ func.func @bias_input(%x: tensor<1x2x4x4xf32>, %one: tensor<2xf32>) -> tensor<1x
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed bias-along-channels] "axis": the BiasAdd adds along axis 3, the output channels are axis 1
 func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x2xf32>
   %b = nn.bias_add %c, %one layout nhwc from <tf, "BiasAdd", "b"> : (tensor<1x2x4x2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
   %y = nn.batch_norm %b, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "axis"> : (tensor<1x2x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
@@ -69,11 +61,6 @@ func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-bn applied compute-batch-norm] "moved": fused into conv1
 func.func @batch_to_space(%x: tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<4x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<4x2x2x2xf32>
   %s = nn.batch_to_space %c block [2, 2] crops [0, 0, 0, 0] from <tf, "BatchToSpaceND", "b2s"> : (tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "moved"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -87,11 +74,6 @@ func.func @batch_to_space(%x: tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed result-used-once] "used": the result of b2s has 2 uses
 func.func @batch_to_space_used(%x: tensor<4x2x2x2xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<4x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<4x2x2x2xf32>
   %s = nn.batch_to_space %c block [2, 2] crops [0, 0, 0, 0] from <tf, "BatchToSpaceND", "b2s"> : (tensor<4x2x2x2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "used"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -105,11 +87,6 @@ func.func @batch_to_space_used(%x: tensor<4x2x2x2xf32>) -> (tensor<1x2x4x4xf32>,
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed channels-followed] "other": 'nn.batch_to_space' b2s joins or cuts the channels, axis 1: [4, 2, 2, 2] to [1, 4, 4, 2]
 func.func @batch_to_space_axis(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<4x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<4x2x2x2xf32>
   %s = nn.batch_to_space %c layout nhwc block [2, 2] crops [0, 0, 0, 0] from <tf, "BatchToSpaceND", "b2s"> : (tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32>
   %y = nn.batch_norm %s, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "other"> : (tensor<1x4x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
@@ -130,12 +107,6 @@ func.func @batch_to_space_axis(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-bn applied group-conv-batch-norm] "group": fused into concat
 func.func @group(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -151,12 +122,6 @@ func.func @group(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed concat-used-once] "out": the result of branch2 has 2 uses
 func.func @group_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x1x4x4xf32>) {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -172,11 +137,6 @@ func.func @group_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed branches-constant] "weight": a parameter of branch2 is computed at run time
 func.func @group_weight(%x: tensor<1x2x4x4xf32>, %w2: tensor<1x1x1x1xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -192,11 +152,6 @@ func.func @group_weight(%x: tensor<1x2x4x4xf32>, %w2: tensor<1x1x1x1xf32>) -> te
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed joins-channels] "rows": the Concat joins axis 2, the batch norm works on axis 1
 func.func @group_axis(%x: tensor<1x2x2x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %a = nn.conv %x, %weight from <onnx, "Conv", "a"> : (tensor<1x2x2x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x4xf32>
   %b = nn.conv %x, %weight from <onnx, "Conv", "b"> : (tensor<1x2x2x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x4xf32>
   %c = nn.concat %a, %b axis 2 from <tf, "ConcatV2", "concat"> : (tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>) -> tensor<1x2x4x4xf32>
@@ -211,12 +166,7 @@ func.func @group_axis(%x: tensor<1x2x2x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed no-producer] "mixed": its input comes from 'nn.concat' concat, which has no weights
 func.func @group_mixed(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.relu %p1 : tensor<1x1x4x4xf32>
@@ -236,10 +186,6 @@ func.func @group_mixed(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [3, 1, 1, 2] : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "matmul_plain_nhwc_static"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
@@ -258,10 +204,6 @@ func.func @matmul_plain_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   %i = nn.reshape %m to [-1, 1, 1, 2] : (tensor<?x2xf32>) -> tensor<?x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "matmul_plain_nhwc_dynamic"> : (tensor<?x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x1x1x2xf32>
@@ -280,10 +222,6 @@ func.func @matmul_plain_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [3, 2, 1, 1] : (tensor<3x2xf32>) -> tensor<3x2x1x1xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul_plain_nchw_static"> : (tensor<3x2x1x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2x1x1xf32>
@@ -302,10 +240,6 @@ func.func @matmul_plain_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_plain_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   %i = nn.reshape %m to [-1, 2, 1, 1] : (tensor<?x2xf32>) -> tensor<?x2x1x1xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul_plain_nchw_dynamic"> : (tensor<?x2x1x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x1x1xf32>
@@ -324,12 +258,7 @@ func.func @matmul_plain_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %b = nn.bias_add %m, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %b to [3, 1, 1, 2] : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "matmul_bias_nhwc_static"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
@@ -348,12 +277,7 @@ func.func @matmul_bias_nhwc_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %b = nn.bias_add %m, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   %i = nn.reshape %b to [-1, 1, 1, 2] : (tensor<?x2xf32>) -> tensor<?x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "matmul_bias_nhwc_dynamic"> : (tensor<?x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x1x1x2xf32>
@@ -372,12 +296,7 @@ func.func @matmul_bias_nhwc_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %b = nn.bias_add %m, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %b to [3, 2, 1, 1] : (tensor<3x2xf32>) -> tensor<3x2x1x1xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul_bias_nchw_static"> : (tensor<3x2x1x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2x1x1xf32>
@@ -396,12 +315,7 @@ func.func @matmul_bias_nchw_static(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied reshaped-batch-norm]
 func.func @matmul_bias_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %b = nn.bias_add %m, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   %i = nn.reshape %b to [-1, 2, 1, 1] : (tensor<?x2xf32>) -> tensor<?x2x1x1xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul_bias_nchw_dynamic"> : (tensor<?x2x1x1xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x1x1xf32>
@@ -420,10 +334,6 @@ func.func @matmul_bias_nchw_dynamic(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "shape": fused into fc
 func.func @matmul_other_shape(%x: tensor<3x2xf32>) -> tensor<2x3xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [3, 1, 1, 2] : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "shape"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
@@ -439,10 +349,6 @@ func.func @matmul_other_shape(%x: tensor<3x2xf32>) -> tensor<2x3xf32> {
 // REMARK:      [fuse-bn missed channels-followed] "channels": 'nn.reshape' i joins or cuts the channels, axis 1: [3, 2] to [1, 2, 1, 3]
 func.func @matmul_other_channels(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [1, 2, 1, 3] : (tensor<3x2xf32>) -> tensor<1x2x1x3xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "channels"> : (tensor<1x2x1x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x1x3xf32>
@@ -460,10 +366,6 @@ func.func @matmul_other_channels(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "twice": fused into fc
 func.func @matmul_reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x1x1x2xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [3, 1, 1, 2] : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "twice"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
@@ -484,10 +386,6 @@ func.func @matmul_reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<
 // REMARK:      [fuse-bn applied batch-norm-scale] "mul": fused into bn1
 // REMARK:      [fuse-bn applied batch-norm-scale] "add": fused into bn1
 func.func @norm_scale(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %k = nn.constant dense<[[[3.0]], [[5.0]]]> : tensor<2x1x1xf32>
   %one = nn.constant dense<1.0> : tensor<f32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -504,10 +402,6 @@ func.func @norm_scale(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-bn missed runs-along-channels] "rows": the constant [4, 1] varies along other axes than the channels
 func.func @norm_scale_rows(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %k = nn.constant dense<[[3.0], [1.0], [3.0], [3.0]]> : tensor<4x1xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %m = nn.mul %n, %k from <onnx, "Mul", "rows"> : (tensor<1x2x4x4xf32>, tensor<4x1xf32>) -> tensor<1x2x4x4xf32>
@@ -521,7 +415,6 @@ func.func @norm_scale_rows(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-bn missed parameter-constant] "input": its other operand comes from a graph input, not from a constant
 func.func @norm_scale_run_time(%x: tensor<1x2x4x4xf32>, %k: tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32> {
-  %one = nn.constant dense<1.0> : tensor<2xf32>
   %n = nn.batch_norm %x, %one, %one, %one, %one epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %m = nn.mul %k, %n from <onnx, "Mul", "input"> : (tensor<2x1x1xf32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %m : tensor<1x2x4x4xf32>
@@ -534,10 +427,6 @@ func.func @norm_scale_run_time(%x: tensor<1x2x4x4xf32>, %k: tensor<2x1x1xf32>) -
 // CHECK:       nn.mul
 // REMARK:      [fuse-bn missed norm-used-once] "twice": the result of bn1 has 2 uses
 func.func @norm_scale_used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %k = nn.constant dense<3.0> : tensor<f32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %m = nn.mul %n, %k from <onnx, "Mul", "twice"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
@@ -551,13 +440,7 @@ func.func @norm_scale_used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, ten
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed biases-along-channels] "columns": bias2 adds along another axis
 func.func @group_bias_axis(%x: tensor<1x2x4x1xf32>) -> tensor<1x2x4x1xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %one = nn.constant dense<1.0> : tensor<1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x1xf32>) -> (tensor<1x1x4x1xf32>, tensor<1x1x4x1xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x1xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x1xf32>
@@ -575,10 +458,6 @@ func.func @group_bias_axis(%x: tensor<1x2x4x1xf32>) -> tensor<1x2x4x1xf32> {
 // REMARK:      [fuse-bn missed result-used-once] "norm": the result of image has 2 uses
 func.func @reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x1x1x2xf32>) {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %m = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %i = nn.reshape %m to [3, 1, 1, 2] from <tf, "Reshape", "image"> : (tensor<3x2xf32>) -> tensor<3x1x1x2xf32>
   %n = nn.batch_norm %i, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <tf, "FusedBatchNormV3", "norm"> : (tensor<3x1x1x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x1x1x2xf32>
@@ -593,11 +472,6 @@ func.func @reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x1x1x2
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied compute-batch-norm] "moved": fused into conv1
 func.func @block_of_channels(%x: tensor<4x2x2x2xf32>) -> tensor<1x4x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight layout nhwc from <tf, "Conv2D", "conv1"> : (tensor<4x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<4x2x2x2xf32>
   %u = nn.unsqueeze %c axes [4] : (tensor<4x2x2x2xf32>) -> tensor<4x2x2x2x1xf32>
   %b = nn.batch_to_space %u layout nhwc block [2, 2, 1] crops [0, 0, 0, 0, 0, 0] from <tf, "BatchToSpaceND", "b2s"> : (tensor<4x2x2x2x1xf32>) -> tensor<1x4x4x2x1xf32>

@@ -1,5 +1,11 @@
-// RUN: amct-opt %s --fuse-bn --split-input-file --print-debuginfo | filecheck %s
-// RUN: amct-opt %s --fuse-bn --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --print-debuginfo | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
 
 // With k = scale / sqrt(variance + 1) = [1, -2] and shift = offset - mean * k = [0.5, 2.25].
 // CHECK-LABEL: @conv
@@ -10,11 +16,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      remark: [fuse-bn applied compute-batch-norm] "bn1": fused into conv1
 func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32> loc("conv1")
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bn1"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32> loc("bn1")
   func.return %y : tensor<1x2x4x4xf32>
@@ -28,12 +29,7 @@ func.func @conv(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied compute-batch-norm] "bias": fused into conv1
 func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %b = nn.constant dense<1.0> : tensor<2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight, %b from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "bias"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -47,11 +43,6 @@ func.func @bias(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.conv %x, {{.*}} layout nhwc
 // REMARK:      [fuse-bn applied compute-batch-norm] "nhwc"
 func.func @channels_last(%x: tensor<?x4x4x2xf32>) -> tensor<?x4x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight layout nhwc from <onnx, "Conv", "conv1"> : (tensor<?x4x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<?x4x4x2xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "nhwc"> : (tensor<?x4x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x4x4x2xf32>
   func.return %y : tensor<?x4x4x2xf32>
@@ -64,10 +55,6 @@ func.func @channels_last(%x: tensor<?x4x4x2xf32>) -> tensor<?x4x4x2xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "conv1d"
 func.func @conv1d(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x2x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4xf32>, tensor<2x2x1xf32>) -> tensor<1x2x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "conv1d"> : (tensor<1x2x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4xf32>
   func.return %y : tensor<1x2x4xf32>
@@ -80,10 +67,6 @@ func.func @conv1d(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "conv3d"
 func.func @conv3d(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4x4xf32>, tensor<2x2x1x1x1xf32>) -> tensor<1x2x4x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "conv3d"> : (tensor<1x2x4x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4x4xf32>
   func.return %y : tensor<1x2x4x4x4xf32>
@@ -96,10 +79,6 @@ func.func @conv3d(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "depthwise"
 func.func @depthwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<2.0> : tensor<2x1x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight groups 2 from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "depthwise"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -113,11 +92,6 @@ func.func @depthwise(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied compute-batch-norm] "deconv"
 func.func @conv_transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv_transpose %x, %weight from <onnx, "ConvTranspose", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "deconv"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -131,10 +105,6 @@ func.func @conv_transpose(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "matmul"
 func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.matmul %x, %weight from <onnx, "Gemm", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul"> : (tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   func.return %y : tensor<3x2xf32>
@@ -148,10 +118,6 @@ func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-bn applied compute-batch-norm] "matmul_transposed"
 func.func @matmul_transposed(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %weight = nn.constant dense<[[1.0, 3.0], [5.0, 7.0]]> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.matmul %x, %weight transpose_b from <onnx, "Gemm", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "matmul_transposed"> : (tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   func.return %y : tensor<3x2xf32>
@@ -164,11 +130,6 @@ func.func @matmul_transposed(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed result-used-once] "out": the result of conv1 has 2 uses
 func.func @graph_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "out"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %c, %y : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
@@ -181,10 +142,6 @@ func.func @graph_output(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed weight-constant] "runtime": the weight is computed at run time
 func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "runtime"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -197,11 +154,6 @@ func.func @weight_input(%x: tensor<1x2x4x4xf32>, %weight: tensor<2x2x1x1xf32>) -
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed normalizes-channels] "axis": it normalizes axis 3, the output channels are axis 1
 func.func @other_axis(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance layout nhwc epsilon 1.0 from <onnx, "BatchNormalization", "axis"> : (tensor<1x2x2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   func.return %y : tensor<1x2x2x2xf32>
@@ -214,10 +166,6 @@ func.func @other_axis(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed finite] "inf": the folded numbers hold NaN or Inf
 func.func @infinite(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
   %variance = nn.constant dense<[3.0, -1.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "inf"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -231,10 +179,6 @@ func.func @infinite(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed no-producer] "alone": its input comes from a graph input, which has no weights
 func.func @alone(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %y = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "alone"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
 }
@@ -246,11 +190,6 @@ func.func @alone(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed no-producer] "point": its input comes from 'nn.observe' bn1, which has no weights
 func.func @quantized(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %o = nn.observe %c as "bn1:0" by "minmax" : tensor<1x2x4x4xf32>
   %y = nn.batch_norm %o, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "point"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -265,10 +204,6 @@ func.func @quantized(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-bn missed normalizes-channels] "rank3": it normalizes axis 1, the output channels are axis 2
 func.func @matmul_rank3(%x: tensor<3x2x2xf32>) -> tensor<3x2x2xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %c = nn.matmul %x, %weight from <onnx, "MatMul", "fc"> : (tensor<3x2x2xf32>, tensor<2x2xf32>) -> tensor<3x2x2xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "rank3"> : (tensor<3x2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2x2xf32>
   func.return %y : tensor<3x2x2xf32>
@@ -284,11 +219,6 @@ func.func @matmul_rank3(%x: tensor<3x2x2xf32>) -> tensor<3x2x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-bn applied compute-batch-norm] "shared"
 func.func @shared(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %other = nn.conv %x, %weight from <onnx, "Conv", "conv0"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.batch_norm %c, %scale, %offset, %mean, %variance epsilon 1.0 from <onnx, "BatchNormalization", "shared"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>

@@ -1,5 +1,8 @@
-// RUN: amct-opt %s --fuse-mul --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-mul --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
+// CONSTANT: %two = nn.constant dense<2.0> : tensor<f32>
 
 // AMCT's rule: the factor is a constant of empty shape.
 // CHECK-LABEL: @scalar
@@ -8,8 +11,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-mul applied compute-mul] "scalar": fused into conv1
 func.func @scalar(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.mul %c, %two from <tf, "mul", "scalar"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -24,8 +25,6 @@ func.func @scalar(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.mul
 // REMARK:      [fuse-mul applied compute-mul] "biased": fused into conv1
 func.func @bias_add(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.bias_add %c, %one from <tf, "BiasAdd", "bias"> : (tensor<1x2x4x4xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
@@ -41,7 +40,6 @@ func.func @bias_add(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.div
 // REMARK:      [fuse-mul applied compute-mul] "divided": fused into conv1
 func.func @per_channel(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %per = nn.constant dense<[[[2.0]], [[4.0]]]> : tensor<2x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.div %c, %per from <tf, "div", "divided"> : (tensor<1x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<1x2x4x4xf32>
@@ -71,8 +69,6 @@ func.func @matmul(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // REMARK:      [fuse-mul applied compute-mul] "m1": fused into deconv
 // REMARK:      [fuse-mul applied compute-mul] "m2": fused into depthwise
 func.func @others(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %d = nn.constant dense<1.0> : tensor<2x1x1x1xf32>
   %c = nn.conv_transpose %x, %weight from <tf, "Conv2DBackpropInput", "deconv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %m = nn.mul %c, %two from <tf, "mul", "m1"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
@@ -88,8 +84,6 @@ func.func @others(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed result-used-once] "used": the result of conv1 has 2 uses
 func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.mul %c, %two from <tf, "mul", "used"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
   func.return %c, %y : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
@@ -104,7 +98,6 @@ func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4
 // REMARK:      [fuse-mul missed weight-constant] "w": the weight is computed at run time
 // REMARK:      [fuse-mul missed bias-constant] "b": the bias is computed at run time
 func.func @inputs(%x: tensor<3x2xf32>, %weight: tensor<2x2xf32>, %bias: tensor<2xf32>) -> tensor<3x2xf32> {
-  %two = nn.constant dense<2.0> : tensor<f32>
   %k = nn.constant dense<1.0> : tensor<2x2xf32>
   %c = nn.matmul %x, %weight from <tf, "MatMul", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
   %m = nn.mul %c, %two from <tf, "mul", "w"> : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
@@ -120,8 +113,6 @@ func.func @inputs(%x: tensor<3x2xf32>, %weight: tensor<2x2xf32>, %bias: tensor<2
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed bias-along-channels] "axis": the BiasAdd adds along axis 3, the output channels are axis 1
 func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x2xf32>
   %b = nn.bias_add %c, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<1x2x4x2xf32>, tensor<2xf32>) -> tensor<1x2x4x2xf32>
@@ -136,7 +127,6 @@ func.func @bias_axis(%x: tensor<1x2x4x2xf32>) -> tensor<1x2x4x2xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed runs-along-channels] "spatial": the constant [4] varies along other axes than the channels
 func.func @other_axis(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %k = nn.constant dense<[2.0, 1.0, 2.0, 2.0]> : tensor<4xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.mul %c, %k from <tf, "mul", "spatial"> : (tensor<1x2x4x4xf32>, tensor<4xf32>) -> tensor<1x2x4x4xf32>
@@ -150,7 +140,6 @@ func.func @other_axis(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed runs-along-channels] "rank": the constant is of rank 5, the result of rank 4
 func.func @enlarges(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %k = nn.constant dense<2.0> : tensor<1x1x1x1x1xf32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.mul %c, %k from <tf, "mul", "rank"> : (tensor<1x2x4x4xf32>, tensor<1x1x1x1x1xf32>) -> tensor<1x1x2x4x4xf32>
@@ -164,7 +153,6 @@ func.func @enlarges(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x2x4x4xf32> {
 // CHECK:       nn.div
 // REMARK:      [fuse-mul missed finite] "zero": the folded numbers hold NaN or Inf
 func.func @zero(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
   %k = nn.constant dense<0.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.div %c, %k from <tf, "div", "zero"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
@@ -178,8 +166,6 @@ func.func @zero(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed no-producer] "late": its input comes from 'nn.relu' r, which has no weights
 func.func @past_relu(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %weight = nn.constant dense<[[[[1.0]], [[3.0]]], [[[5.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %r = nn.relu %c : tensor<1x2x4x4xf32>
   %y = nn.mul %r, %two from <tf, "mul", "late"> : (tensor<1x2x4x4xf32>, tensor<f32>) -> tensor<1x2x4x4xf32>
@@ -250,7 +236,6 @@ func.func @denormal(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // REMARK:      [fuse-mul missed constant-first] "divided": it divides a constant by the result of 'nn.conv' conv1, which is not a factor of its weights
 func.func @constant_first(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %c = nn.conv %x, %weight from <onnx, "Conv", "conv1"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %y = nn.div %two, %c from <onnx, "Div", "divided"> : (tensor<f32>, tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
   func.return %y : tensor<1x2x4x4xf32>
@@ -304,7 +289,6 @@ func.func @heads(%x: tensor<?x3x1xf32>) -> tensor<?x2x3x2xf32> {
 // REMARK:      [fuse-mul missed channels-followed] "mixed": 'nn.reshape' r joins or cuts the channels, axis 1: [4, 3] to [3, 4]
 func.func @mixed(%x: tensor<4x1xf32>) -> tensor<3x4xf32> {
   %weight = nn.constant dense<1.0> : tensor<1x3xf32>
-  %two = nn.constant dense<2.0> : tensor<f32>
   %m = nn.matmul %x, %weight from <onnx, "MatMul", "fc"> : (tensor<4x1xf32>, tensor<1x3xf32>) -> tensor<4x3xf32>
   %r = nn.reshape %m to [3, 4] : (tensor<4x3xf32>) -> tensor<3x4xf32>
   %y = nn.mul %r, %two from <onnx, "Mul", "mixed"> : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>

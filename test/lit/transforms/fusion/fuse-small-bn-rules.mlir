@@ -1,11 +1,18 @@
-// RUN: amct-opt %s --fuse-small-bn=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF1
+// RUN: CONSTANTS | amct-opt - --fuse-small-bn=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF1
 // RUN: filecheck %s --check-prefix TF1-REMARK < %t.remarks
-// RUN: amct-opt %s --fuse-small-bn=rules=tf2.6 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF2
+// RUN: CONSTANTS | amct-opt - --fuse-small-bn=rules=tf2.6 --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix TF2
 // RUN: filecheck %s --check-prefix TF2-REMARK < %t.remarks
-// RUN: amct-opt %s --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix EXT
+// RUN: CONSTANTS | amct-opt - --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix EXT
 // RUN: filecheck %s --check-prefix EXT-REMARK < %t.remarks
-// RUN: amct-opt %s --fuse-all=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks >/dev/null
+// RUN: CONSTANTS | amct-opt - --fuse-all=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks >/dev/null
 // RUN: filecheck %s --check-prefix TF1-REMARK < %t.remarks
+
+// CONSTANT: %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+// CONSTANT: %eps = nn.constant dense<1.0> : tensor<f32>
 
 // Which inputs AMCT takes under two versions of TensorFlow, and what `extended` takes beyond.
 
@@ -20,13 +27,7 @@
 // EXT:     nn.batch_norm
 // EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @behind_conv(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -50,15 +51,9 @@ func.func @behind_conv(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // EXT:     nn.batch_norm
 // EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @behind_bias(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %one = nn.constant dense<1.0> : tensor<2xf32>
   %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
   %b = nn.bias_add %c, %one layout nhwc from <tf, "BiasAdd", "bias"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -84,11 +79,6 @@ func.func @behind_bias(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 func.func @volume(%x: tensor<1x2x2x2x2xf32>) -> tensor<1x2x2x2x2xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1x1xf32>
   %c = nn.conv %x, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2x2xf32>, tensor<2x2x1x1x1xf32>) -> tensor<1x2x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -114,11 +104,6 @@ func.func @volume(%x: tensor<1x2x2x2x2xf32>) -> tensor<1x2x2x2x2xf32> {
 func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2xf32>
   %c = nn.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -143,11 +128,6 @@ func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @relu(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %c = nn.relu %x : tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -171,14 +151,8 @@ func.func @relu(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // EXT:     nn.batch_norm
 // EXT-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %q = nn.opaque %x framework "tensorflow" op_type "FakeQuantWithMinMaxVars" from <tf, "FakeQuantWithMinMaxVars", "fq"> : tensor<1x2x2x2xf32>
   %c = nn.conv %q, %w layout nhwc from <tf, "Conv2D", "conv"> : (tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>

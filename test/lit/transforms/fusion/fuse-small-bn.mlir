@@ -1,5 +1,12 @@
-// RUN: amct-opt %s --fuse-small-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --fuse-small-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
+// CONSTANT: %eps = nn.constant dense<1.0> : tensor<f32>
+// CONSTANT: %k = nn.constant dense<[1.0, -2.0]> : tensor<2xf32>
 
 // scale = [2, -2], offset = [0.5, 0.25], mean = [0, 1], variance + epsilon = [4, 1], so k = [1, -2], shift = [0.5, 2.25].
 
@@ -13,11 +20,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn": its small operations are one batch norm
 func.func @keras(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -40,10 +42,6 @@ func.func @keras(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn": its small operations are one batch norm
 func.func @keras_center(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %p = nn.mul %x, %d from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
@@ -65,10 +63,6 @@ func.func @keras_center(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn": its small operations are one batch norm
 func.func @keras_scale(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -91,9 +85,6 @@ func.func @keras_scale(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn": its small operations are one batch norm
 func.func @keras_plain(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %p = nn.mul %x, %d from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
@@ -112,11 +103,6 @@ func.func @keras_plain(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NOT:   nn.add
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @reshaped(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %scale_1 = nn.reshape %scale to [1, 2, 1, 1] : (tensor<2xf32>) -> tensor<1x2x1x1xf32>
   %offset_1 = nn.reshape %offset to [1, 2, 1, 1] : (tensor<2xf32>) -> tensor<1x2x1x1xf32>
   %mean_1 = nn.reshape %mean to [1, 2, 1, 1] : (tensor<2xf32>) -> tensor<1x2x1x1xf32>
@@ -139,10 +125,6 @@ func.func @reshaped(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK:       nn.batch_norm %x, {{.*}} : (tensor<1x2x2x2xf16>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>)
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @half(%x: tensor<1x2x2x2xf16>) -> tensor<1x2x2x2xf16> {
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %h = nn.cast %d : (tensor<2xf32>) -> tensor<2xf16>
@@ -166,11 +148,6 @@ func.func @half(%x: tensor<1x2x2x2xf16>) -> tensor<1x2x2x2xf16> {
 // CHECK-NEXT:  func.return
 // REMARK:      [fuse-small-bn applied written-batch-norm] "bn"
 func.func @written(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %c = nn.sub %x, %mean from <tf, "Sub", "bn/sub"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.sqrt %v : tensor<2xf32>
@@ -188,9 +165,6 @@ func.func @written(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NEXT:  func.return
 // REMARK:      [fuse-small-bn applied written-batch-norm] "bn/div"
 func.func @written_plain(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %c = nn.sub %x, %mean from <tf, "Sub", "bn/sub"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.sqrt %v : tensor<2xf32>
@@ -209,7 +183,6 @@ func.func @written_plain(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK:       nn.batch_norm %x, [[K]], [[C]], [[ZERO]], [[ONE]] epsilon 0.0 layout nhwc
 // REMARK:      [fuse-small-bn applied affine-batch-norm] "bn"
 func.func @folded(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %k = nn.constant dense<[1.0, -2.0]> : tensor<2xf32>
   %c = nn.constant dense<[0.5, 2.25]> : tensor<2xf32>
   %p = nn.mul %x, %k from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.add %p, %c from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
@@ -226,7 +199,6 @@ func.func @folded(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // REMARK:      [fuse-small-bn applied affine-batch-norm] "bn"
 func.func @folded_hand(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %m = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %k = nn.constant dense<[1.0, -2.0]> : tensor<2xf32>
   %c = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
   %s = nn.sub %x, %m : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %p = nn.mul %s, %k : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
@@ -241,11 +213,6 @@ func.func @folded_hand(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-small-bn missed inner-used-once] "bn": the result of bn/mul has 2 uses
 func.func @used(%x: tensor<1x2x2x2xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -264,11 +231,6 @@ func.func @used(%x: tensor<1x2x2x2xf32>) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x2
 // REMARK:      [fuse-small-bn applied keras-batch-norm] "bn"
 func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %q = nn.opaque %x framework "tensorflow" op_type "FakeQuantWithMinMaxVars" from <tf, "FakeQuantWithMinMaxVars", "fq"> : tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -288,11 +250,6 @@ func.func @fake_quant(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 func.func @quantized(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %q = nn.quantize %x by <i8, scale = 0.5, zero_point = 0> : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xi8>
   %dq = nn.dequantize %q by <i8, scale = 0.5, zero_point = 0> : (tensor<1x2x2x2xi8>) -> tensor<1x2x2x2xf32>
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -310,11 +267,6 @@ func.func @quantized(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-small-bn missed input-rank] "bn": its input has no channels
 func.func @vector(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -336,7 +288,6 @@ func.func @rows(%x: tensor<1x3x2x3xf32>) -> tensor<1x3x2x3xf32> {
   %offset = nn.constant dense<[[0.5], [0.25]]> : tensor<2x1xf32>
   %mean = nn.constant dense<[[0.0], [1.0]]> : tensor<2x1xf32>
   %variance = nn.constant dense<[[3.0], [0.0]]> : tensor<2x1xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
   %d = nn.rsqrt %v : tensor<2x1xf32>
   %r = nn.mul %d, %scale : tensor<2x1xf32>
@@ -354,11 +305,6 @@ func.func @rows(%x: tensor<1x3x2x3xf32>) -> tensor<1x3x2x3xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-small-bn missed along-channels] "bn": a parameter [2] does not fit the channels of [1, 2, 2, ?]
 func.func @unknown(%x: tensor<1x2x2x?xf32>) -> tensor<1x2x2x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %r = nn.mul %d, %scale : tensor<2xf32>
@@ -377,7 +323,6 @@ func.func @unknown(%x: tensor<1x2x2x?xf32>) -> tensor<1x2x2x2xf32> {
 // REMARK:      [fuse-small-bn missed no-layer-norm] "bn": its input is standardized at run time by 'nn.div' ln
 func.func @layer_norm(%x: tensor<1x2x2x2xf32>, %sd: tensor<1x2x2x1xf32>) -> tensor<1x2x2x2xf32> {
   %q = nn.div %x, %sd from <onnx, "Div", "ln"> : (tensor<1x2x2x2xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x2xf32>
-  %k = nn.constant dense<[1.0, -2.0]> : tensor<2xf32>
   %c = nn.constant dense<[0.5, 2.25]> : tensor<2xf32>
   %p = nn.mul %q, %k from <tf, "Mul", "bn/mul"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
   %y = nn.add %p, %c from <tf, "AddV2", "bn"> : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
@@ -391,8 +336,6 @@ func.func @layer_norm(%x: tensor<1x2x2x2xf32>, %sd: tensor<1x2x2x1xf32>) -> tens
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [fuse-small-bn missed no-batch-norm] "d": the operations behind this standard deviation are not a batch norm
 func.func @no_norm(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
-  %eps = nn.constant dense<1.0> : tensor<f32>
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>
   %y = nn.mul %x, %d : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>

@@ -1,5 +1,10 @@
-// RUN: amct-opt %s --lower-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --lower-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
+// CONSTANT: %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
+// CONSTANT: %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
+// CONSTANT: %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
 
 // k = scale / sqrt(variance + 1) = [1, -2], shift = offset - mean * k = [0.5, 2.25].
 
@@ -12,10 +17,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [lower-bn applied batch-norm-multiply-add] "image": is one product and one sum per channel
 func.func @image(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "image"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %n : tensor<1x2x4x4xf32>
 }
@@ -28,10 +29,6 @@ func.func @image(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.mul %x, [[K]] :
 // REMARK:      [lower-bn applied batch-norm-multiply-add] "last"
 func.func @last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 layout nhwc from <caffe, "BatchNorm", "last"> : (tensor<1x4x4x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
   func.return %n : tensor<1x4x4x2xf32>
 }
@@ -44,10 +41,6 @@ func.func @last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [lower-bn applied batch-norm-multiply-add] "matrix"
 func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "matrix"> : (tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
   func.return %n : tensor<3x2xf32>
 }
@@ -60,10 +53,6 @@ func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [lower-bn applied batch-norm-multiply-add] "signal"
 func.func @signal(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "signal"> : (tensor<1x2x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4xf32>
   func.return %n : tensor<1x2x4xf32>
 }
@@ -76,10 +65,6 @@ func.func @signal(%x: tensor<1x2x4xf32>) -> tensor<1x2x4xf32> {
 // CHECK-NOT:   nn.batch_norm
 // REMARK:      [lower-bn applied batch-norm-multiply-add] "volume"
 func.func @volume(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
-  %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %offset, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "volume"> : (tensor<1x2x4x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4x4xf32>
   func.return %n : tensor<1x2x4x4x4xf32>
 }
@@ -91,10 +76,7 @@ func.func @volume(%x: tensor<1x2x4x4x4xf32>) -> tensor<1x2x4x4x4xf32> {
 // CHECK:       nn.batch_norm
 // REMARK:      [lower-bn missed parameters-constant] "parameter": its offset is computed at run time
 func.func @parameter(%x: tensor<1x2x4x4xf32>, %beta: tensor<2xf32>) -> tensor<1x2x4x4xf32> {
-  %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
   %offset = nn.constant dense<[0.5, 0.25]> : tensor<2xf32>
-  %mean = nn.constant dense<[0.0, 1.0]> : tensor<2xf32>
-  %variance = nn.constant dense<[3.0, 0.0]> : tensor<2xf32>
   %n = nn.batch_norm %x, %scale, %beta, %mean, %variance epsilon 1.0 from <caffe, "BatchNorm", "parameter"> : (tensor<1x2x4x4xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<1x2x4x4xf32>
   func.return %n : tensor<1x2x4x4xf32>
 }

@@ -1,5 +1,8 @@
-// RUN: amct-opt %s --merge-group-conv --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: CONSTANTS | amct-opt - --merge-group-conv --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+
+// CONSTANT: %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
+// CONSTANT: %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
 
 // A grouped convolution written as Split, convolutions and Concat.
 
@@ -10,8 +13,6 @@
 // CHECK-NEXT:  func.return [[Y]]
 // REMARK:      [merge-group-conv applied split-conv-concat] "concat": fused into branch1
 func.func @merged(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -27,8 +28,6 @@ func.func @merged(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NOT:   nn.bias_add
 // REMARK:      [merge-group-conv applied split-conv-concat] "concat": fused into branch1
 func.func @biases(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %one = nn.constant dense<1.0> : tensor<1xf32>
   %two = nn.constant dense<2.0> : tensor<1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
@@ -62,8 +61,6 @@ func.func @nested(%x: tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32> {
 // CHECK:       nn.conv %x, {{.*}} groups 2 layout nhwc from
 // REMARK:      [merge-group-conv applied split-conv-concat] "concat": fused into branch1
 func.func @channels_last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 3 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x4x4x2xf32>) -> (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>)
   %a = nn.conv %p0, %w1 layout nhwc from <tf, "Conv2D", "branch1"> : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
   %b = nn.conv %p1, %w2 layout nhwc from <tf, "Conv2D", "branch2"> : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
@@ -79,8 +76,6 @@ func.func @channels_last(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed parts-in-order] "concat": its branches do not take the 2 parts of split in order
 func.func @order(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p1, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p0, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -96,8 +91,6 @@ func.func @order(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed used-once] "concat": the result of branch2 has 2 uses
 func.func @used(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x1x4x4xf32>) {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -130,8 +123,6 @@ func.func @rows(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x2x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed on-channels] "concat": concat works on axis 2, the channels are axis 1
 func.func @stacked(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x8x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -147,7 +138,6 @@ func.func @stacked(%x: tensor<1x2x4x4xf32>) -> tensor<1x1x8x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed equal-parts] "concat": the split makes parts of [1, 2]
 func.func @parts(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %w2 = nn.constant dense<3.0> : tensor<1x2x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 2] from <tf, "Split", "split"> : (tensor<1x3x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x2x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -164,7 +154,6 @@ func.func @parts(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed same-attributes] "concat": branch2 has other attributes than branch1
 func.func @attributes(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %w2 = nn.constant dense<3.0> : tensor<1x1x3x3xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -181,7 +170,6 @@ func.func @attributes(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed equal-weights] "concat": the weight of branch2 is [2, 1, 1, 1], that of branch1 [1, 1, 1, 1]
 func.func @weights(%x: tensor<1x2x4x4xf32>) -> tensor<1x3x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %w2 = nn.constant dense<3.0> : tensor<2x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -198,7 +186,6 @@ func.func @weights(%x: tensor<1x2x4x4xf32>) -> tensor<1x3x4x4xf32> {
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed equal-weights] "concat": the weight of branch2 is computed at run time
 func.func @weight_input(%x: tensor<1x2x4x4xf32>, %w2: tensor<1x1x1x1xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2 from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
@@ -214,8 +201,6 @@ func.func @weight_input(%x: tensor<1x2x4x4xf32>, %w2: tensor<1x1x1x1xf32>) -> te
 // CHECK:       nn.concat
 // REMARK:      [merge-group-conv missed biases-constant] "concat": the bias of branch2 is computed at run time
 func.func @bias_input(%x: tensor<1x2x4x4xf32>, %beta: tensor<1xf32>) -> tensor<1x2x4x4xf32> {
-  %w1 = nn.constant dense<2.0> : tensor<1x1x1x1xf32>
-  %w2 = nn.constant dense<3.0> : tensor<1x1x1x1xf32>
   %p0, %p1 = nn.split %x axis 1 sizes [1, 1] from <tf, "Split", "split"> : (tensor<1x2x4x4xf32>) -> (tensor<1x1x4x4xf32>, tensor<1x1x4x4xf32>)
   %a = nn.conv %p0, %w1 from <tf, "Conv2D", "branch1"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x4x4xf32>
   %b = nn.conv %p1, %w2, %beta from <tf, "Conv2D", "branch2"> : (tensor<1x1x4x4xf32>, tensor<1x1x1x1xf32>, tensor<1xf32>) -> tensor<1x1x4x4xf32>

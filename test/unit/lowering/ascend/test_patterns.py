@@ -1,6 +1,7 @@
 """The lowering patterns: listed, registered, and each condition held to the text tests of `test/lit/lowering/ascend`."""
 
 import re
+import runpy
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from amct_opt.tools.amct_opt import run
 from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[3] / "lit" / "lowering" / "ascend"
+completed = runpy.run_path(str(LIT.parents[1] / "constants.py"))["completed"]
 CHUNKS = [
     (path.name, number, text)
     for path in sorted(LIT.glob("*.mlir"))
-    if "--lower-to-ascend" in (whole := path.read_text("utf-8"))
+    if "--lower-to-ascend" in (whole := completed(path.read_text("utf-8")))
     for number, text in enumerate(re.split(r"^// -----.*$", whole, flags=re.MULTILINE))
 ]
 CONDITIONS = {one: each for each in LowerToAscendPass.PATTERNS for one in each.conditions}
