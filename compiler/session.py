@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from . import universe
+from .catalogue import FRONTENDS, OBSERVERS, PASSES, PROFILES, TARGETS, pass_named, passes
 from .diagnostics import CompileError, Remark, printable
 from .limits import locating
-from .registry import Registry
+from .registry import References, Registry, load
 
 if TYPE_CHECKING:
-    from .checking.checker import Checker
-    from .frontends import Frontend
-    from .rewriting import CheckedPattern
     from .runtime.observers import Observer
-    from .targets import Target
-    from .transforms.quantization.profiles import Profile
 
 
 FRAMEWORKS = ("onnx", "tensorflow")
@@ -57,6 +54,78 @@ class ImportOptions:
     """The weights file, if weights are separate from the model (`--weights`)."""
 
 
+class Frontend(Protocol):
+    """A reader of a format: converts a file to a module of `nn`."""
+
+    def __call__(self, path: Path, session: Session) -> ModuleOp:
+        """Reads the model at `path`. Raises CompileError, located in the file, for anything that it cannot read."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """A format to write. Options are the fields of the dataclass, given as `-t 'name{option=value}'`."""
+
+    name: ClassVar[str]
+    ending: ClassVar[str]
+    """The file ending of the format, with its dot."""
+    graph_only: ClassVar[bool] = False
+    """Whether files hold the graph, `@main`, and no other function."""
+    activation_bits: ClassVar[frozenset[int]] = frozenset({4, 8, 16})
+    """The possible bits of the integers of activations."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that writing to `path` may create or replace."""
+        return [path]
+
+    def check(self, module: ModuleOp, session: Session) -> None:  # noqa: B027
+        """Raises CompileError, located, if an operation of a module that is about to be quantized cannot be written.
+
+        Called before data runs through the module, so that users do not wait for a file that cannot be written. It may find less
+        than writing does.
+        """
+
+    def warn_of_functions(self, module: ModuleOp, session: Session) -> None:
+        """Warn of each function that files do not hold."""
+        from .ir.functions import main_function, other_functions  # a session starts without them
+
+        for function in other_functions(module) if self.graph_only else ():
+            name = function.sym_name.data
+            session.warn(
+                f"target {self.name} writes the graph, @{main_function(module).sym_name.data}, without @{name}"
+            )
+
+    @abstractmethod
+    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        """Writes the module to `path` and the files beside it, all or nothing. Returns the files written.
+
+        Raises CompileError, located at the operation, if the format cannot express it.
+        """
+
+
+class Named(Protocol):
+    """What is registered under a name of its own."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+
+class Pattern(Protocol):
+    """A pattern of a pass, to the session: its class has a name."""
+
+    name: ClassVar[str]
+
+
+class PassChecker(Protocol):
+    """What checks passes."""
+
+    def passing(self, each: ModulePass, module: ModuleOp, session: Session) -> AbstractContextManager[None]:
+        """Checks a pass that runs inside `with`. Raises CompileError if it breaks its promise."""
+        ...
+
+
 @dataclass(repr=False)
 class Session(Context):
     """One compilation: registered names, global options, and the remarks of passes.
@@ -85,17 +154,21 @@ class Session(Context):
     """Called with (phase, done, total) while data runs through the model."""
     phase: Callable[[str], AbstractContextManager[object]] = locating
     """Called with the name of each timed step; the context manager it returns surrounds the step. Steps nest."""
-    checker: Checker | None = None
+    checker: PassChecker | None = None
     """Checks every pass by numbers (`--check`)."""
-    passes: Registry[type[ModulePass]] = field(default_factory=universe.passes)
-    frontends: Registry[Frontend] = field(default_factory=universe.frontends)
-    patterns: dict[str, Registry[type[CheckedPattern[Any]]]] = field(
-        default_factory=dict[str, "Registry[type[CheckedPattern[Any]]]"]
+    passes: Registry[type[ModulePass]] = field(default_factory=passes)
+    frontends: Registry[Frontend] = field(
+        default_factory=lambda: Registry("frontend", "frontends", lambda: References(FRONTENDS))
     )
+    patterns: dict[str, Registry[type[Pattern]]] = field(default_factory=dict[str, "Registry[type[Pattern]]"])
     """By pass, the patterns that are tried before its own."""
-    targets: Registry[type[Target]] = field(default_factory=universe.targets)
-    profiles: Registry[Profile] = field(default_factory=universe.profiles)
-    observers: Registry[type[Observer]] = field(default_factory=universe.observers)
+    targets: Registry[type[Target]] = field(
+        default_factory=lambda: Registry("target", "targets", lambda: References(TARGETS))
+    )
+    profiles: Registry[Named] = field(default_factory=lambda: Registry("profile", "profiles", lambda: load(PROFILES)))
+    observers: Registry[type[Observer]] = field(
+        default_factory=lambda: Registry("observer", "observers", lambda: load(OBSERVERS))
+    )
     readers: dict[tuple[str, str], Callable[[Any], Any]] = field(
         default_factory=dict[tuple[str, str], "Callable[[Any], Any]"]
     )
@@ -115,16 +188,24 @@ class Session(Context):
         """
         self.passes.add(pass_class.name, pass_class)
 
-    def register_pattern(self, pass_name: str, pattern: type[CheckedPattern[Any]]) -> None:
+    def register_pattern(self, pass_name: str, pattern: type[Pattern]) -> None:
         """Try a pattern in a pass, before the pass's own: a `Lowering` in `lower-to-ascend`, a `FusionPattern` in a fusion.
 
         Raises CompileError for a pass that is not made of patterns, and for the name of a pattern that is taken.
         """
-        registry = self.patterns.get(pass_name) or universe.patterns(pass_name, self.passes[pass_name])
+        registry = self.patterns.get(pass_name) or self.own_patterns(pass_name)
         registry.add(pattern.name, pattern)
         self.patterns[pass_name] = registry
 
-    def patterns_of(self, pass_name: str) -> tuple[type[CheckedPattern[Any]], ...]:
+    def own_patterns(self, pass_name: str) -> Registry[type[Pattern]]:
+        """The patterns that a pass has itself. Raises CompileError for a pass that is not made of patterns."""
+        ours: Iterable[type[Pattern]] = getattr(self.passes[pass_name], "PATTERNS", ())
+        if not ours:
+            made = ", ".join(name for name in PASSES if hasattr(pass_named(name), "PATTERNS"))
+            raise CompileError(f"pass '{pass_name}' is not made of patterns", hint=f"those that are: {made}")
+        return Registry("pattern", "patterns", lambda: {each.name: each for each in ours})
+
+    def patterns_of(self, pass_name: str) -> tuple[type[Pattern], ...]:
         """The patterns that are registered for a pass, in the order in which they were."""
         return tuple(self.patterns[pass_name].added.values()) if pass_name in self.patterns else ()
 
@@ -141,7 +222,7 @@ class Session(Context):
         """Register a format by its `name`, for `save` and `-t`. Raises CompileError for a name that is taken."""
         self.targets.add(target_class.name, target_class)
 
-    def register_profile(self, profile: Profile) -> None:
+    def register_profile(self, profile: Named) -> None:
         """Register a target profile by its `name`. Raises CompileError for a name that is taken."""
         self.profiles.add(profile.name, profile)
 

@@ -16,6 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
+from amct_opt.catalogue import PASSES, pass_named
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module, print_module
@@ -24,7 +25,7 @@ from amct_opt.rewriting import FusionPattern
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.transforms.fusion.selection import FusionOptions
-from amct_opt.universe import PASSES, new_session, pass_named
+from amct_opt.universe import new_session
 
 TARGET = Path(__file__).with_name("fusions.md")
 TEXTS = Path(__file__).parents[1] / "test" / "lit" / "transforms" / "fusion"

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .. import frontends
+from ..catalogue import PASSES, Numbers
 from ..diagnostics import CompileError
 from ..dialects.nn.shapes import element_of
 from ..ir.dtypes import is_float
@@ -21,7 +22,6 @@ from ..runtime.executor import RunError
 from ..runtime.kernels import Array
 from ..session import Session
 from ..targets import Target
-from ..universe import PASSES, Numbers
 from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Known, as_it_is, in_any_order, layer_error
 from .peers import CannotRunError, beside_onnxruntime
 

@@ -26,8 +26,9 @@ from ..dialects.ascend.cube import DATA
 from ..dialects.nn import ConstantOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
-from ..runtime.executor import RunError, flatten, kernel_of
+from ..runtime.executor import RunError, flatten
 from ..runtime.kernels import Array, Kernel
+from ..runtime.plan import kernel_of
 from ..runtime.program import Program, Row
 from .bounds import errors_of, intended
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..catalogue import SAVED_MODEL
 from ..diagnostics import CompileError
 from ..files import filling
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..session import Session
-from ..targets import Target
-from ..universe import SAVED_MODEL, target_named
+from ..targets import Target, target_named
 
 
 class Output(NamedTuple):

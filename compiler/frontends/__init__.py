@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-if TYPE_CHECKING:
-    from ..session import ImportOptions, Session
-
-
-class Frontend(Protocol):
-    """A reader of a format: converts a file to a module of `nn`."""
-
-    def __call__(self, path: Path, session: Session) -> ModuleOp:
-        """Reads the model at `path`. Raises CompileError, located in the file, for anything that it cannot read."""
-        ...
-
+from ..session import Frontend as Frontend
+from ..session import ImportOptions, Session
 
 _WEIGHTS = (
     "it is not a graph: torch.export.save(torch.export.export(module, inputs), 'model.pt2') writes the whole model"
@@ -31,10 +21,10 @@ def read(path: Path, session: Session) -> ModuleOp:
 
     Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that do not apply.
     """
+    from ..catalogue import SAVED_MODEL
     from ..diagnostics import CompileError
     from ..files import reading, refuse_pipe
     from ..limits import locating
-    from ..universe import SAVED_MODEL
 
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
     if not ending and not path.exists():

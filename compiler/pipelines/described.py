@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
-from .. import universe
 from ..rewriting import CheckedPattern
 from ..session import Session
 
@@ -24,9 +24,10 @@ def patterns(pass_name: str, session: Session) -> list[str]:
     """
     if runs := getattr(session.passes[pass_name], "RUNS", ()):
         return [line for each in runs for line in (f"--{each}", *(f"  {one}" for one in patterns(each, session)))]
-    ours = universe.patterns(pass_name, session.passes[pass_name])
+    ours = session.own_patterns(pass_name)
     lines: list[str] = []
-    for each in (*session.patterns_of(pass_name), *(ours[name] for name in ours)):
+    tried = (*session.patterns_of(pass_name), *(ours[name] for name in ours))
+    for each in cast("Sequence[type[CheckedPattern[Any]]]", tried):
         lines += [f"{each.name} ({', '.join(_origins(each))})", f"  {_line(statement(each))}"]
         lines += [f"    {one.name}: {_line(one.statement)}" for one in each.conditions]
     return lines

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from .. import universe
+from ..catalogue import PIPELINES
+from ..catalogue import passes as our_passes
 from ..diagnostics import CompileError, first_line
 from ..ir.verification import verify
 from ..ir.weights import WeightError
@@ -24,7 +25,7 @@ After = Callable[[ModulePass, ModuleOp, float], None]
 
 Passes = Registry[type[ModulePass]]
 """The passes of a session."""
-OURS: Passes = universe.passes()
+OURS: Passes = our_passes()
 
 
 def make_pass(name: str, options: str = "", known: Passes = OURS) -> ModulePass:
@@ -34,7 +35,7 @@ def make_pass(name: str, options: str = "", known: Passes = OURS) -> ModulePass:
 
 def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
     """Passes from xDSL's pipeline text (`fuse-bn,quantize{bits=8}`); may include xDSL's own passes, and pipelines of
-    `universe.PIPELINES` by name.
+    `PIPELINES` by name.
     """
     from xdsl.transforms import get_all_passes
     from xdsl.utils.arg_spec import parse_pipeline as parse_specs
@@ -44,8 +45,8 @@ def parse_pipeline(text: str, known: Passes = OURS) -> list[ModulePass]:
     passes: list[ModulePass] = []
     try:
         for spec in parse_specs(text):
-            if spec.name in universe.PIPELINES and not spec.parameters:
-                passes += parse_pipeline(universe.PIPELINES[spec.name], known)
+            if spec.name in PIPELINES and not spec.parameters:
+                passes += parse_pipeline(PIPELINES[spec.name], known)
             elif spec.name in others and spec.name not in known:
                 passes.append(others[spec.name]().from_spec(spec))
             else:

@@ -22,8 +22,8 @@ from xdsl.ir import Operation
 
 from ..diagnostics import CompileError
 from ..dialects import ascend
-from .executor import kernel_of
 from .kernels import Array, Kernel
+from .plan import kernel_of
 from .program import Program
 
 KEPT: Mapping[type[Operation], frozenset[str]] = {

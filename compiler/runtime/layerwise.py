@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from ..dialects.nn import OpaqueOp
-from .executor import Executable, kernel_of, usual
+from .executor import Executable, usual
 from .kernels import Array, Kernel
+from .plan import kernel_of
 from .program import Program, Row
 
 IN_MEMORY = 64 << 20

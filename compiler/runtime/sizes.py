@@ -9,8 +9,8 @@ import numpy as np
 
 from ..dialects import nn
 from ..dialects.nn.shapes import shape_of
-from .executor import plan_of
 from .kernels import Array, Kernel
+from .plan import plan_of
 from .program import Program, Row, live
 
 _SHAPES = frozenset({"nn.shape", "ascend.Shape"})

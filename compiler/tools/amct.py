@@ -32,7 +32,7 @@ from . import (
 )
 from .entry import explained, run_tool
 from .hints import printed
-from .parser import USAGE, Parser, UsageError
+from .parser import TOOLS, USAGE, Parser, UsageError
 from .settings_file import located, settings_of
 
 COMMANDS = (
@@ -123,9 +123,8 @@ def _options_around(tool: Parser, argv: Sequence[str]) -> tuple[frozenset[str], 
 def _amct_opt() -> Parser:
     """The parser of the other tool."""
     from ..universe import new_session
-    from .amct_opt import parser as amct_opt
 
-    return amct_opt(new_session())
+    return TOOLS["amct-opt"](new_session())
 
 
 class _Completion(argparse.Action):

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .. import __version__, frontends
+from ..catalogue import PASSES, PIPELINES
 from ..diagnostics import CompileError, Remark, remarks_yaml
 from ..files import refuse_overwriting, replacing
 from ..flows.options import ResultOptions
@@ -29,9 +30,9 @@ from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget, check_ending
 from ..transforms.quantization.options import DataOptions, SessionOptions
-from ..universe import PASSES, PIPELINES, new_session
+from ..universe import new_session
 from .entry import explained, run_tool
-from .parser import USAGE, Parser, UsageError
+from .parser import TOOLS, USAGE, Parser, UsageError
 from .shared import MODEL, add_import_options, add_option, import_options, options_of
 
 if TYPE_CHECKING:
@@ -197,9 +198,7 @@ def parser(known: Session) -> Parser:
 
 def _commands() -> Iterable[Parser]:
     """The commands of the other tool."""
-    from .amct import parser as amct
-
-    return amct().commands().values()
+    return TOOLS["amct"]().commands().values()
 
 
 _PIPELINE = (

@@ -8,11 +8,16 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 from ..diagnostics import CompileError
+from ..registry import References
 
 USAGE = 2
 """The exit status after a `UsageError`."""
 
 _MISSING = "the following arguments are required"
+
+
+TOOLS = References[Callable[..., "Parser"]]({"amct": ".tools.amct:parser", "amct-opt": ".tools.amct_opt:parser"})
+"""The functions that make the parsers of the tools: hints of each name options of the other."""
 
 
 class UsageError(CompileError):

@@ -12,14 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from ..catalogue import FRONTENDS
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
 from ..pipelines.options import Option, composed, leaves, names, shapes
 from ..session import ImportOptions, Session
 from ..transforms.quantization.options import AllOptions, ClusterOptions, ImageOptions, SessionOptions
-from ..universe import FRONTENDS
-from .parser import Parser
+from .parser import TOOLS, Parser
 from .settings_file import add_settings
 
 if TYPE_CHECKING:
@@ -208,9 +208,7 @@ _OWN = (*leaves(ClusterOptions), "output", "record", "run", "settings", "quiet",
 
 def command_lines(args: argparse.Namespace) -> dict[str, str]:
     """The command lines that read the same model and data in the same way, for advice; those of tune and evaluate have a goal."""
-    from .amct import parser
-
-    commands, labels = parser().commands(), getattr(args, "labels", None)
+    commands, labels = TOOLS["amct"]().commands(), getattr(args, "labels", None)
     given = argparse.Namespace(**vars(args), models=args.model)
     lines = {name: _words(commands[name], given) for name in ("quantize", "sensitivity", "tune", "evaluate")}
     if labels is not None:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,6 @@ FRAMEWORKS: Mapping[str, str] = {
 }
 """Folders of one framework that extend another: all other folders of frontends, formats and targets know their own only."""
 
-ALL_NAMES = "universe"
-"""The module that names what there is in all layers; nothing of it is imported before it is asked for by name."""
-
-EXCEPTIONS = {
-    (
-        "dialects.nn.base",
-        "transforms.canonicalization",
-    ),  # as in xDSL, an operation names the patterns that canonicalize it
-}
-
 
 @cache
 def modules() -> dict[str, Path]:
@@ -48,19 +39,25 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imported(module: str) -> frozenset[str]:
-    """The modules of the package that a module imports, in functions, too; of what is in no layer, not those for types alone."""
+    """The modules of the package that a module imports: at its top, in functions, and for types alone."""
     path = modules()[module]
     package = path.relative_to(PACKAGE).parent.parts
-    tree = ast.parse(path.read_text("utf-8"))
-    types = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
-    left_out = set() if layer_of(module) in LAYERS else {n for block in types for n in block.body}
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level and node not in left_out:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
             place = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
             names = [f"{place}.{alias.name}".lstrip(".") for alias in node.names]
             found.update(name if name in modules() else place for name in names)
-    return frozenset(found - {"", module, ALL_NAMES})
+    return frozenset(found - {"", module})
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports in functions and for types count, too."""
+    sorter = TopologicalSorter({module: imported(module) for module in modules()})
+    try:
+        sorter.prepare()
+    except CycleError as e:
+        pytest.fail(" -> ".join(e.args[1]))
 
 
 def layer_of(module: str) -> str:
@@ -94,7 +91,7 @@ def test_a_layer_imports_what_is_beneath_it(layer: str) -> None:
         for name in reached(module)
         if layer_of(name) not in allowed
     }
-    assert wrong <= EXCEPTIONS, "\n".join(f"{module} imports {name}" for module, name in sorted(wrong - EXCEPTIONS))
+    assert not wrong, "\n".join(f"{module} imports {name}" for module, name in sorted(wrong))
 
 
 def test_a_framework_knows_its_own_only() -> None:

@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from ...ir.name_hints import name_hint
+from ...registry import load
 from .attributes import OriginAttr
 from .plan import check_plan
 from .properties import (
@@ -83,9 +84,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
         """The patterns of `--canonicalize`, for xDSL's own pass of that name."""
-        from ...transforms.canonicalization import patterns_of
-
-        return patterns_of(cls)
+        return load(".transforms.canonicalization:patterns_of")(cls)
 
     KEEPS_SHAPE: ClassVar[bool] = False
     """Whether the result has the shape of operand 0."""

@@ -45,7 +45,8 @@ from . import (
     weight_only,
 )
 from .fused import inline_fused
-from .quantized import InIntegers, Quantizer
+from .quantized import InIntegers
+from .quantizer import Quantizer
 from .rules import ROWS, Builder, Lowering, Rule, Run, Values, source_of
 from .weight_only import has_integer_weight
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import ClassVar, Generic, cast
 
 import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
@@ -20,60 +18,8 @@ from ...ir.precision import forces_fp16, precision_mode, shortened
 from ...rewriting import condition
 from ...runtime.affine import are_normal
 from .constants import Array
+from .quantizer import Activation
 from .rules import Builder, Lowering, Op
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A value of int8 or int16, `real = (value - zero_point) * scale`."""
-
-    value: SSAValue
-    scale: np.float32
-    zero_point: int
-
-
-@dataclass
-class Quantizer:
-    """Makes one AscendQuant per value and parameters, at the first of the quantizations that it replaces."""
-
-    _first: dict[nn.QuantizeOp, nn.QuantizeOp] = field(default_factory=dict[nn.QuantizeOp, nn.QuantizeOp])
-    _made: dict[nn.QuantizeOp, SSAValue] = field(default_factory=dict[nn.QuantizeOp, SSAValue])
-
-    @staticmethod
-    def of(operations: Iterable[nn.QuantizeOp]) -> Quantizer:
-        """Groups equal quantizations, given in program order."""
-        quantizer, seen = Quantizer(), dict[tuple[SSAValue, nn.QParamsAttr], nn.QuantizeOp]()
-        for op in operations:
-            quantizer._first[op] = seen.setdefault((op.input, op.qparams), op)
-        return quantizer
-
-    def quantized(self, op: nn.QuantizeOp) -> SSAValue:
-        """The integers of AscendQuant for a per-tensor quantization. Raises VerifyException like its verifier."""
-        first = self._first[op]
-        if first not in self._made:
-            params = first.qparams.data
-            with np.errstate(over="ignore"):  # an infinite reciprocal is refused by the verifier
-                reciprocal = np.float32(1) / np.float32(params.scales())
-            quant = ascend.AscendQuantOp.make(
-                first.input,
-                scale=reciprocal,
-                offset=int(params.zero_points()),
-                dst_type=ascend.AscendQuantOp.type_number(params.storage),
-                fakequant_precision_mode=precision_mode(first),
-                origin=first.origin,
-                location=first.location,
-                name=first.result.name_hint,
-            )
-            Rewriter.insert_op(quant, InsertPoint.before(first))
-            self._made[first] = quant.y
-        return self._made[first]
-
-    def activation(self, dequantize: nn.DequantizeOp) -> Activation:
-        """The integers behind a dequantized activation, by AscendQuant."""
-        params = dequantize.qparams.data
-        value = self.quantized(cast(nn.QuantizeOp, dequantize.input.owner))
-        return Activation(value, np.float32(params.scales()), int(params.zero_points()))
-
 
 Inputs = Sequence[tuple[str, nn.DequantizeOp | None]]
 """The dequantizations of inputs that are to be integers, by name."""

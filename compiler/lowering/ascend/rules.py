@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 from xdsl.dialects.builtin import LocationAttr
@@ -24,9 +24,7 @@ from ...dialects.nn import ConstantOp, NNOp, OpaqueOp, set_type
 from ...dialects.nn.properties import number_defaults
 from ...rewriting import CheckedPattern, Refusal, Remarks, Roots
 from .constants import Array
-
-if TYPE_CHECKING:
-    from .quantized import Quantizer
+from .quantizer import Quantizer
 
 _Made = TypeVar("_Made", bound=AscendOp)
 Op = TypeVar("Op", bound=NNOp)

@@ -19,7 +19,7 @@ from ...rewriting import Refusal
 from ...transforms.quantization.convert.pairs import quantized_pair
 from .linear import ProductOfInputs
 from .lower import in_integers
-from .quantized import Quantizer
+from .quantizer import Quantizer
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
 INT16 = QParamsAttr.of(i16, 1.0)

@@ -14,7 +14,7 @@ from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.runtime import executor
+from amct_opt.runtime import executor, plan
 from amct_opt.runtime.executor import Executable, RunError, compile_block
 from amct_opt.runtime.kernels import Array, quantization
 from amct_opt.runtime.program import Program
@@ -129,10 +129,10 @@ def test_large_weights_are_dequantized_where_they_are_read(monkeypatch: pytest.M
 
 def test_weights_of_large_models_leave_memory_behind_their_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     released: list[Array] = []
-    monkeypatch.setattr(executor, "release", released.append)
+    monkeypatch.setattr(plan, "release", released.append)
     m = module("%k = nn.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>\n%y = nn.add %x, %k : tensor<4xf32>")
     for most, count in ((16, 0), (15, 2)):
-        monkeypatch.setattr(executor, "_RESIDENT", most)
+        monkeypatch.setattr(plan, "_RESIDENT", most)
         runner = Executable(m)
         for _ in range(2):
             assert runner.run({"x": X})["y"].tolist() == [0, 4, 0, 8]

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from amct_opt.catalogue import DIALECTS, PASSES
 from amct_opt.ir.weights import open_side_file, write_side_file
 from amct_opt.tools.amct_opt import run
-from amct_opt.universe import DIALECTS, PASSES
 
 BIN = Path(sys.executable).parent
 RELU = """\

@@ -30,10 +30,11 @@ from amct_opt.rewriting import Remarks, layer_of, rewrite
 from amct_opt.runtime.comparison import compare
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import sqnr
+from amct_opt.targets import target_named
 from amct_opt.transforms.fusion.fuse_activation import FuseActivationPass
 from amct_opt.transforms.fusion.fuse_activation.activations import KINDS
 from amct_opt.transforms.fusion.fuse_activation.pattern import Rules
-from amct_opt.universe import new_session, target_named
+from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

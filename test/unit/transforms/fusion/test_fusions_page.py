@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from amct_opt.catalogue import PASSES, pass_named
 from amct_opt.pipelines.options import leaves
 from amct_opt.transforms.fusion.fuse_all import FOLDS, REGIONS, FuseAllPass
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
-from amct_opt.universe import PASSES, pass_named
 
 DOCS = Path(__file__).parents[4] / "docs"
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from amct_opt import CompileError
+from amct_opt.catalogue import pass_named
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import CheckedPattern, Condition
-from amct_opt.universe import new_session, pass_named
+from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
 STEPS = ("insert-observers", "balance-channels", "convert-observers", "shift-accumulators", "adapt-qat")

@@ -31,7 +31,7 @@ from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover.round_weights import rounding
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
-from amct_opt.transforms.quantization.recover.round_weights.networks import Networks, layer_by_layer, points_of
+from amct_opt.transforms.quantization.recover.round_weights.networks import Networks, layer_by_layer
 from amct_opt.transforms.quantization.recover.round_weights.products import product_of
 from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     Grid,
@@ -45,6 +45,7 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     with_least_error_left,
 )
 from amct_opt.transforms.quantization.recover.round_weights.sums import Means, Sums
+from amct_opt.transforms.quantization.recover.round_weights.twins import points_of
 from amct_opt.universe import new_session
 
 

@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import pytest
 
+from amct_opt.catalogue import pass_named
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.transforms.quantization.decide.conditions import DecideLayer
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
-from amct_opt.universe import new_session, pass_named
+from amct_opt.universe import new_session
 
 FOLDER = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
 

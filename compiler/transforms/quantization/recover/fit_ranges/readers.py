@@ -42,8 +42,8 @@ from ...calibrate.observing import in_batches
 from ...profiles import Profile
 from ..matters import Matters, matters_of
 from ..round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
-from ..round_weights.networks import rounding_by
 from ..round_weights.sums import some_of
+from ..round_weights.twins import rounding_by
 from .places import Elements, Places, RowsOf, Whole
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -5,39 +5,32 @@ Layers are changed one after the other, each for the inputs that the changed lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate, chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from math import isnan
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from .....backends import HERE, Runner
+from .....backends.data_hash import digest_of
 from .....backends.sharing import shares_of
-from .....dialects.nn import NNOp, QParams
 from .....files import scratch
-from .....ir.dtypes import integer_range
 from .....ir.weights import return_freed_memory
 from .....rewriting import Remarks
 from .....runtime.data import Samples
-from .....runtime.kernels import Kernel
-from .....runtime.layerwise import Layerwise
 from .....runtime.metrics import Differences
 from .....session import Session
 from ...calibrate.observing import in_batches
-from ...decide.sites import graph_points
 from .integer_layers import WEIGHT, IntegerLayer
+from .shared_sums import SharedSums
 from .sums import Rows, Summed, Wish, merged_sums, rows_of
+from .twins import Operands, Solution, Twins, accumulated, network, points_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Operands = Mapping[int, Array]
-"""The operands that a layer reads in place of those of the module, by index."""
-Solution = Mapping[str, Array]
-"""What is found from the sums of a layer."""
 S = TypeVar("S", bound=Summed)
 
 HELD_BACK = 8
@@ -49,58 +42,6 @@ _ROWS_HELD = 1 << 11
 """About how many rows of the held-back samples are kept."""
 _SHARES = 8
 """Parts of the samples whose sums are added in order, whoever computes them: their number decides how the sums round."""
-
-
-class Twins:
-    """The quantized network and the float network beside it, over the same batches; both stop before each layer."""
-
-    def __init__(
-        self, module: ModuleOp, layers: Iterable[NNOp], parts: Sequence[Samples], folder: Path, *, beside: bool
-    ):
-        """`layers` in the order of the module. Without `beside` the quantized network is used for both. Large values that wait
-        between layers are stored in `folder`.
-        """
-        layers = list(layers)
-        self.quantized: Layerwise = network(module, layers, parts, folder / "quantized", points_of(module))
-        """The network whose points round."""
-        self.float: Layerwise | None = network(module, layers, parts, folder / "float") if beside else None
-        """The network in float."""
-
-    def inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
-        """The inputs of each batch in both networks; the float one computes its next batch meanwhile, in a thread."""
-        if self.float is None:
-            yield from ((q, q) for q in self.quantized.inputs(layer))
-            return
-        exact = self.float.inputs(layer)
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(next, exact, None)
-            for q in self.quantized.inputs(layer):
-                f = coming.result()
-                assert f is not None, "both networks read the same batches"
-                coming = ahead.submit(next, exact, None)
-                yield q, f
-
-
-def network(
-    module: ModuleOp,
-    layers: Iterable[NNOp],
-    parts: Sequence[Samples],
-    folder: Path,
-    kernels: Mapping[Operation, Kernel] | None = None,
-) -> Layerwise:
-    """A network that stops before each layer, over all runs of these samples."""
-    folder.mkdir()
-    return Layerwise(module, layers, chain.from_iterable(part.batches() for part in parts), folder, kernels)
-
-
-class Elsewhere(Protocol):
-    """Workers that run the networks over the samples that are summed."""
-
-    def solved(
-        self, number: int, wish: Wish, changed: Callable[[int], Operands], solve: Callable[[Any], Solution]
-    ) -> Solution:
-        """What `solve` makes of the sums of the layer with this number; `changed` gives the operands of those before it."""
-        ...
 
 
 class Networks:
@@ -128,13 +69,10 @@ class Networks:
         self._shares = shares_of(in_batches(module, [], fit), fewest=1, most=_SHARES)
         self._fit = sum(share.runs for share in self._shares)
         self._held = None if held is None else in_batches(module, [], held)
-        self._elsewhere: Elsewhere | None = None
+        self._elsewhere: SharedSums | None = None
         self._changes: dict[int, Operands] = {}  # for workers that begin anew
         here = [*self._shares, *([] if self._held is None else [self._held])]
         if runner.cluster is not None and self._held is not None:
-            from .....backends.data_hash import digest_of
-            from .shared_sums import SharedSums
-
             here = here[-1:]
             key = lambda: (work, digest_of(fit, session, runner.cluster), self._shares[0].batch_size)  # noqa: E731
             self._elsewhere = SharedSums(runner, module, self._shares, session, len(layers), key, beside=beside)
@@ -219,11 +157,6 @@ class Networks:
         return measured_on(self.held_back)
 
 
-def accumulated(shares: Sequence[Samples]) -> list[int]:
-    """The number of the first run of each share."""
-    return [0, *accumulate(share.runs for share in shares[:-1])]
-
-
 def measured_on(count: int) -> str:
     """The last words of a remark with errors that are measured on so many samples held back, if there are any."""
     return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
@@ -233,26 +166,6 @@ def split(samples: Samples) -> tuple[Samples, Samples | None]:
     """The samples to sum, and those to hold back."""
     back = max(samples.runs // HELD_BACK, int(samples.runs > 1)) * samples.batch_size
     return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
-
-
-def points_of(module: ModuleOp) -> Mapping[Operation, Kernel]:
-    """Kernels that make points round as the later quantize and dequantize will."""
-    return {op: rounding_by(op.qparams.data) for op in graph_points(module) if op.qparams is not None}
-
-
-def rounding_by(params: QParams) -> Callable[[Array], Array]:
-    """A kernel that rounds to the numbers of a point."""
-    scale, zero_point = params.scales(), np.float32(params.zero_points())
-    low, high = (np.float32(end) - zero_point for end in integer_range(params.storage))
-
-    def run(x: Array) -> Array:
-        y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
-        np.rint(y, out=y)
-        np.clip(y, low, high, out=y)
-        y *= scale
-        return y.astype(x.dtype, copy=False)
-
-    return run
 
 
 Step = Callable[[IntegerLayer, Networks], IntegerLayer]

@@ -28,8 +28,8 @@ from .....runtime.data import Samples
 from .....session import Session
 from ...profiles import profile_of
 from .integer_layers import WEIGHT, IntegerLayer, integer_layers
-from .networks import Operands, Solution, Twins, accumulated
 from .sums import Summed, Wish, merged_sums
+from .twins import Operands, Solution, Twins, accumulated
 
 Changes = Mapping[int, Operands]
 """What layers read in place of the module's operands, by the number of the layer."""
