@@ -5,8 +5,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from . import torch as torch
-    from .api import Loaded, calibrate, execute, load, parse, quantize, report, run_pipeline, save, to_text
-    from .api_files import Quantized, bisect, compare, evaluate, quantize_file, reduce, sensitivity, tune
+    from .api import Loaded, calibrate, execute, load, parse, report, run_pipeline, save, to_text
+    from .api.files import Quantized, bisect, compare, evaluate, quantize, quantize_file, reduce, sensitivity, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .diagnostics import CompileError, Remark
     from .rewriting import FusionPattern
@@ -68,13 +68,22 @@ _PLACES = {
         "execute",
         "load",
         "parse",
-        "quantize",
         "report",
         "run_pipeline",
         "save",
         "to_text",
     ),
-    ".api_files": ("Quantized", "bisect", "compare", "evaluate", "quantize_file", "reduce", "sensitivity", "tune"),
+    ".api.files": (
+        "Quantized",
+        "bisect",
+        "compare",
+        "evaluate",
+        "quantize",
+        "quantize_file",
+        "reduce",
+        "sensitivity",
+        "tune",
+    ),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),

@@ -54,7 +54,7 @@ def serve(listener: socket.socket) -> None:
     mains = {script.name: script.load() for script in entry_points(group="console_scripts") if script.name in TOOLS}
     package = import_module("amct_opt")
     for module in pkgutil.walk_packages(package.__path__, "amct_opt."):
-        if module.name != "amct_opt.torch":  # what only programs import, it loads torch
+        if module.name not in ("amct_opt.torch", "amct_opt.api.torch"):  # what only programs import, it loads torch
             import_module(module.name)  # also what tools import only when they need it
     latency = import_module("amct_opt.flows.latency")
     vars(latency)["SECONDS"] = 0  # what a busy machine says of latency differs each time

@@ -17,7 +17,7 @@ _MAIN = frozenset(
 """Nodes that have the name of their operator, wherever they stand among the nodes that it becomes."""
 _NUMBER = re.compile(r"_\d+$")
 _TORCH = "torch.nn.modules."
-_FUSED = "amct_opt.torch."
+_FUSED = "amct_opt.api.torch."
 _OURS = ("torch.nn.", "torch.ao.", _FUSED)
 """Modules that are an operator each, however often they are called, or a fused chain of them."""
 

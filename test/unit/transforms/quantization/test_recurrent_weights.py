@@ -11,8 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from amct_opt import frontends
-from amct_opt.api import load, quantize, save
+from amct_opt import frontends, load, quantize, save
 from amct_opt.configuration.record import read_record
 from amct_opt.configuration.settings import Activation, Calibration, Settings
 from amct_opt.dialects import ascend, nn

@@ -6,46 +6,41 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack, cast, overload
+from typing import Any, NamedTuple, TypeAlias, Unpack, cast, overload
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from . import frontends
-from .backends.cluster import Engine, engine_of
-from .configuration.settings import Settings
-from .diagnostics import CompileError
-from .dialects.nn import BatchNormOp, is_layer
-from .dialects.nn.shapes import element_of, shape_of
-from .flows.model_file import simplify_and_fuse
-from .frontends.mlir import parse as parse_text
-from .ir.dtypes import numpy_dtype
-from .ir.functions import main_function
-from .ir.metadata import metadata
-from .ir.text import ReadableModule, WeightSink, module_text
-from .ir.verification import verify
-from .keywords import Keywords, PathLike, with_options
-from .pipelines.options import from_keywords
-from .pipelines.passes import After, parse_pipeline, run_passes
-from .registry import load as load_reference
-from .runtime.data.given import Given, samples_from
-from .runtime.executor import Array, Executable
-from .session import Session
-from .tables import some
-from .targets import Target
-from .transforms.quantization.calibrate import calibrate_points
-from .transforms.quantization.data import load as load_samples
-from .transforms.quantization.data import within
-from .transforms.quantization.options import AllOptions, DataOptions
-from .transforms.quantization.place.insert_observers import insert_observers
-from .transforms.quantization.quantize import Quantize
-from .transforms.quantization.request import request_of
-from .transforms.quantization.running import runner_of
-from .universe import new_session
-
-if TYPE_CHECKING:
-    from .api_files import Quantized
+from .. import frontends
+from ..backends.cluster import Engine, engine_of
+from ..configuration.settings import Settings
+from ..diagnostics import CompileError
+from ..dialects.nn import is_layer
+from ..dialects.nn.shapes import element_of, shape_of
+from ..frontends.mlir import parse as parse_text
+from ..ir.dtypes import numpy_dtype
+from ..ir.functions import main_function
+from ..ir.metadata import metadata
+from ..ir.text import ReadableModule, WeightSink, module_text
+from ..ir.verification import verify
+from ..keywords import Keywords, PathLike
+from ..pipelines.options import from_keywords
+from ..pipelines.passes import After, parse_pipeline, run_passes
+from ..registry import load as load_reference
+from ..runtime.data.given import Given, samples_from
+from ..runtime.executor import Array, Executable
+from ..session import Session
+from ..tables import some
+from ..targets import Target
+from ..transforms.quantization.calibrate import calibrate_points
+from ..transforms.quantization.data import load as load_samples
+from ..transforms.quantization.data import within
+from ..transforms.quantization.options import AllOptions, DataOptions
+from ..transforms.quantization.place.insert_observers import insert_observers
+from ..transforms.quantization.request import request_of
+from ..transforms.quantization.running import runner_of
+from ..universe import new_session
 
 Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
 """`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or a list of passes, each an object or such text."""
@@ -193,109 +188,6 @@ def run_pipeline(module: ModuleOp, pipeline: Pipeline, session: Session, after: 
     run_passes(module, passes, session, after)
 
 
-@overload
-def quantize(
-    module: ModuleOp,
-    session: Session,
-    settings: Settings | PathLike | None = None,
-    data: Given | PathLike | None = None,
-    *,
-    client: Any = None,
-    **options: Unpack[Keywords],
-) -> Loaded: ...
-
-
-@overload
-def quantize(
-    model: Any,
-    loader: Iterable[Any],
-    /,
-    settings: Settings | PathLike | None = None,
-    *,
-    client: Any = None,
-    profile: str | None = None,
-    **options: Unpack[Keywords],
-) -> Loaded: ...
-
-
-@overload
-def quantize(
-    model: Any,
-    /,
-    *,
-    settings: Settings | PathLike | None = None,
-    data: Given | PathLike | None = None,
-    labels: str | Array | None = None,
-    client: Any = None,
-    profile: str | None = None,
-    **options: Unpack[Keywords],
-) -> Quantized: ...
-
-
-@with_options
-def quantize(
-    module: Any,
-    session: Any = None,
-    settings: Settings | PathLike | None = None,
-    data: Given | PathLike | None = None,
-    *,
-    labels: str | Array | None = None,
-    client: Any = None,
-    profile: str | None = None,
-    **options: Unpack[Keywords],
-) -> Loaded | Quantized:
-    """Quantize a model in one step, or a module in place, between steps of your own.
-
-    `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
-    `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
-    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes.
-
-    `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
-    warns if there are batch norms and no fusion ran. It returns the module and its session.
-
-    `quantize(model, loader)` does all of it for a `torch.nn.Module` or an exported program, which is not changed: the first batch
-    of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
-    or dictionaries, of which the arguments of `forward` are taken; labels behind them are not used.
-
-    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified), to which `options`
-    are added: `bits=16, equalize=True`. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an
-    iterable of batches or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and
-    not given, seeded synthetic inputs are used and the session warns. `client` shares calibration among machines, with the same
-    result: a `distributed.Client`, or an executor of `concurrent.futures` (docs/cluster.md).
-    `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
-    CompileError, located.
-    """
-    loading = is_pytorch(module)
-    if _in_one_step(module, session):
-        from .api_files import quantized
-
-        return quantized(module, asked_by(options, client, config=settings), data, labels, profile)
-    if labels is not None:
-        raise CompileError("only a model in one step takes labels", hint="quantize(model, data=..., labels=...)")
-    if not loading:
-        _check_session(session, "quantize(module, session)")
-        if profile is not None:
-            raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
-    elif data is not None:
-        raise CompileError("the loader is the data", hint="quantize(model, loader)")
-    asked = asked_by(options, client, config=settings)
-    if loading:
-        module, session, data = _loaded(module, session, profile)
-    request = request_of(asked.quantization, session)
-    given = with_data(asked, data, module, request.settings)
-    if loading:
-        simplify_and_fuse(request, module, session)
-    else:
-        _warn_of_missing_fusions(module, session)
-    run_passes(module, [Quantize(request, given, asked.running)], session)
-    return Loaded(module, session)
-
-
-def _in_one_step(model: object, session: object) -> bool:
-    """Whether a model is given that is not a module in a session yet."""
-    return session is None and not isinstance(model, ModuleOp)
-
-
 def calibrate(
     module: ModuleOp,
     session: Session,
@@ -311,7 +203,7 @@ def calibrate(
     `quantize(module, session)` keeps them and converts to integers; it needs data only to recover accuracy. Raises
     CompileError, located.
     """
-    _check_session(session, "calibrate(module, session)")
+    check_session(session, "calibrate(module, session)")
     asked = asked_by(options, client, config=settings)
     request = request_of(asked.quantization, session)
     given = within(with_data(asked, data, module, request.settings), request.settings)
@@ -327,18 +219,7 @@ def engine_of_client(client: Any) -> Engine | None:
     return None if client is None else engine_of(client)
 
 
-def _loaded(model: Any, loader: Any, profile: str | None) -> tuple[ModuleOp, Session, Any]:
-    """A PyTorch model in a session of its own, and the inputs in the loader's batches."""
-    from .api_torch import load_with
-
-    session = new_session()
-    if profile is not None:
-        session.profile = session.profiles[profile].name
-    module, batches = load_with(model, loader, session)
-    return module, session, batches
-
-
-def _check_session(session: object, call: str) -> None:
+def check_session(session: object, call: str) -> None:
     """Raises CompileError for something else in the place of the session."""
     if not isinstance(session, Session):
         hint = f"write {call}, with the session that load returns"
@@ -358,14 +239,6 @@ def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOption
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
     return from_keywords(AllOptions, "quantization", {**asked, "cluster": engine_of_client(client)})
-
-
-def _warn_of_missing_fusions(module: ModuleOp, session: Session) -> None:
-    """Warn of batch norms if no fusion pass has run, which would have folded them or said why not."""
-    norms = sum(isinstance(op, BatchNormOp) for op in module.walk())
-    if norms and not any(remark.pass_name.startswith("fuse-") for remark in session.remarks):
-        step = 'run_pipeline(module, "fuse", session)'
-        session.warn(f"no fusion has run, and the module has {norms} batch norms: {step} before folds them into layers")
 
 
 def with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:
@@ -401,7 +274,7 @@ def save(
     `target` is a name (`mlir`, `onnx`, `onnx-ascend`, ... as `-t` takes it) with its `options` as keywords, or an object.
     Raises CompileError, located at the operation, if the format cannot represent it, and for unknown names and options.
     """
-    _check_session(session, "save(module, path, session, target)")
+    check_session(session, "save(module, path, session, target)")
     if isinstance(target, str):
         made = _target(session.targets[target], target, options)
     elif options:
@@ -419,7 +292,7 @@ def report(folder: PathLike) -> Path:
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.
     """
-    from .flows.report import report_of
+    from ..flows.report import report_of
 
     return report_of(Path(folder))
 

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from .api import PathLike, asked_by, engine_of_client, is_pytorch, load, save, with_data
-from .backends import Runner
-from .configuration.ranges import at_least
-from .diagnostics import CompileError
-from .files import filling, scratch_until_the_end
-from .keywords import DataKeywords, Keywords
-from .pipelines.options import from_keywords
-from .reduction import SECONDS
-from .runtime.data import FloatModel, Samples
-from .runtime.data.given import Given
-from .runtime.executor import Array
-from .session import Session
-from .tables import Table, Tabled
-from .transforms.quantization.options import AllOptions, DataOptions
-from .transforms.quantization.request import wanted_of
-from .universe import new_session
+from ..backends import Runner
+from ..configuration.ranges import at_least
+from ..configuration.settings import Settings
+from ..diagnostics import CompileError
+from ..dialects.nn import BatchNormOp
+from ..files import filling, scratch_until_the_end
+from ..flows.model_file import simplify_and_fuse
+from ..keywords import DataKeywords, Keywords, PathLike, with_options
+from ..pipelines.options import from_keywords
+from ..pipelines.passes import run_passes
+from ..reduction import SECONDS
+from ..runtime.data import FloatModel, Samples
+from ..runtime.data.given import Given
+from ..runtime.executor import Array
+from ..session import Session
+from ..tables import Table, Tabled
+from ..transforms.quantization.options import AllOptions, DataOptions
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.request import request_of, wanted_of
+from ..universe import new_session
+from . import Loaded, asked_by, check_session, engine_of_client, is_pytorch, load, report, save, with_data
 
 if TYPE_CHECKING:
-    from .checking.bisection import Bisection
-    from .flows.engines import Engine
-    from .flows.evaluation import Labels, Metric
-    from .flows.scoring import Scores
-    from .flows.sensitivity import Sensitivity
-    from .flows.summary import Summary
-    from .flows.tune import Tuned
-    from .runtime.comparison import Comparison
+    from ..checking.bisection import Bisection
+    from ..flows.engines import Engine
+    from ..flows.evaluation import Labels, Metric
+    from ..flows.scoring import Scores
+    from ..flows.sensitivity import Sensitivity
+    from ..flows.summary import Summary
+    from ..flows.tune import Tuned
+    from ..runtime.comparison import Comparison
 
 Measure = Callable[[FloatModel], float]
 """Takes a model with `model.run(inputs)` and `model.batches()`, and returns a number; larger is better."""
@@ -68,8 +73,6 @@ class Quantized(Tabled):
 
     def report(self, folder: PathLike) -> Path:
         """Save the files, and a page about them. Returns the page's path. Raises CompileError without the extra `report`."""
-        from .api import report
-
         return report(self.save(folder))
 
     def evaluate(self, data: Any, labels: str | Array | None = None, **judged: Any) -> Scores:
@@ -81,13 +84,114 @@ class Quantized(Tabled):
         return self.summary.files["onnx"].parent
 
 
-def quantized(
+@overload
+def quantize(
+    module: ModuleOp,
+    session: Session,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    client: Any = None,
+    **options: Unpack[Keywords],
+) -> Loaded: ...
+
+
+@overload
+def quantize(
+    model: Any,
+    loader: Iterable[Any],
+    /,
+    settings: Settings | PathLike | None = None,
+    *,
+    client: Any = None,
+    profile: str | None = None,
+    **options: Unpack[Keywords],
+) -> Loaded: ...
+
+
+@overload
+def quantize(
+    model: Any,
+    /,
+    *,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    labels: str | Array | None = None,
+    client: Any = None,
+    profile: str | None = None,
+    **options: Unpack[Keywords],
+) -> Quantized: ...
+
+
+@with_options
+def quantize(
+    module: Any,
+    session: Any = None,
+    settings: Settings | PathLike | None = None,
+    data: Given | PathLike | None = None,
+    *,
+    labels: str | Array | None = None,
+    client: Any = None,
+    profile: str | None = None,
+    **options: Unpack[Keywords],
+) -> Loaded | Quantized:
+    """Quantize a model in one step, or a module in place, between steps of your own.
+
+    `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
+    `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
+    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes.
+
+    `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
+    warns if there are batch norms and no fusion ran. It returns the module and its session.
+
+    `quantize(model, loader)` does all of it for a `torch.nn.Module` or an exported program, which is not changed: the first batch
+    of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
+    or dictionaries, of which the arguments of `forward` are taken; labels behind them are not used.
+
+    `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified), to which `options`
+    are added: `bits=16, equalize=True`. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an
+    iterable of batches or a function that returns one (one run each, in the inputs' shapes and dtypes). If data is needed and
+    not given, seeded synthetic inputs are used and the session warns. `client` shares calibration among machines, with the same
+    result: a `distributed.Client`, or an executor of `concurrent.futures` (docs/cluster.md).
+    `session.profile` decides what can be quantized; `session.remarks` reports what was not quantized, and why. Raises
+    CompileError, located.
+    """
+    loading = is_pytorch(module)
+    if _in_one_step(module, session):
+        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile)
+    if labels is not None:
+        raise CompileError("only a model in one step takes labels", hint="quantize(model, data=..., labels=...)")
+    if not loading:
+        check_session(session, "quantize(module, session)")
+        if profile is not None:
+            raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
+    elif data is not None:
+        raise CompileError("the loader is the data", hint="quantize(model, loader)")
+    asked = asked_by(options, client, config=settings)
+    if loading:
+        module, session, data = _traced(module, session, profile)
+    request = request_of(asked.quantization, session)
+    given = with_data(asked, data, module, request.settings)
+    if loading:
+        simplify_and_fuse(request, module, session)
+    else:
+        _warn_of_missing_fusions(module, session)
+    run_passes(module, [Quantize(request, given, asked.running)], session)
+    return Loaded(module, session)
+
+
+def _in_one_step(model: object, session: object) -> bool:
+    """Whether a model is given that is not a module in a session yet."""
+    return session is None and not isinstance(model, ModuleOp)
+
+
+def _quantized(
     model: Any, asked: AllOptions, data: Given | PathLike | None, labels: str | Array | None, profile: str | None
 ) -> Quantized:
     """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
-    from .flows.options import ResultOptions
-    from .flows.quantization import FileOptions
-    from .flows.quantization import quantize_file as written
+    from ..flows.options import ResultOptions
+    from ..flows.quantization import FileOptions
+    from ..flows.quantization import quantize_file as written
 
     session, folder = _session(None, profile), scratch_until_the_end()
     wanted = wanted_of(asked.quantization)
@@ -110,11 +214,30 @@ def _loaded(model: Any, data: Any, session: Session) -> tuple[ModuleOp, Any]:
     """An object as a module, and its data; a PyTorch module is traced with the first batch."""
     if not is_pytorch(model):
         return load(model, session).module, data
-    from .api_torch import load_with
+    from .torch import load_with
 
     if data is None or isinstance(data, str | os.PathLike):
         raise CompileError("a PyTorch module is traced with a batch", hint="give batches of its arguments as data")
     return load_with(model, [data] if isinstance(data, Mapping) else data, session)
+
+
+def _traced(model: Any, loader: Any, profile: str | None) -> tuple[ModuleOp, Session, Any]:
+    """A PyTorch model in a session of its own, and the inputs in the loader's batches."""
+    from .torch import load_with
+
+    session = new_session()
+    if profile is not None:
+        session.profile = session.profiles[profile].name
+    module, batches = load_with(model, loader, session)
+    return module, session, batches
+
+
+def _warn_of_missing_fusions(module: ModuleOp, session: Session) -> None:
+    """Warn of batch norms if no fusion pass has run, which would have folded them or said why not."""
+    norms = sum(isinstance(op, BatchNormOp) for op in module.walk())
+    if norms and not any(remark.pass_name.startswith("fuse-") for remark in session.remarks):
+        step = 'run_pipeline(module, "fuse", session)'
+        session.warn(f"no fusion has run, and the module has {norms} batch norms: {step} before folds them into layers")
 
 
 def quantize_file(
@@ -138,9 +261,9 @@ def quantize_file(
     beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
     in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
-    from .flows.options import ResultOptions
-    from .flows.quantization import FileOptions
-    from .flows.quantization import quantize_file as quantized
+    from ..flows.options import ResultOptions
+    from ..flows.quantization import FileOptions
+    from ..flows.quantization import quantize_file as quantized
 
     asked, within = asked_by(options, client, data=data), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
@@ -172,12 +295,12 @@ def tune(
     machines, as in `quantize`. Raises CompileError, located; a goal that is missed is in the
     result (`best.reached`).
     """
-    from .flows.quantization import FileOptions
-    from .flows.quantization import quantize_file as quantized
-    from .flows.tune import tune_file
-    from .flows.tune.budget import UNLIMITED, Budget
-    from .flows.tune.goal import Goal
-    from .flows.tune.network import merged
+    from ..flows.quantization import FileOptions
+    from ..flows.quantization import quantize_file as quantized
+    from ..flows.tune import tune_file
+    from ..flows.tune.budget import UNLIMITED, Budget
+    from ..flows.tune.goal import Goal
+    from ..flows.tune.network import merged
 
     judges = [each for each in (sqnr, labels, metric) if each is not None]
     if len(judges) != 1 or (drop is None) != (sqnr is not None):
@@ -213,7 +336,7 @@ def evaluate(
     `onnxruntime`, which runs ONNX files (the default where it is installed, without `client`), `interpreter` or `iree`.
     `client` shares the samples that labels judge among machines, as in `quantize`. Raises CompileError, located.
     """
-    from .flows.scoring import evaluate_files
+    from ..flows.scoring import evaluate_files
 
     paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
     source: Any = data
@@ -235,8 +358,8 @@ def evaluate(
 
 def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:
     """The samples of a loader for a model, and their labels."""
-    from .api_torch import labelled
-    from .runtime.data.given import samples_from
+    from ..runtime.data.given import samples_from
+    from .torch import labelled
 
     module = load(model, _session(session, None)).module
     inputs, labels = labelled(loader, module)
@@ -259,7 +382,7 @@ def sensitivity(
     `measure` is `sqnr`, in dB, or `kl`, the divergence of probabilities in nats. `options` are those of `--quantize`, as in
     `quantize_file`; `client` shares the layers among machines. Raises CompileError, located.
     """
-    from .flows.sensitivity import MEASURES, sensitivity_of
+    from ..flows.sensitivity import MEASURES, sensitivity_of
 
     at_least("samples", samples, 1)
     if measure not in MEASURES:
@@ -282,13 +405,13 @@ def compare(
     With `layers`, every layer that both have is compared as well. `engine` runs B: `iree` as native code. Raises CompileError,
     located, for inputs that do not fit, and without a common output.
     """
-    from .runtime.comparison import compare as compared
+    from ..runtime.comparison import compare as compared
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     if engine == "interpreter":
         return compared(first, second, runs, layers=layers)
-    from .backends.iree import IreeModule
+    from ..backends.iree import IreeModule
 
     native = _session(session, None)
     return compared(
@@ -310,13 +433,13 @@ def bisect(
     operations explain (docs/checking.md). `engine` runs A: `iree` as native code. Raises CompileError, located, for inputs
     that do not fit, and for models that have nothing in common.
     """
-    from .checking.bisection import bisect as bisected
+    from ..checking.bisection import bisect as bisected
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     if engine == "interpreter":
         return bisected(first, second, runs)
-    from .checking.native import NativeGraph
+    from ..checking.native import NativeGraph
 
     native = _session(session, None)
     return bisected(first, second, runs, lambda module: NativeGraph(module, native))
@@ -329,8 +452,8 @@ def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = S
     module. `still_fails` gets candidates of the same kind and must not change them; its exceptions end the reduction.
     After `seconds` the smallest so far is returned. Raises CompileError if the model itself does not fail.
     """
-    from .reduction import Reducer
-    from .reduction.candidates import form_of, read
+    from ..reduction import Reducer
+    from ..reduction.candidates import form_of, read
 
     given = read(Path(cast(PathLike, model)), new_session()) if isinstance(model, str | os.PathLike) else model
     if not still_fails(given):
@@ -351,13 +474,13 @@ def _text(data: PathLike | None) -> str | None:
 
 
 def _labels(labels: str | Array | None) -> str | Labels | None:
-    from .flows.evaluation import Labels
+    from ..flows.evaluation import Labels
 
     return labels if labels is None or isinstance(labels, str) else Labels(np.asarray(labels))
 
 
 def _metric(metric: Measure) -> Metric:
-    from .flows.evaluation import Metric
+    from ..flows.evaluation import Metric
 
     code = getattr(metric, "__code__", None)
     return Metric(Path(getattr(code, "co_filename", "metric")), getattr(metric, "__name__", "metric"), metric)
