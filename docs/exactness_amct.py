@@ -19,9 +19,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from amct_opt import frontends
+from amct_opt import Loaded, frontends
 from amct_opt.amct import steps
-from amct_opt import Loaded
 from amct_opt.configuration.record import LayerRecord, read_record
 from amct_opt.diagnostics import CompileError
 from amct_opt.files import scratch

@@ -20,12 +20,12 @@ from ..dialects.nn.shapes import element_of
 from ..files import replacing, scratch
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import body, input_names, main_function, output_names, return_op
-from ..lowering.ascend.fused import inline_fused
 from ..runtime.executor import RunError, Watch, check_input
 from ..runtime.kernels import Array
 from ..session import Session
 from ..targets.graph import source
 from ..targets.linalg import SCOPE, LinalgTarget
+from ..transforms.inline_fused import inline_fused
 from .float_graph import in_order
 from .work import Work
 

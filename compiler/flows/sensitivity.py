@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends import Runner
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..diagnostics import CompileError
-from ..lowering.ascend.fused import inline_fused
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
 from ..runtime.data import Samples
@@ -21,6 +20,7 @@ from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
 from ..tables import Table, Tabled
+from ..transforms.inline_fused import inline_fused
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import split
 from ..transforms.quantization.decide.sites import sites

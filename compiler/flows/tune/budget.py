@@ -15,12 +15,12 @@ from xdsl.ir import OpResult, SSAValue
 from ...diagnostics import CompileError
 from ...dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp
 from ...dialects.nn.shapes import shape_of
-from ...lowering.ascend.fused import inline_fused
 from ...rewriting import layer_of
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
 from ...targets.onnx import OnnxTarget
+from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.decide.layers import is_dequantized
 from ...transforms.quantization.decide.sites import Site, sites
 

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
-from ...lowering.ascend.fused import inline_fused
 from ...pipelines.options import composed, values_of
 from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
@@ -17,6 +16,7 @@ from ...runtime.data import Samples
 from ...runtime.metrics import Measure
 from ...session import Session
 from ...targets.onnx import OnnxTarget
+from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.options import BackendOptions, DataOptions, QuantizeOptions

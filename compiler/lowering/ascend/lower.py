@@ -26,6 +26,7 @@ from ...dialects.nn import (
 )
 from ...rewriting import Condition, Remarks, Roots, erase_dead_constants, requires
 from ...rewriting.driver import apply_once, garbage_collection_off
+from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.convert.pairs import quantize_at
 from ...transforms.quantization.decide.sites import Site
 from . import (
@@ -44,7 +45,6 @@ from . import (
     space,
     weight_only,
 )
-from .fused import inline_fused
 from .quantized import InIntegers
 from .quantizer import Quantizer
 from .rules import ROWS, Builder, Lowering, Rule, Run, Values, source_of

@@ -33,8 +33,8 @@ from ...dialects.nn.elementwise import ElementwiseOp
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...rewriting import Remarks, erase_dead_constants
 from ...rewriting.driver import garbage_collection_off
+from ...transforms.inline_fused import inline_fused
 from ...transforms.partial_shapes import Dimension, root
-from ..ascend.fused import inline_fused
 from ..refusal import NotLowered, require
 from . import contraction, elementwise, lookups, shape, steps, windows
 from .build import Body, Builder, Scalars, key_of, signless

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ...dialects.nn import BoundOp, DequantizeOp, QParams, QParamsAttr, QuantizeOp
 from ...ir.dtypes import integer_range
 from ...ir.functions import main_function
-from ...lowering.ascend.fused import inline_fused
+from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.convert.pairs import quantized_pair
 from ...transforms.quantization.place.grids import Grids
 from ...transforms.quantization.profiles import Profile

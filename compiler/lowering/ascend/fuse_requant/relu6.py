@@ -21,7 +21,7 @@ from ....ir.precision import forces_fp16
 from ....rewriting import Array, Remarks, layer_of
 from ....runtime.kernels.ascend_integer import quant, scaled, scaled_in_float16
 from ....session import Session
-from ..fused import inline_fused
+from ....transforms.inline_fused import inline_fused
 
 RULE = "relu6-saturates"
 

@@ -19,12 +19,12 @@ from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.lowering.ascend.fused import inline_fused
 from amct_opt.lowering.linalg import steps
 from amct_opt.lowering.linalg.build import Scalars
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.targets.linalg import LinalgTarget
+from amct_opt.transforms.inline_fused import inline_fused
 
 from .native import called, compiled
 

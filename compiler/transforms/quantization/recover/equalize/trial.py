@@ -9,12 +9,12 @@ from math import sqrt
 from xdsl.dialects.builtin import ModuleOp
 
 from .....backends import Runner
-from .....lowering.ascend.fused import inline_fused
 from .....rewriting import layer_of
 from .....runtime.data import Samples
 from .....runtime.executor import Executable
 from .....runtime.metrics import Differences
 from .....session import Session
+from ....inline_fused import inline_fused
 from ...decide.sites import sites
 from ...request import Request
 from ...steps import quantize_channels

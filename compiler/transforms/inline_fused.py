@@ -1,4 +1,4 @@
-"""Unpacks fused regions: they belong to the target, and `ascend` lowers the operations inside."""
+"""Unpacks fused regions: they belong to the target, and lowerings take the operations inside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import FusedOp
+from ..dialects.nn import FusedOp
 
 
 def inline_fused(module: ModuleOp) -> None:
