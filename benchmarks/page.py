@@ -1,4 +1,4 @@
-"""Runs the benchmarks and writes `docs/benchmarks.md` from what they say of themselves and what they print.
+"""Runs the benchmarks and writes `docs/measured/benchmarks.md` from what they say of themselves and what they print.
 
     python benchmarks/page.py [NAME ...]
 
@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE, README = HERE.parent / "docs" / "benchmarks.md", HERE.parent / "README.md"
+PAGE, README = HERE.parent / "docs" / "measured" / "benchmarks.md", HERE.parent / "README.md"
 
 SECTIONS = {
     "zoo": "Trained networks",

@@ -1,4 +1,4 @@
-"""The campaigns of docs/reliability.md: what was tried, how often it ended as promised, and what did not.
+"""The campaigns of docs/measured/reliability.md: what was tried, how often it ended as promised, and what did not.
 
     python benchmarks/reliability.py [SHARE [CAMPAIGN ...]]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "measured" / "reliability.md"
 BEGIN, END = "<!-- begin figures (benchmarks/reliability.py) -->\n", "<!-- end figures -->"
 SEED = 1000
 DIGITS = ROOT / "examples" / "digits"

@@ -37,7 +37,7 @@ from tables import Key, Row, Table, update
 Array = np.ndarray[Any, np.dtype[Any]]
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "accuracy.md"
+PAGE = HERE.parent / "docs" / "measured" / "accuracy.md"
 FOLDER = environments.CACHE / "zoo-data"
 PROFILES = ("ascend", "qdq")
 METHODS = ("MinMax", "Percentile")

@@ -7,5 +7,5 @@ from .pages import PAGES
 
 
 def test_the_reference_is_not_stale() -> None:
-    written = script("docs/commands").page()
-    assert PAGES["docs/commands.md"].read_text("utf-8") == written, "run: python docs/commands.py"
+    written = script("docs/generate/commands").page()
+    assert PAGES["docs/commands.md"].read_text("utf-8") == written, "run: python docs/generate/commands.py"

@@ -21,9 +21,9 @@ OPTIONS = leaves(AllOptions)
 
 
 def test_the_keywords_are_those_of_the_options() -> None:
-    page = script("docs/keywords")
+    page = script("docs/generate/keywords")
     text = page.TARGET.read_text("utf-8")
-    assert text == page.module(text), "run: python docs/keywords.py"
+    assert text == page.module(text), "run: python docs/generate/keywords.py"
     assert {*keywords.Keywords.__annotations__, *page.OWN} == {*OPTIONS}
 
 
@@ -43,7 +43,7 @@ def test_a_text_is_one_text_in_five_places(capsys: pytest.CaptureFixture[str]) -
         "docs/passes.md": PAGES["docs/passes.md"].read_text("utf-8"),
         "docs/commands.md": PAGES["docs/commands.md"].read_text("utf-8"),
     }
-    own = script("docs/keywords").OWN
+    own = script("docs/generate/keywords").OWN
     for option in OPTIONS.values():
         assert option.text, option.field
         for place, text in places.items():

@@ -8,5 +8,5 @@ from .pages import PAGES, ROOT
 
 
 def test_the_reference_is_not_stale() -> None:
-    written = runpy.run_path(str(ROOT / "docs" / "passes.py"))["page"]()
-    assert PAGES["docs/passes.md"].read_text("utf-8") == written, "run: python docs/passes.py"
+    written = runpy.run_path(str(ROOT / "docs" / "generate" / "passes.py"))["page"]()
+    assert PAGES["docs/passes.md"].read_text("utf-8") == written, "run: python docs/generate/passes.py"

@@ -1,6 +1,6 @@
-"""docs/exactness.md: what the page says is equal is equal, and where stages differ it is by steps.
+"""docs/measured/exactness.md: what the page says is equal is equal, and where stages differ it is by steps.
 
-`python docs/exactness.py` writes the page; each model goes the same way here again, by the command line.
+`python docs/generate/exactness.py` writes the page; each model goes the same way here again, by the command line.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from amct_opt.runtime.inputs import load_runs
 
 from ...scripts import ROOT, script
 
-TEXT = (ROOT / "docs" / "exactness.md").read_text("utf-8")
-exactness = script("docs/exactness")
+TEXT = (ROOT / "docs" / "measured" / "exactness.md").read_text("utf-8")
+exactness = script("docs/generate/exactness")
 
 SLOW = ("transformer", "mobilenet_v2", "Caffe googlenet", "keras ResNet50")
 """One of each structure and framework; the part on onnxruntime is held by the others."""

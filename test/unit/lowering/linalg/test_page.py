@@ -8,4 +8,4 @@ TEXT = (ROOT / "docs" / "linalg.md").read_text("utf-8")
 
 
 def test_the_table_is_not_stale() -> None:
-    assert script("docs/linalg").operations() in TEXT, "run: python docs/linalg.py"
+    assert script("docs/generate/linalg").operations() in TEXT, "run: python docs/generate/linalg.py"

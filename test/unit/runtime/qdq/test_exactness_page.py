@@ -1,4 +1,4 @@
-"""The part of docs/exactness.md on onnxruntime: whole models by the command line, no quantized value differs."""
+"""The part of docs/measured/exactness.md on onnxruntime: whole models by the command line, no quantized value differs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from ...scripts import ROOT, script
 
-TEXT = (ROOT / "docs" / "exactness.md").read_text("utf-8")
+TEXT = (ROOT / "docs" / "measured" / "exactness.md").read_text("utf-8")
 
 
-page = script("docs/exactness_qdq")
+page = script("docs/generate/exactness_qdq")
 MODELS = page.MODELS
 CONVOLUTIONS = {
     "digits": 5,

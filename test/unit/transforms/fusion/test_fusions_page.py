@@ -17,11 +17,11 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return runpy.run_path(str(DOCS / "fusions.py"))["fusions"]()
+    return runpy.run_path(str(DOCS / "generate" / "fusions.py"))["fusions"]()
 
 
 def test_page_is_current(page: str) -> None:
-    assert (DOCS / "fusions.md").read_text("utf-8") == page, "run: python docs/fusions.py"
+    assert (DOCS / "fusions.md").read_text("utf-8") == page, "run: python docs/generate/fusions.py"
 
 
 @pytest.mark.parametrize("part", [*FOLDS, REGIONS], ids=lambda part: part.name)

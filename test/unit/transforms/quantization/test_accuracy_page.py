@@ -1,6 +1,6 @@
-"""docs/accuracy.md: every row of the page runs again by the command line and gives what the page says.
+"""docs/measured/accuracy.md: every row of the page runs again by the command line and gives what the page says.
 
-`python docs/accuracy.py` writes the page. ResNet-50 takes a minute for every row: here it runs with the default observer only.
+`docs/generate/accuracy.py` writes the page. ResNet-50 takes a minute for every row: here it runs with the default observer only.
 Sums of floats differ between machines, and a sum near a tie moves by a step: numbers are compared within 1.5 dB and 3 images.
 """
 
@@ -14,8 +14,8 @@ import pytest
 
 from ...scripts import ROOT, script
 
-TEXT = (ROOT / "docs" / "accuracy.md").read_text("utf-8")
-accuracy = script("docs/accuracy")
+TEXT = (ROOT / "docs" / "measured" / "accuracy.md").read_text("utf-8")
+accuracy = script("docs/generate/accuracy")
 
 COLUMNS = ("digits", "top-1", "transformer", "resnet50")
 

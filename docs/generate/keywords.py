@@ -1,4 +1,4 @@
-"""Writes the keywords of `compiler/keywords.py` from the classes of options: `python docs/keywords.py`."""
+"""Writes the keywords of `compiler/keywords.py` from the classes of options: `python docs/generate/keywords.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from amct_opt.pipelines.options import Option, leaves
 from amct_opt.transforms.quantization.options import AllOptions, DataOptions
 
-TARGET = Path(__file__).parents[1] / "compiler" / "keywords.py"
+TARGET = Path(__file__).parents[2] / "compiler" / "keywords.py"
 BEGIN, END = "# begin keywords (generated)\n", "\n\n# end keywords\n"
 OWN = {
     "data": "each function has it by position",

@@ -1,4 +1,4 @@
-"""Writes the part of docs/exactness.md on AMCT: `python docs/exactness_amct.py FOLDER HERE [NETWORK/CASE ...]` (some minutes).
+"""Writes the part of docs/measured/exactness.md on AMCT: `exactness_amct.py FOLDER HERE [NETWORK/CASE ...]` (some minutes).
 
 FOLDER has what AMCT for PyTorch wrote: per network `model.pt2` and `calib.npz`, per case `config.json`, `record.txt`,
 `net_deploy_model.onnx`, `batch_num.txt` and, unless the defaults are meant, `quant.cfg`. Ours are made from the same model, data
@@ -36,7 +36,7 @@ from amct_opt.universe import new_session
 
 _NAMED = 2
 """Layers up to this number are named."""
-PAGE = Path(__file__).parent / "exactness.md"
+PAGE = Path(__file__).parents[1] / "measured/exactness.md"
 BEGIN, END = "<!-- begin amct (generated) -->", "<!-- end amct (generated) -->"
 FIELDS = ("scale_d", "offset_d", "scale_w", "tensor_balance_factor")
 HEAD = (
