@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all fuzz lint types bench
+.PHONY: demo test test-all fuzz lint types docs bench
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
@@ -38,6 +38,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+# The documentation as a site, in out/site.
+docs: $(READY)
+	$(BIN)/mkdocs build
 
 # Threads are part of what is measured: what stands above for tests does not hold here.
 bench: export OPENBLAS_NUM_THREADS =
