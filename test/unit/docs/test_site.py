@@ -10,7 +10,9 @@ from ..scripts import ROOT, script
 
 def test_the_picture_is_current() -> None:
     written = script("docs/generate/architecture").picture()
-    assert (ROOT / "docs" / "architecture.svg").read_text("utf-8") == written, "run: python docs/generate/architecture.py"
+    assert (ROOT / "docs" / "architecture.svg").read_text("utf-8") == written, (
+        "run: python docs/generate/architecture.py"
+    )
 
 
 def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
