@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ..catalogue import PIPELINES
+from ..catalogue import PASSES, PIPELINES
 from ..catalogue import passes as our_passes
 from ..diagnostics import CompileError, first_line
 from ..ir.verification import verify
@@ -73,6 +73,8 @@ def run_on_verified(
     """Like `run_passes`, for a module that has not changed since it was verified."""
     for each in passes:
         start = time.perf_counter()
+        keeps = (row := PASSES.get(each.name)) is not None and row.numbers == "kept"
+        before = _state(module) if keeps else None
         checked = nullcontext() if session.checker is None else session.checker.passing(each, module, session)
         with checked, session.phase(each.name):
             _apply(each, module, session)
@@ -81,12 +83,22 @@ def run_on_verified(
         try:
             _verify(module, session)
         except CompileError as e:
-            raise InvalidAfterPass(each.name, e) from e
+            raise BrokenPass(f"the module does not verify after --{each.name}: {e}") from e
+        if before is not None and before != _state(module):
+            raise BrokenPass(f"--{each.name} has changed the module, although it promises not to")
 
 
 def _verify(module: ModuleOp, session: Session) -> None:
     with session.phase("verify"):
         verify(module)
+
+
+def _state(module: ModuleOp) -> list[tuple[object, ...]]:
+    """What a pass could change: operations, their operands, types, properties and attributes."""
+    return [
+        (op, tuple(op.operands), tuple(op.result_types), dict(op.properties), dict(op.attributes))
+        for op in module.walk()
+    ]
 
 
 def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
@@ -99,8 +111,5 @@ def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
         raise CompileError(f"--{each.name}: {first_line(str(e))}") from e
 
 
-class InvalidAfterPass(Exception):
-    """A pass left a module that does not verify: a bug in the pass."""
-
-    def __init__(self, name: str, error: CompileError):
-        super().__init__(f"the module does not verify after --{name}: {error}")
+class BrokenPass(Exception):
+    """A pass left a module that does not verify, or changed one that it promises to keep: a bug in the pass."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_spec
 from xdsl.utils.exceptions import PassFailedException
@@ -14,7 +14,7 @@ from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import WeightError
 from amct_opt.pipelines.options import build, composed, split, values_of
-from amct_opt.pipelines.passes import InvalidAfterPass, make_pass, parse_pipeline, run_passes
+from amct_opt.pipelines.passes import BrokenPass, make_pass, parse_pipeline, run_passes
 from amct_opt.session import Session, session_of
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
@@ -152,8 +152,22 @@ class Breaks(ModulePass):
 
 def test_a_pass_that_leaves_an_invalid_module() -> None:
     module = parse_module(new_session(), "func.func @main() { func.return }")
-    with pytest.raises(InvalidAfterPass, match=r"does not verify after --breaks: .*does not end in a terminator"):
+    with pytest.raises(BrokenPass, match=r"does not verify after --breaks: .*does not end in a terminator"):
         run_passes(module, [Breaks()], new_session())
+
+
+@dataclass(frozen=True)
+class Marks(ModulePass):
+    name = "legalize-ascend"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        op.attributes["seen"] = UnitAttr()
+
+
+def test_a_pass_that_changes_what_it_promises_to_keep() -> None:
+    module = parse_module(new_session(), "func.func @main() { func.return }")
+    with pytest.raises(BrokenPass, match="--legalize-ascend has changed the module"):
+        run_passes(module, [Marks()], new_session())
 
 
 @dataclass(frozen=True)
