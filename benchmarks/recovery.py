@@ -1,4 +1,4 @@
-"""Accuracy that is won back without training: each method of docs/recovery.md, and the peers' own.
+"""Accuracy that is won back without training: each method of docs/measured/recovery.md, and the peers' own.
 
     python benchmarks/recovery.py [SAMPLES [NETWORK ...]]
 
@@ -37,7 +37,7 @@ import zoo
 from onnx import numpy_helper
 from tables import Row, Table, update
 
-PAGE = zoo.HERE.parent / "docs" / "recovery.md"
+PAGE = zoo.HERE.parent / "docs" / "measured" / "recovery.md"
 FOLDER = environments.CACHE / "recovery"
 SAMPLES = 2000
 CALIBRATION = 200

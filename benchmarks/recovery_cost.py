@@ -22,7 +22,7 @@ from tables import Table, update
 
 NETWORK = "resnet50"
 COSTS = Table(
-    zoo.HERE.parent / "docs" / "recovery.md",
+    zoo.HERE.parent / "docs" / "measured" / "recovery.md",
     "cost of recovery",
     "recovery_cost",
     ("options", "SQNR dB", "processor s", "times", "wall s", "peak MB"),

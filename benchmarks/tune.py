@@ -27,7 +27,7 @@ import numpy as np
 import zoo
 from tables import Table, update
 
-PAGE = zoo.HERE.parent / "docs" / "recovery.md"
+PAGE = zoo.HERE.parent / "docs" / "measured" / "recovery.md"
 FOLDER = environments.CACHE / "tune"
 TRIALS = Table(
     PAGE,
