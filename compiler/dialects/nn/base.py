@@ -6,6 +6,7 @@ the order of the class; defaults are left out. If all operands and results have 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -22,6 +23,7 @@ from xdsl.irdl import (
     VarOpResult,
     VarResultDef,
     base,
+    irdl_op_definition,
     opt_prop_def,
     traits_def,
 )
@@ -66,6 +68,7 @@ Result = OpResult[Tensor]
 Results = VarOpResult[Tensor]
 
 _Op = TypeVar("_Op", bound=Operation)
+_Defined = TypeVar("_Defined", bound=IRDLOperation)
 
 PURE: OpTraits = traits_def(Pure())
 """Named here because xDSL accepts no annotation on the field `traits`, and type checkers do not infer a call's type."""
@@ -262,6 +265,16 @@ class MovingOp(NNOp):
 _PLACEHOLDER = TensorType(f32, ())
 
 
+def operation(cls: type[_Defined]) -> type[_Defined]:
+    """Decorator that defines an operation of `nn`; its name follows from the class's, `nn.hard_swish` from HardSwishOp, unless
+    the class has one.
+    """
+    if "name" not in vars(cls):
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.removesuffix("Op"))
+        cls.name = f"nn.{words.lower()}"
+    return irdl_op_definition(cls)
+
+
 def operations_of(family: ModuleType, base: type[_Op]) -> tuple[type[_Op], ...]:
     """The operations that a module defines, in order: the classes with a name."""
     return tuple(
@@ -331,6 +344,7 @@ __all__ = [
     "integer",
     "ints",
     "name_hint",
+    "operation",
     "operations_of",
     "real",
     "set_type",

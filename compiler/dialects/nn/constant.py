@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntegerType, LocationAttr, TensorType
 from xdsl.ir import OpResult, OpTraits, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, prop_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
@@ -20,7 +20,7 @@ from ...ir.dtypes import Tensor, as_stored, element_type, from_stored, has_numpy
 from ...ir.text import Dense, print_dense
 from ...ir.weights import Weight, WeightError, is_finite
 from .arrays import External, ExternalAttr
-from .base import ANY_TENSOR, Result, name_hint
+from .base import ANY_TENSOR, Result, name_hint, operation
 from .shapes import element_of, static, tensor_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ INLINE_ELEMENTS = 16
 _TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 
 
-@irdl_op_definition
+@operation
 class ConstantOp(IRDLOperation):
     """A constant tensor: `dense<...>` for a small one, `#nn.external<...>` for an array beside the text (ONNX Constant).
 
@@ -43,8 +43,6 @@ class ConstantOp(IRDLOperation):
     %weight = nn.constant #nn.external<"conv1.weight", tensor<64x3x7x7xf32>>
     ```
     """
-
-    name = "nn.constant"
 
     value: Dense | ExternalAttr = prop_def(DenseIntOrFPElementsAttr | ExternalAttr)
     result: Result = result_def(ANY_TENSOR)

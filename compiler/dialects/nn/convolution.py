@@ -8,7 +8,6 @@ from math import prod
 from xdsl.irdl import (
     Operand,
     OptOperand,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -19,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .attributes import AutoPad
-from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints
+from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints, operation
 from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, size_left, tensor
 from .window import WindowOp
 
@@ -69,7 +68,7 @@ class ConvolutionOp(WindowOp):
         return shape[self.channel_axis(len(shape))]
 
 
-@irdl_op_definition
+@operation
 class ConvOp(ConvolutionOp):
     """Convolution (ONNX Conv; TensorFlow Conv2D, Conv3D, DepthwiseConv2dNative).
 
@@ -80,8 +79,6 @@ class ConvOp(ConvolutionOp):
     %y = nn.conv %x, %w, %b strides [2, 2] pads [1, 1, 1, 1] : (tensor<1x3x8x8xf32>, ...) -> tensor<1x16x4x4xf32>
     ```
     """
-
-    name = "nn.conv"
 
     @property
     def output_channels(self) -> int:
@@ -103,7 +100,7 @@ class ConvOp(ConvolutionOp):
         return [tensor(element, self.arrange(x[0], w[0], self.window_output(self.spatial(x))))]
 
 
-@irdl_op_definition
+@operation
 class ConvTransposeOp(ConvolutionOp):
     """Transposed convolution (ONNX ConvTranspose; TensorFlow Conv2DBackpropInput).
 
@@ -113,8 +110,6 @@ class ConvTransposeOp(ConvolutionOp):
     `auto_pad same_upper`. With `auto_pad` the output is `stride*input`, or the area that windows cover if that is less (a kernel
     smaller than the stride), as in onnxruntime.
     """
-
-    name = "nn.conv_transpose"
 
     output_padding: Ints | None = opt_prop_def(INTS)
     output_shape: Ints | None = opt_prop_def(INTS)

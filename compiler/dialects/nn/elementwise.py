@@ -8,12 +8,12 @@ from math import isinf
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, i1
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .attributes import PredicateAttr
-from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, real
+from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, operation, real
 from .constant import constant_of
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
 
@@ -59,11 +59,10 @@ class BoundOp(ActivationOp, UnaryOp):
         return all(bound == 0 or isinf(bound) for bound in self.bounds)
 
 
-@irdl_op_definition
+@operation
 class ReluOp(BoundOp):
     """`max(x, 0)` (ONNX Relu). Any shape and number type."""
 
-    name = "nn.relu"
     PYTORCH: ClassVar[str] = "ReLU"
 
     @property
@@ -71,11 +70,10 @@ class ReluOp(BoundOp):
         return (0.0, float("inf"))
 
 
-@irdl_op_definition
+@operation
 class Relu6Op(BoundOp):
     """`min(max(x, 0), 6)` (TensorFlow Relu6, ONNX Clip(0, 6)). Any shape and number type."""
 
-    name = "nn.relu6"
     PYTORCH: ClassVar[str] = "ReLU6"
 
     @property
@@ -83,11 +81,10 @@ class Relu6Op(BoundOp):
         return (0.0, 6.0)
 
 
-@irdl_op_definition
+@operation
 class ClipOp(BoundOp):
     """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound has no effect. Any shape and number type."""
 
-    name = "nn.clip"
     PYTORCH: ClassVar[str] = "Clip"
 
     min: Double | None = opt_prop_def(DOUBLE)
@@ -102,11 +99,10 @@ def _number(attribute: FloatAttr | None, default: float) -> float:
     return default if attribute is None else attribute.value.data
 
 
-@irdl_op_definition
+@operation
 class LeakyReluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * x` elsewhere (ONNX LeakyRelu). Any float shape."""
 
-    name = "nn.leaky_relu"
     PYTORCH: ClassVar[str] = "LeakyReLU"
 
     alpha: Real = prop_def(REAL, default_value=real(0.01))
@@ -116,51 +112,46 @@ class LeakyReluOp(ActivationOp, UnaryOp):
         return True
 
 
-@irdl_op_definition
+@operation
 class EluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * (exp(x) - 1)` elsewhere (ONNX Elu). Any float shape."""
 
-    name = "nn.elu"
     PYTORCH: ClassVar[str] = "ELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.0))
 
 
-@irdl_op_definition
+@operation
 class SeluOp(ActivationOp, UnaryOp):
     """`gamma * x` where positive, `gamma * alpha * (exp(x) - 1)` elsewhere (ONNX Selu). Any float shape."""
 
-    name = "nn.selu"
     PYTORCH: ClassVar[str] = "SELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.67326319217681884765625))
     gamma: Real = prop_def(REAL, default_value=real(1.05070102214813232421875))
 
 
-@irdl_op_definition
+@operation
 class HardSigmoidOp(ActivationOp, UnaryOp):
     """`max(0, min(1, alpha * x + beta))` (ONNX HardSigmoid). Any float shape."""
 
-    name = "nn.hard_sigmoid"
     PYTORCH: ClassVar[str] = "Hardsigmoid"
 
     alpha: Real = prop_def(REAL, default_value=real(0.2))
     beta: Real = prop_def(REAL, default_value=real(0.5))
 
 
-@irdl_op_definition
+@operation
 class HardSwishOp(ActivationOp, UnaryOp):
     """`x * max(0, min(1, x / 6 + 0.5))` (ONNX HardSwish). Any float shape."""
 
-    name = "nn.hard_swish"
     PYTORCH: ClassVar[str] = "Hardswish"
 
 
-@irdl_op_definition
+@operation
 class HardShrinkOp(ActivationOp, UnaryOp):
     """`x` where `|x| > lambd`, 0 elsewhere (ONNX Shrink without a bias). Any float shape."""
 
-    name = "nn.hard_shrink"
     PYTORCH: ClassVar[str] = "Hardshrink"
 
     lambd: Real = prop_def(REAL, default_value=real(0.5))
@@ -171,160 +162,126 @@ class HardShrinkOp(ActivationOp, UnaryOp):
             raise VerifyException("lambd must not be negative")
 
 
-@irdl_op_definition
+@operation
 class GeluOp(ActivationOp, UnaryOp):
     """`x * Phi(x)` by the error function, or with `tanh_approximation` by tanh (ONNX Gelu). Any float shape."""
 
-    name = "nn.gelu"
     PYTORCH: ClassVar[str] = "GELU"
 
     tanh_approximation: Flag | None = opt_prop_def(FLAG)
 
 
-@irdl_op_definition
+@operation
 class SigmoidOp(ActivationOp, UnaryOp):
     """`1 / (1 + exp(-x))` (ONNX Sigmoid). Any float shape."""
 
-    name = "nn.sigmoid"
     PYTORCH: ClassVar[str] = "Sigmoid"
 
 
-@irdl_op_definition
+@operation
 class TanhOp(ActivationOp, UnaryOp):
     """Hyperbolic tangent (ONNX Tanh). Any float shape."""
 
-    name = "nn.tanh"
     PYTORCH: ClassVar[str] = "Tanh"
 
 
-@irdl_op_definition
+@operation
 class SoftplusOp(ActivationOp, UnaryOp):
     """`log(exp(x) + 1)` (ONNX Softplus). Any float shape."""
 
-    name = "nn.softplus"
     PYTORCH: ClassVar[str] = "Softplus"
 
 
-@irdl_op_definition
+@operation
 class SoftsignOp(ActivationOp, UnaryOp):
     """`x / (1 + |x|)` (ONNX Softsign). Any float shape."""
 
-    name = "nn.softsign"
     PYTORCH: ClassVar[str] = "Softsign"
 
 
-@irdl_op_definition
+@operation
 class MishOp(ActivationOp, UnaryOp):
     """`x * tanh(log(1 + exp(x)))` (ONNX Mish). Any float shape."""
 
-    name = "nn.mish"
     PYTORCH: ClassVar[str] = "Mish"
 
 
-@irdl_op_definition
+@operation
 class ErfOp(UnaryOp):
     """The error function (ONNX Erf). Any float shape."""
 
-    name = "nn.erf"
 
-
-@irdl_op_definition
+@operation
 class ExpOp(UnaryOp):
     """`e^x` (ONNX Exp). Any float shape."""
 
-    name = "nn.exp"
 
-
-@irdl_op_definition
+@operation
 class LogOp(UnaryOp):
     """Natural logarithm (ONNX Log). Any float shape."""
 
-    name = "nn.log"
 
-
-@irdl_op_definition
+@operation
 class SinOp(UnaryOp):
     """Sine of radians (ONNX Sin). Any float shape."""
 
-    name = "nn.sin"
 
-
-@irdl_op_definition
+@operation
 class CosOp(UnaryOp):
     """Cosine of radians (ONNX Cos). Any float shape."""
 
-    name = "nn.cos"
 
-
-@irdl_op_definition
+@operation
 class SqrtOp(UnaryOp):
     """Square root (ONNX Sqrt). Any float shape."""
 
-    name = "nn.sqrt"
 
-
-@irdl_op_definition
+@operation
 class RsqrtOp(UnaryOp):
     """`1 / sqrt(x)` (TensorFlow Rsqrt). Any float shape."""
 
-    name = "nn.rsqrt"
 
-
-@irdl_op_definition
+@operation
 class ReciprocalOp(UnaryOp):
     """`1 / x` (ONNX Reciprocal). Any float shape."""
 
-    name = "nn.reciprocal"
 
-
-@irdl_op_definition
+@operation
 class NegOp(UnaryOp):
     """`-x` (ONNX Neg). Any shape and signed number type."""
 
-    name = "nn.neg"
-
     @property
     def is_homogeneous(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class AbsOp(UnaryOp):
     """`|x|` (ONNX Abs). Any shape and number type."""
 
-    name = "nn.abs"
-
     @property
     def is_homogeneous(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class FloorOp(UnaryOp):
     """The largest integer not above x (ONNX Floor). Any float shape."""
 
-    name = "nn.floor"
 
-
-@irdl_op_definition
+@operation
 class CeilOp(UnaryOp):
     """The smallest integer not below x (ONNX Ceil). Any float shape."""
 
-    name = "nn.ceil"
 
-
-@irdl_op_definition
+@operation
 class RoundOp(UnaryOp):
     """The nearest integer, halves to even (ONNX Round). Any float shape."""
 
-    name = "nn.round"
 
-
-@irdl_op_definition
+@operation
 class NotOp(UnaryOp):
     """Logical negation (ONNX Not). Any shape of i1."""
-
-    name = "nn.not"
 
     def infer(self) -> Sequence[Tensor]:
         if element_of(self.input) != i1:
@@ -332,11 +289,10 @@ class NotOp(UnaryOp):
         return super().infer()
 
 
-@irdl_op_definition
+@operation
 class PReluOp(ActivationOp):
     """`x` where positive, `slope * x` elsewhere (ONNX PRelu). input of any shape, slope broadcasts to it, result as input."""
 
-    name = "nn.prelu"
     KEEPS_SHAPE: ClassVar[bool] = True
     PYTORCH: ClassVar[str] = "PReLU"
 
@@ -370,61 +326,47 @@ class ArithmeticOp(BinaryOp):
     """Base of sums, differences, products and quotients; with a constant they are affine functions of one operand."""
 
 
-@irdl_op_definition
+@operation
 class AddOp(ArithmeticOp):
     """`lhs + rhs`, broadcasting (ONNX Add)."""
 
-    name = "nn.add"
 
-
-@irdl_op_definition
+@operation
 class SubOp(ArithmeticOp):
     """`lhs - rhs`, broadcasting (ONNX Sub)."""
 
-    name = "nn.sub"
 
-
-@irdl_op_definition
+@operation
 class MulOp(ArithmeticOp):
     """`lhs * rhs`, broadcasting (ONNX Mul)."""
 
-    name = "nn.mul"
-
     @property
     def is_homogeneous(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class DivOp(ArithmeticOp):
     """`lhs / rhs`, broadcasting; integers truncate towards zero (ONNX Div)."""
 
-    name = "nn.div"
-
     @property
     def is_homogeneous(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class MinOp(BinaryOp):
     """The smaller one, broadcasting; NaN wins (ONNX Min of two)."""
 
-    name = "nn.min"
 
-
-@irdl_op_definition
+@operation
 class MaxOp(BinaryOp):
     """The larger one, broadcasting; NaN wins (ONNX Max of two)."""
 
-    name = "nn.max"
 
-
-@irdl_op_definition
+@operation
 class PowOp(ElementwiseOp):
     """`lhs ^ rhs`, broadcasting; the exponent may be of another number type (ONNX Pow). Result has the base's type."""
-
-    name = "nn.pow"
 
     lhs: Operand = operand_def(ANY_TENSOR)
     rhs: Operand = operand_def(ANY_TENSOR)
@@ -443,25 +385,19 @@ class LogicalOp(BinaryOp):
         return super().infer()
 
 
-@irdl_op_definition
+@operation
 class AndOp(LogicalOp):
     """Logical and of i1, broadcasting (ONNX And)."""
 
-    name = "nn.and"
 
-
-@irdl_op_definition
+@operation
 class OrOp(LogicalOp):
     """Logical or of i1, broadcasting (ONNX Or)."""
 
-    name = "nn.or"
 
-
-@irdl_op_definition
+@operation
 class CompareOp(ElementwiseOp):
     """`lhs predicate rhs`, broadcasting, with a result of i1 (ONNX Equal, Less, Greater, LessOrEqual, GreaterOrEqual)."""
-
-    name = "nn.compare"
 
     lhs: Operand = operand_def(ANY_TENSOR)
     rhs: Operand = operand_def(ANY_TENSOR)
@@ -473,11 +409,9 @@ class CompareOp(ElementwiseOp):
         return [tensor(i1, broadcast(shape_of(self.lhs), shape_of(self.rhs)))]
 
 
-@irdl_op_definition
+@operation
 class WhereOp(ElementwiseOp):
     """`on_true` where condition holds, else `on_false`; all three broadcast (ONNX Where). condition is i1."""
-
-    name = "nn.where"
 
     condition: Operand = operand_def(ANY_TENSOR)
     on_true: Operand = operand_def(ANY_TENSOR)
@@ -491,11 +425,10 @@ class WhereOp(ElementwiseOp):
         return [tensor(element, broadcast(*(shape_of(v) for v in self.operands)))]
 
 
-@irdl_op_definition
+@operation
 class CastOp(ElementwiseOp):
     """Converts elements to the result's type (ONNX Cast). Floats to integers truncate; to i1, everything but 0 is true."""
 
-    name = "nn.cast"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)

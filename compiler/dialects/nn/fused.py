@@ -12,7 +12,6 @@ from xdsl.irdl import (
     IRDLOperation,
     Operand,
     VarOperand,
-    irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
@@ -29,18 +28,16 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from ...ir.text import parse_text
 from .attributes import OriginAttr
-from .base import ANY_TENSOR, NNOp, Result
+from .base import ANY_TENSOR, NNOp, Result, operation
 from .constant import ConstantOp
 from .quantization import PointOp, ShiftAccumulatorOp
 
 _TERMINATOR: OpTraits = traits_def(Pure(), IsTerminator())
 
 
-@irdl_op_definition
+@operation
 class YieldOp(IRDLOperation):
     """Ends a fused region with its one result."""
-
-    name = "nn.yield"
 
     value: Operand = operand_def(ANY_TENSOR)
     traits = _TERMINATOR
@@ -54,7 +51,7 @@ class YieldOp(IRDLOperation):
 _REGION: OpTraits = traits_def(Pure(), IsolatedFromAbove(), SingleBlockImplicitTerminator(YieldOp))
 
 
-@irdl_op_definition
+@operation
 class FusedOp(IRDLOperation):
     """One operation for the target: a compute operation and its followers, like Horizon's `ConvAddReLU2d`.
 
@@ -69,8 +66,6 @@ class FusedOp(IRDLOperation):
     }
     ```
     """
-
-    name = "nn.fused"
 
     inputs: VarOperand = var_operand_def(ANY_TENSOR)
     kind: StringAttr = prop_def(StringAttr)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result
+from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result, operation
 from .constant import constant_of
 from .fused import outside
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
 
-@irdl_op_definition
+@operation
 class MatMulOp(NNOp):
     """Matrix product with numpy's batch broadcasting (ONNX MatMul, Gemm; TensorFlow MatMul, BatchMatMulV2).
 
@@ -87,14 +87,13 @@ def _transposed(shape: Shape, flag: bool) -> Shape:
     return (*shape[:-2], shape[-1], shape[-2])
 
 
-@irdl_op_definition
+@operation
 class BiasAddOp(LayoutOp):
     """Adds one number per channel (TensorFlow BiasAdd).
 
     input `[N, C, ...]` (`layout nhwc`: `[N, ..., C]`; rank 2 has its channels last either way), bias `[C]`, result as input.
     """
 
-    name = "nn.bias_add"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)

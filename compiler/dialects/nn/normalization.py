@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, real
+from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, operation, real
 from .constant import constant_of
 from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
 
-@irdl_op_definition
+@operation
 class BatchNormOp(LayoutOp):
     """Batch normalization of inference (ONNX BatchNormalization, TensorFlow FusedBatchNormV3 with is_training=false).
 
@@ -23,7 +23,6 @@ class BatchNormOp(LayoutOp):
     the four parameters `[C]` (float32 parameters with a float16 input are allowed), result as input.
     """
 
-    name = "nn.batch_norm"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -47,14 +46,13 @@ class BatchNormOp(LayoutOp):
         return [tensor_of(self.input)]
 
 
-@irdl_op_definition
+@operation
 class InstanceNormOp(LayoutOp):
     """Normalizes each channel of each sample by its own mean and variance (ONNX InstanceNormalization).
 
     input `[N, C, *spatial]`, scale and bias `[C]`, result as input.
     """
 
-    name = "nn.instance_norm"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -69,14 +67,13 @@ class InstanceNormOp(LayoutOp):
         return [tensor_of(self.input)]
 
 
-@irdl_op_definition
+@operation
 class GroupNormOp(LayoutOp):
     """Normalizes groups of channels of each sample (ONNX GroupNormalization, opset 21: scale and bias per channel).
 
     input `[N, C, *spatial]`, scale and bias `[C]`, `num_groups` divides C, result as input.
     """
 
-    name = "nn.group_norm"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -108,7 +105,7 @@ def _check_channels(op: LayoutOp, parameters: dict[str, object]) -> int:
     return channels
 
 
-@irdl_op_definition
+@operation
 class LayerNormOp(NNOp):
     """Normalizes over the axes from `axis` on (ONNX LayerNormalization).
 
@@ -116,7 +113,6 @@ class LayerNormOp(NNOp):
     or wider.
     """
 
-    name = "nn.layer_norm"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -141,14 +137,13 @@ class LayerNormOp(NNOp):
         return [tensor_of(self.input)]
 
 
-@irdl_op_definition
+@operation
 class LRNOp(LayoutOp):
     """Local response normalization across channels (ONNX LRN; TensorFlow LRN with `alpha*size`).
 
     `x / (bias + alpha/size * sum of squares of the size nearest channels)^beta`. input `[N, C, *spatial]`, result as input.
     """
 
-    name = "nn.lrn"
     KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -184,18 +179,14 @@ class SoftmaxLikeOp(NNOp):
         return [tensor_of(self.input)]
 
 
-@irdl_op_definition
+@operation
 class SoftmaxOp(SoftmaxLikeOp):
     """`exp(x - max) / sum(exp(x - max))` along one axis (ONNX Softmax, opset 13). input of any shape, result as input."""
 
-    name = "nn.softmax"
 
-
-@irdl_op_definition
+@operation
 class LogSoftmaxOp(SoftmaxLikeOp):
     """The logarithm of softmax, along one axis (ONNX LogSoftmax, opset 13). input of any shape, result as input."""
-
-    name = "nn.log_softmax"
 
 
 __all__ = ["BatchNormOp", "GroupNormOp", "InstanceNormOp", "LRNOp", "LayerNormOp", "LogSoftmaxOp", "SoftmaxOp"]

@@ -7,11 +7,11 @@ from typing import cast
 
 from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import VarOperand, base, irdl_op_definition, opt_prop_def, prop_def, var_operand_def, var_result_def
+from xdsl.irdl import VarOperand, base, opt_prop_def, prop_def, var_operand_def, var_result_def
 
 from ...ir.dtypes import Tensor
 from .attributes import GraphAttr
-from .base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Results, Text, ints
+from .base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, NNOp, Results, Text, ints, operation
 
 RANDOM = {
     "onnx": frozenset(
@@ -79,7 +79,7 @@ _BOUNDED = {
 """Operators, by framework, whose result sizes depend on values, and grow no faster than the sizes of the inputs."""
 
 
-@irdl_op_definition
+@operation
 class OpaqueOp(NNOp):
     """An operator of the source framework with its attributes, run by the framework's own reference.
 
@@ -99,8 +99,6 @@ class OpaqueOp(NNOp):
     %j = nn.opaque %x framework "tensorflow" op_type "Where" attrs {T = f32} : (tensor<4xf32>) -> tensor<?x1xi64>
     ```
     """
-
-    name = "nn.opaque"
 
     inputs: VarOperand = var_operand_def(ANY_TENSOR)
     framework: Text = prop_def(TEXT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints
+from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints, operation
 from .shapes import DYNAMIC, Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp
 
@@ -47,29 +47,25 @@ class PoolOp(WindowOp):
         return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, sizes))]
 
 
-@irdl_op_definition
+@operation
 class MaxPoolOp(PoolOp):
     """The largest element of each window; padding never wins (ONNX MaxPool without indices, TensorFlow MaxPool).
 
     input `[N, C, *spatial]` (`layout nhwc`: channels last), result `[N, C, *output]`.
     """
 
-    name = "nn.max_pool"
-
     @property
     def is_passive(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class AveragePoolOp(PoolOp):
     """The mean of each window (ONNX AveragePool, TensorFlow AvgPool).
 
     input `[N, C, *spatial]`, result `[N, C, *output]`. Padding counts as zeros with `count_include_pad`, otherwise not at all;
     elements that `ceil_mode` adds beyond the padding never count.
     """
-
-    name = "nn.average_pool"
 
     count_include_pad: Flag | None = opt_prop_def(FLAG)
 
@@ -98,18 +94,14 @@ class GlobalPoolOp(LayoutOp):
         return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, (1,) * (len(x) - 2)))]
 
 
-@irdl_op_definition
+@operation
 class GlobalAveragePoolOp(GlobalPoolOp):
     """The mean over all spatial axes, kept as size 1 (ONNX GlobalAveragePool). `[N, C, *spatial]` to `[N, C, 1, ...]`."""
 
-    name = "nn.global_average_pool"
 
-
-@irdl_op_definition
+@operation
 class GlobalMaxPoolOp(GlobalPoolOp):
     """The largest element over all spatial axes, kept as size 1 (ONNX GlobalMaxPool). Shapes as global_average_pool."""
-
-    name = "nn.global_max_pool"
 
     @property
     def is_passive(self) -> bool:

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
 from xdsl.ir import OpResult, SSAValue
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, integer_range, is_float
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
-from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints
+from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints, operation
 from .qparams import QParams, QParamsAttr, blocks_of
 from .shapes import Shape, axis_of, element_of, merge_dim, shape_of, static, tensor, tensor_of
 
@@ -54,7 +54,7 @@ class PointOp(NNOp):
                 raise VerifyException(f"{len(numbers)} {name} for {count} blocks")
 
 
-@irdl_op_definition
+@operation
 class ObserveOp(PointOp):
     """A quantization point: an identity on a value, for the consumers that share one observer specification.
 
@@ -63,8 +63,6 @@ class ObserveOp(PointOp):
     equal parameters: those of its `master`s, if it has any, otherwise of all members. `joint` members of a group are observed
     together, as if their values were one. A scale of `fp16_scale` keeps as many bits as float16's has (AMCT's FORCE_FP16_QUANT).
     """
-
-    name = "nn.observe"
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"point": "as", "observer": "by", "qparams": "gives", "source": "given"}
 
@@ -96,15 +94,13 @@ class ObserveOp(PointOp):
         return [tensor_of(self.input)]
 
 
-@irdl_op_definition
+@operation
 class QuantizeOp(PointOp):
     """`saturate(round_half_even(x / scale) + zero_point)` (ONNX QuantizeLinear).
 
     input of any float shape, result of the same shape in the storage type of `qparams`. NaN becomes the least integer.
     `group` and `master` are those of the point.
     """
-
-    name = "nn.quantize"
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by", "source": "given"}
 
@@ -122,15 +118,13 @@ class QuantizeOp(PointOp):
         return [tensor(self.qparams.data.storage, shape_of(self.input))]
 
 
-@irdl_op_definition
+@operation
 class DequantizeOp(PointOp):
     """`(q - zero_point) * scale` (ONNX DequantizeLinear).
 
     input of any shape in the storage type of `qparams`, result of the same shape in float32, or in the declared float type.
     `bits` and `levels` state that a weight uses fewer integers than its type has: those of this many bits, or these, ascending.
     """
-
-    name = "nn.dequantize"
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "by"}
 
@@ -161,7 +155,7 @@ class DequantizeOp(PointOp):
         return [tensor(element_of(self.result), shape_of(self.input))]
 
 
-@irdl_op_definition
+@operation
 class ShiftAccumulatorOp(PointOp):
     """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
 
@@ -169,8 +163,6 @@ class ShiftAccumulatorOp(PointOp):
     as input; computed in float32. `qparams` are those of the sums, i32 without zero points; `shifts` is one number from 0 to 16,
     or one for each scale, not all 0.
     """
-
-    name = "nn.shift_accumulator"
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"qparams": "of", "shifts": "by"}
 

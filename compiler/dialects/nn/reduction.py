@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import i64
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints
+from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints, operation
 from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
 
 
@@ -44,11 +44,9 @@ def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> list[int]:
     return [d for i, d in enumerate(shape) if i not in axes]
 
 
-@irdl_op_definition
+@operation
 class ReduceMeanOp(ReduceOp):
     """The mean over axes (ONNX ReduceMean). input of any shape; result without the axes, or with size 1."""
-
-    name = "nn.reduce_mean"
 
     @property
     def averages_space(self) -> bool:
@@ -57,40 +55,32 @@ class ReduceMeanOp(ReduceOp):
         return self.keepdims is not None and axes != [] and axes == [*range(2, len(shape_of(self.input)))]
 
 
-@irdl_op_definition
+@operation
 class ReduceSumOp(ReduceOp):
     """The sum over axes (ONNX ReduceSum). Shapes as reduce_mean."""
 
-    name = "nn.reduce_sum"
 
-
-@irdl_op_definition
+@operation
 class ReduceMaxOp(ReduceOp):
     """The largest element over axes (ONNX ReduceMax). Shapes as reduce_mean."""
 
-    name = "nn.reduce_max"
-
     @property
     def is_passive(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class ReduceMinOp(ReduceOp):
     """The smallest element over axes (ONNX ReduceMin). Shapes as reduce_mean."""
 
-    name = "nn.reduce_min"
-
     @property
     def is_passive(self) -> bool:
         return True
 
 
-@irdl_op_definition
+@operation
 class ReduceProdOp(ReduceOp):
     """The product over axes (ONNX ReduceProd). Shapes as reduce_mean."""
-
-    name = "nn.reduce_prod"
 
     @property
     def is_homogeneous(self) -> bool:
@@ -118,18 +108,14 @@ class ArgOp(NNOp):
         return [tensor(i64, _reduced(x, [axis], self.keepdims is not None))]
 
 
-@irdl_op_definition
+@operation
 class ArgMaxOp(ArgOp):
     """The index of the largest element along an axis (ONNX ArgMax). Shapes as reduce_mean, result of i64."""
 
-    name = "nn.arg_max"
 
-
-@irdl_op_definition
+@operation
 class ArgMinOp(ArgOp):
     """The index of the smallest element along an axis (ONNX ArgMin). Shapes as reduce_mean, result of i64."""
-
-    name = "nn.arg_min"
 
 
 __all__ = [

@@ -12,7 +12,6 @@ from xdsl.irdl import (
     Operand,
     OptOperand,
     VarOperand,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
@@ -54,6 +53,7 @@ from .base import (
     double,
     integer,
     ints,
+    operation,
     real,
 )
 from .constant import constant_ints, constant_of
@@ -79,11 +79,9 @@ from .shapes import (
 )
 
 
-@irdl_op_definition
+@operation
 class ConcatOp(MovingOp):
     """Joins tensors along one axis (ONNX Concat). inputs agree in all other sizes."""
-
-    name = "nn.concat"
 
     inputs: VarOperand = var_operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT)
@@ -115,11 +113,9 @@ class ConcatOp(MovingOp):
         return [tensor(same_element(*self.inputs), joined)]
 
 
-@irdl_op_definition
+@operation
 class SplitOp(MovingOp):
     """Cuts a tensor along one axis into parts of the given sizes (ONNX Split, TensorFlow SplitV), one result each."""
-
-    name = "nn.split"
 
     input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(0))
@@ -145,15 +141,13 @@ class SplitOp(MovingOp):
         return [tensor(element_of(self.input), (*x[:axis], s, *x[axis + 1 :])) for s in sizes]
 
 
-@irdl_op_definition
+@operation
 class SliceOp(MovingOp):
     """Takes ranges of some axes, with steps of either sign (ONNX Slice with constant ranges).
 
     Starts and ends count from the end when negative and are clamped, as in Python; with a negative step an end below `-size`
     takes the first element too. `axes` absent means the first ones, `steps` ones.
     """
-
-    name = "nn.slice"
 
     input: Operand = operand_def(ANY_TENSOR)
     starts: Ints = prop_def(INTS)
@@ -189,15 +183,13 @@ class SliceOp(MovingOp):
         return [tensor(element_of(self.input), shape)]
 
 
-@irdl_op_definition
+@operation
 class GatherOp(MovingOp):
     """Picks slices of `axis` by index, negative ones from the end (ONNX Gather).
 
     input `[..., A, ...]`, indices of any integer shape, result: the indices' shape in place of the axis. The first `batch_dims`
     axes of input and indices are the same: each batch is looked up in on its own (TensorFlow GatherV2).
     """
-
-    name = "nn.gather"
 
     input: Operand = operand_def(ANY_TENSOR)
     indices: Operand = operand_def(ANY_TENSOR)
@@ -239,15 +231,13 @@ class ReshapingOp(MovingOp):
         return 0 <= size(shape_of(self.input)[1:]) == size(shape_of(self.result)[1:])
 
 
-@irdl_op_definition
+@operation
 class ReshapeOp(ReshapingOp):
     """The same elements in another shape (ONNX Reshape).
 
     The shape is the property `to`, or a run-time operand. One entry may be -1 (what is left); 0 copies the input's size
     unless `allow_zero`.
     """
-
-    name = "nn.reshape"
 
     input: Operand = operand_def(ANY_TENSOR)
     shape: OptOperand = opt_operand_def(ANY_TENSOR)
@@ -318,11 +308,9 @@ def reshaped(x: Shape, target: Sequence[int], allow_zero: bool = False) -> Shape
     return tuple(shape)
 
 
-@irdl_op_definition
+@operation
 class ExpandOp(MovingOp):
     """Broadcasts to a shape, in both directions (ONNX Expand). The shape is the property `to`, or a run-time operand."""
-
-    name = "nn.expand"
 
     input: Operand = operand_def(ANY_TENSOR)
     shape: OptOperand = opt_operand_def(ANY_TENSOR)
@@ -343,11 +331,9 @@ class ExpandOp(MovingOp):
         return [tensor(element_of(self.input), _refined(broadcast(shape_of(self.input), unknown), self.result))]
 
 
-@irdl_op_definition
+@operation
 class TransposeOp(MovingOp):
     """Reorders axes: result axis i is input axis `perm[i]` (ONNX Transpose)."""
-
-    name = "nn.transpose"
 
     input: Operand = operand_def(ANY_TENSOR)
     perm: Ints = prop_def(INTS)
@@ -364,11 +350,9 @@ class TransposeOp(MovingOp):
         return [tensor(element_of(self.input), [x[p] for p in perm])]
 
 
-@irdl_op_definition
+@operation
 class FlattenOp(ReshapingOp):
     """Two axes: the product of the sizes before `axis`, and of those from it on (ONNX Flatten)."""
-
-    name = "nn.flatten"
 
     axis: Int = prop_def(INT, default_value=integer(1))
 
@@ -381,11 +365,9 @@ class FlattenOp(ReshapingOp):
         return [tensor(element_of(self.input), (size(x[:axis]), size(x[axis:])))]
 
 
-@irdl_op_definition
+@operation
 class SqueezeOp(ReshapingOp):
     """Drops axes of size 1; `axes` absent means all of them (ONNX Squeeze)."""
-
-    name = "nn.squeeze"
 
     axes: Ints | None = opt_prop_def(INTS)
 
@@ -402,11 +384,9 @@ class SqueezeOp(ReshapingOp):
         return [tensor(element_of(self.input), [d for i, d in enumerate(x) if i not in axes])]
 
 
-@irdl_op_definition
+@operation
 class UnsqueezeOp(ReshapingOp):
     """Inserts axes of size 1; `axes` count in the result (ONNX Unsqueeze)."""
-
-    name = "nn.unsqueeze"
 
     axes: Ints = prop_def(INTS)
 
@@ -418,14 +398,12 @@ class UnsqueezeOp(ReshapingOp):
         return [tensor(element_of(self.input), shape)]
 
 
-@irdl_op_definition
+@operation
 class PadOp(MovingOp):
     """Adds elements around a tensor; negative pads remove elements (ONNX Pad with constant pads).
 
     `pads` lists all begins, then all ends, for every axis; `value` is what `mode constant` fills in.
     """
-
-    name = "nn.pad"
 
     input: Operand = operand_def(ANY_TENSOR)
     pads: Ints = prop_def(INTS)
@@ -456,7 +434,7 @@ class PadOp(MovingOp):
         ]
 
 
-@irdl_op_definition
+@operation
 class ResizeOp(MovingOp):
     """Resizes a tensor (ONNX Resize without antialiasing; TensorFlow ResizeBilinear, ResizeNearestNeighbor).
 
@@ -465,8 +443,6 @@ class ResizeOp(MovingOp):
     made. With `cubic_steps` these are for positions between two elements rounded to one of that many (TensorFlow
     ResizeBicubic: 1024).
     """
-
-    name = "nn.resize"
 
     input: Operand = operand_def(ANY_TENSOR)
     sizes: Ints | None = opt_prop_def(INTS)
@@ -511,11 +487,9 @@ class ResizeOp(MovingOp):
         return tuple(map(scaled_size, shape, self.scales.data))
 
 
-@irdl_op_definition
+@operation
 class ShapeOp(NNOp):
     """The sizes of axes `start` to `end` as i64 (ONNX Shape). input of any shape, result `[end - start]`."""
-
-    name = "nn.shape"
 
     input: Operand = operand_def(ANY_TENSOR)
     start: Int = prop_def(INT, default_value=integer(0))

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .attributes import DepthMode, DepthModeAttr
-from .base import ANY_TENSOR, INT, INTS, Int, Ints, MovingOp, Result, ints
+from .base import ANY_TENSOR, INT, INTS, Int, Ints, MovingOp, Result, ints, operation
 from .shapes import DYNAMIC, Shape, element_of, known, shape_of, tensor, text
 from .window import LayoutOp
 
 
-@irdl_op_definition
+@operation
 class DepthToSpaceOp(LayoutOp, MovingOp):
     """Moves channels into space: `[N, C, H, W]` to `[N, C/b^2, H*b, W*b]` (ONNX DepthToSpace)."""
-
-    name = "nn.depth_to_space"
 
     input: Operand = operand_def(ANY_TENSOR)
     block: Int = prop_def(INT)
@@ -35,11 +33,9 @@ class DepthToSpaceOp(LayoutOp, MovingOp):
         return [tensor(element_of(self.input), self.arrange(n, c, [d * b if known(d) else DYNAMIC for d in (h, w)]))]
 
 
-@irdl_op_definition
+@operation
 class SpaceToDepthOp(LayoutOp, MovingOp):
     """Moves space into channels: `[N, C, H, W]` to `[N, C*b^2, H/b, W/b]` (ONNX SpaceToDepth)."""
-
-    name = "nn.space_to_depth"
 
     input: Operand = operand_def(ANY_TENSOR)
     block: Int = prop_def(INT)
@@ -84,15 +80,13 @@ class BlockOp(LayoutOp, MovingOp):
         return False
 
 
-@irdl_op_definition
+@operation
 class SpaceToBatchOp(BlockOp):
     """Pads space, then moves each position within a block into the batch (TensorFlow SpaceToBatchND).
 
     input `[N, C, *spatial]` (`layout nhwc`: channels last), result `[N * prod(block), C, *((spatial + pads) / block)]`.
     `pads`: all begins, then all ends.
     """
-
-    name = "nn.space_to_batch"
 
     pads: Ints = prop_def(INTS)
 
@@ -118,14 +112,12 @@ class SpaceToBatchOp(BlockOp):
         return [tensor(element_of(self.input), self.arrange(batch, x[self.channel_axis(len(x))], spatial))]
 
 
-@irdl_op_definition
+@operation
 class BatchToSpaceOp(BlockOp):
     """Moves parts of the batch back into space, then crops (TensorFlow BatchToSpaceND).
 
     input `[N * prod(block), C, *spatial]`, result `[N, C, *(spatial * block - crops)]`. `crops`: all begins, then all ends.
     """
-
-    name = "nn.batch_to_space"
 
     crops: Ints = prop_def(INTS)
 
