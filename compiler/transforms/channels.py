@@ -7,24 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ..dialects.nn import (
-    ConvTransposeOp,
-    DivOp,
-    GatherOp,
-    GlobalPoolOp,
-    MatMulOp,
-    MulOp,
-    NNOp,
-    PadOp,
-    PoolOp,
-    ReduceOp,
-    ReshapingOp,
-    ResizeOp,
-    SliceOp,
-    TransposeOp,
-    ints,
-)
-from ..dialects.nn.shapes import DYNAMIC, axis_of, shape_of
+from ..dialects.nn import ConvTransposeOp, MatMulOp, NNOp, ReshapingOp, SliceOp
+from ..dialects.nn.shapes import DYNAMIC, shape_of
 from .fusion.computing import Computing
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,36 +26,12 @@ def carried(op: NNOp, channels: Channels) -> Channels | None:
     are not known hide that it does not.
     """
     axis, of = channels
-    shape = shape_of(op.operands[0])
-    rank = len(shape)
-    match op:
-        case PoolOp() | GlobalPoolOp():
-            kept = op.channel_axis(rank) == axis
-        case PadOp():
-            pads = ints(op.pads)
-            kept = pads[axis] == pads[axis + rank] == 0
-        case ResizeOp():
-            kept = ints(op.sizes)[axis] in (0, shape[axis]) if op.scales is None else op.scales.data[axis] == 1
-        case ReduceOp():
-            if axis in (reduced := op.axis_list()):
-                return None
-            return Channels(axis - (0 if op.keepdims is not None else sum(r < axis for r in reduced)), of)
-        case SliceOp():
-            return Channels(axis, of[op.slices(rank)[axis]])
-        case GatherOp():
-            picked = axis_of(op.axis.value.data, rank)
-            if picked == axis:
-                return None
-            return Channels(axis + (len(shape_of(op.indices)) - op.batch_count - 1) * (picked < axis), of)
-        case TransposeOp():
-            return Channels(ints(op.perm).index(axis), of)
-        case ReshapingOp():
-            return _reshaped(op.operands[0], op.results[0], channels)
-        case MulOp() | DivOp():
-            kept = shape_of(op.results[0]) == shape
-        case _:
-            kept = op.KEEPS_SHAPE
-    return channels if kept else None
+    if isinstance(op, SliceOp):
+        return Channels(axis, of[op.slices(len(shape_of(op.input)))[axis]])
+    if isinstance(op, ReshapingOp):
+        return _reshaped(op.operands[0], op.results[0], channels)
+    behind = op.axis_behind(axis)
+    return None if behind is None else Channels(behind, of)
 
 
 def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels | None:

@@ -1,7 +1,7 @@
 """`--convert-layout=NCHW`: one layout for all operations with a layout; transposes are sunk and cancelled.
 
 A value of the old graph may be available in several forms, each a permutation of its axes. Operations of the other layout are
-rebuilt on permuted operands and leave a permuted result; operations that commute with permutations (`transposition.RULES`)
+rebuilt on permuted operands and leave a permuted result; operations that commute with permutations (`NNOp.commuted`)
 follow it; all others, and the results of the function, need the unpermuted value. A transpose is made only if a needed form
 is not available, once per value and form, so that a convolutional network ends with transposes at its inputs
 and outputs only. A backward walk finds the forms that consumers need, a forward walk rewrites.
@@ -20,20 +20,16 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects import nn
+from ..dialects.nn.permutations import Moved, Perm, compose, identity, inverse
 from ..dialects.nn.shapes import shape_of
 from ..rewriting import Remarks, layer_of, rewrite
 from .dead_code import erase_dead
 from .flattened_weights import PermuteRows
 from .rebuild import rebuilt
 from .transposition import (
-    RULES,
-    Moved,
-    Perm,
     build_moved,
     commute,
-    compose,
-    identity,
-    inverse,
+    follows,
     is_constant,
     is_single,
     leads,
@@ -112,7 +108,7 @@ class _Converter:
             self._keep(op.operands[1:])
         elif isinstance(op, nn.TransposeOp):
             self._look_through_transpose(op)
-        elif type(op) in RULES:
+        elif follows(op):
             self._look_through(op)
         else:
             self._keep(op.operands)
@@ -222,7 +218,7 @@ class _Converter:
 
     def _moved(self, op: nn.NNOp) -> Moved | None:
         """How to compute an operation that commutes with permutations; None to keep it."""
-        if type(op) not in RULES:
+        if not follows(op):
             return None
         wanted = self._wanted_by(op)
         computed = {v: None for v in op.operands if not is_constant(v)}

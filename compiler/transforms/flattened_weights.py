@@ -13,10 +13,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ..dialects import nn
+from ..dialects.nn.permutations import Perm, identity, inverse
 from ..dialects.nn.shapes import Shape, shape_of, static
 from ..rewriting import Remarks, fused_location, layer_of
 from .rebuild import rebuilt
-from .transposition import Perm, identity, inverse, is_constant
+from .transposition import is_constant
 
 
 class PermuteRows(RewritePattern):

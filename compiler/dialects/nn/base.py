@@ -37,6 +37,7 @@ from ...ir.dtypes import Tensor
 from ...ir.name_hints import name_hint
 from ...registry import load
 from .attributes import OriginAttr
+from .permutations import Moved, Perm
 from .plan import check_plan
 from .properties import (
     BOOL,
@@ -61,7 +62,7 @@ from .properties import (
     print_properties,
     real,
 )
-from .shapes import check_sizes, compatible
+from .shapes import check_sizes, compatible, shape_of
 
 ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 Result = OpResult[Tensor]
@@ -132,7 +133,15 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         """Whether sample i of the results depends only on sample i of the operands. Samples are the entries of axis 0 of
         every value that is not constant.
         """
-        return False
+        return any(shape_of(v) for v in self.operands[:1]) and self.axis_behind(0) == 0
+
+    def axis_behind(self, axis: int) -> int | None:
+        """The axis of the result whose entry i depends, of operand 0, on entry i of `axis` alone; None if there is none."""
+        return None
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        """How it computes the permuted results if the axes of its first data operand are permuted; None if it cannot."""
+        return None
 
     @classmethod
     def make(

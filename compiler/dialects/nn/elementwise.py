@@ -15,6 +15,7 @@ from ...ir.dtypes import Tensor
 from .attributes import PredicateAttr
 from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, operation, real
 from .constant import constant_of
+from .permutations import Moved, Perm
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
 
 
@@ -25,6 +26,15 @@ class ElementwiseOp(NNOp):
     def acts_by_sample(self) -> bool:
         rank = len(shape_of(self.results[0]))
         return all(len(shape_of(v)) == rank for v in self.operands if constant_of(v) is None)
+
+    def axis_behind(self, axis: int) -> int | None:
+        keeps = self.KEEPS_SHAPE or shape_of(self.results[0]) == shape_of(self.operands[0])
+        return axis if keeps else None
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        if len(shape_of(self.results[0])) != len(perm):
+            return None
+        return Moved((perm,) * len(self.operands), {}, (perm,))
 
 
 class ActivationOp(ElementwiseOp):

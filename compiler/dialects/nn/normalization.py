@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, operation, real
 from .constant import constant_of
+from .permutations import Moved, Perm, along_axis
 from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
@@ -127,6 +128,14 @@ class LayerNormOp(NNOp):
         parameters = (constant_of(v) for v in self.operands[1:])
         return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0 and None not in parameters
 
+    def commuted(self, perm: Perm) -> Moved | None:
+        """None unless the normalized axes, and with them scale and bias, stay in place."""
+        axis = axis_of(self.axis.value.data, len(perm))
+        fixed = all(perm[i] == i for i in range(axis, len(perm)))
+        if not fixed or any(len(shape_of(v)) > len(perm) - axis for v in self.operands[1:]):
+            return None
+        return Moved((perm, *(None for _ in self.operands[1:])), {"axis": axis}, (perm,))
+
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         axis_of(self.axis.value.data, len(x))
@@ -170,9 +179,11 @@ class SoftmaxLikeOp(NNOp):
     axis: Int = prop_def(INT, default_value=integer(-1))
     result: Result = result_def(ANY_TENSOR)
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
+    def axis_behind(self, axis: int) -> int | None:
+        return None if axis == axis_of(self.axis.value.data, len(shape_of(self.input))) else axis
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        return along_axis(self, axis_of(self.axis.value.data, len(perm)), perm)
 
     def infer(self) -> Sequence[Tensor]:
         axis_of(self.axis.value.data, len(shape_of(self.input)))

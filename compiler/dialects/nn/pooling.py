@@ -37,6 +37,9 @@ class PoolOp(WindowOp):
     def is_homogeneous(self) -> bool:
         return True
 
+    def axis_behind(self, axis: int) -> int | None:
+        return _outside_space(self, axis)
+
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         if not self.spatial_rank or len(x) != self.spatial_rank + 2:
@@ -45,6 +48,11 @@ class PoolOp(WindowOp):
         sizes = self.window_output(self.spatial(x), ceil=self.ceil_mode is not None)
         channels = x[self.channel_axis(len(x))]
         return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, sizes))]
+
+
+def _outside_space(op: PoolOp | GlobalPoolOp, axis: int) -> int | None:
+    """Batch and channels, each of which a pool works on alone."""
+    return axis if axis in (0, op.channel_axis(len(shape_of(op.input)))) else None
 
 
 @operation
@@ -85,6 +93,9 @@ class GlobalPoolOp(LayoutOp):
     @property
     def is_homogeneous(self) -> bool:
         return True
+
+    def axis_behind(self, axis: int) -> int | None:
+        return _outside_space(self, axis)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

@@ -15,6 +15,7 @@ from ...ir.dtypes import Tensor, integer_range, is_float
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints, operation
+from .permutations import Moved, Perm
 from .qparams import QParams, QParamsAttr, blocks_of
 from .shapes import Shape, axis_of, element_of, merge_dim, shape_of, static, tensor, tensor_of
 
@@ -28,6 +29,16 @@ class PointOp(NNOp):
     def acts_by_sample(self) -> bool:
         qparams = self.properties.get("qparams")
         return not isinstance(qparams, QParamsAttr) or (qparams.data.axis != 0 and qparams.data.block is None)
+
+    def axis_behind(self, axis: int) -> int | None:
+        return axis
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        qparams = self.properties.get("qparams")
+        if not isinstance(qparams, QParamsAttr) or qparams.data.axis is None:
+            return Moved((perm,), {}, (perm,))
+        moved = qparams.data.transposed(perm, shape_of(self.operands[0]))
+        return Moved((perm,), {"qparams": QParamsAttr(moved)}, (perm,))
 
     def check_axis(self, qparams: QParamsAttr) -> None:
         """Checks that the axis exists and has one scale per index, or one per block."""

@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints, operation
+from .permutations import Moved, Perm, without
 from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
 
 
@@ -25,9 +26,14 @@ class ReduceOp(NNOp):
         rank = len(shape_of(self.input))
         return axes_of(ints(self.axes, range(rank)), rank)
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return 0 not in self.axis_list()
+    def axis_behind(self, axis: int) -> int | None:
+        return _axis_left(axis, self.axis_list(), self.keepdims is not None)
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        axes = self.axis_list()
+        result = perm if self.keepdims is not None else without(perm, axes)
+        mapped = {} if self.axes is None else {"axes": sorted(perm.index(a) for a in axes)}
+        return Moved((perm,), mapped, (result,))
 
     @property
     def is_homogeneous(self) -> bool:
@@ -42,6 +48,12 @@ def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> list[int]:
     if keepdims:
         return [1 if i in axes else d for i, d in enumerate(shape)]
     return [d for i, d in enumerate(shape) if i not in axes]
+
+
+def _axis_left(axis: int, reduced: Sequence[int], keepdims: bool) -> int | None:
+    if axis in reduced:
+        return None
+    return axis if keepdims else axis - sum(each < axis for each in reduced)
 
 
 @operation
@@ -96,9 +108,14 @@ class ArgOp(NNOp):
     last: Flag | None = opt_prop_def(FLAG)
     result: Result = result_def(ANY_TENSOR)
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
+    def axis_behind(self, axis: int) -> int | None:
+        reduced = axis_of(self.axis.value.data, len(shape_of(self.input)))
+        return _axis_left(axis, (reduced,), self.keepdims is not None)
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        axis = axis_of(self.axis.value.data, len(perm))
+        result = perm if self.keepdims is not None else without(perm, [axis])
+        return Moved((perm,), {"axis": perm.index(axis)}, (result,))
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

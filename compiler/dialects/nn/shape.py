@@ -57,6 +57,7 @@ from .base import (
     real,
 )
 from .constant import constant_ints, constant_of
+from .permutations import Moved, Perm, along_axis, identity, keeps_order, permuted, without
 from .shapes import (
     DYNAMIC,
     Shape,
@@ -95,6 +96,9 @@ class ConcatOp(MovingOp):
     def acts_by_sample(self) -> bool:
         return axis_of(self.axis.value.data, len(shape_of(self.inputs[0]))) != 0
 
+    def commuted(self, perm: Perm) -> Moved | None:
+        return along_axis(self, axis_of(self.axis.value.data, len(perm)), perm)
+
     def infer(self) -> Sequence[Tensor]:
         if not self.inputs:
             raise VerifyException("expected at least one input")
@@ -130,6 +134,9 @@ class SplitOp(MovingOp):
     @property
     def acts_by_sample(self) -> bool:
         return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        return along_axis(self, axis_of(self.axis.value.data, len(perm)), perm)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -170,9 +177,12 @@ class SliceOp(MovingOp):
             result[axis] = slice(start, end, step)
         return tuple(result)
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return self.slices(len(shape_of(self.input)))[:1] == (slice(None),)
+    def axis_behind(self, axis: int) -> int | None:
+        return axis if self.slices(len(shape_of(self.input)))[axis] == slice(None) else None
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        axes = axes_of(ints(self.axes, range(len(ints(self.starts)))), len(perm))
+        return Moved((perm,), {"axes": [perm.index(a) for a in axes]}, (perm,))
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -208,6 +218,17 @@ class GatherOp(MovingOp):
             return self.axis.value.data == 0
         apart = self.batch_count > 0 or constant_of(self.indices) is not None
         return apart and axis_of(self.axis.value.data, len(shape_of(self.input))) != 0
+
+    def axis_behind(self, axis: int) -> int | None:
+        picked = axis_of(self.axis.value.data, len(shape_of(self.input)))
+        added = len(shape_of(self.indices)) - self.batch_count - 1
+        return None if axis == picked else axis + added * (picked < axis)
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        axis, rank = axis_of(self.axis.value.data, len(perm)), len(shape_of(self.indices))
+        if rank > 1 or self.batch_count:
+            return None
+        return Moved((perm, None), {"axis": perm.index(axis)}, (perm if rank else without(perm, [axis]),))
 
     def infer(self) -> Sequence[Tensor]:
         x, indices, n = shape_of(self.input), shape_of(self.indices), self.batch_count
@@ -248,6 +269,9 @@ class ReshapeOp(ReshapingOp):
         """The requested shape, if it is known at compile time."""
         return ints(self.to) if self.to is not None else _constant(self.shape)
 
+    def commuted(self, perm: Perm) -> Moved | None:
+        return _in_order(self, perm)
+
     def infer(self) -> Sequence[Tensor]:
         if (self.to is None) == (self.shape is None):
             raise VerifyException("expected either a shape operand or the property 'to'")
@@ -255,6 +279,14 @@ class ReshapeOp(ReshapingOp):
             return [tensor(element_of(self.input), reshaped(shape_of(self.input), target, self.allow_zero is not None))]
         unknown = (DYNAMIC,) * _runtime_rank(cast(SSAValue, self.shape), self.result)
         return [tensor(element_of(self.input), _refined(unknown, self.result))]
+
+
+def _in_order(op: ReshapingOp, perm: Perm) -> Moved | None:
+    """A reshape commutes if the permutation keeps the elements in order: the result is the same."""
+    target = tuple(-1 if d == DYNAMIC else d for d in shape_of(op.result))
+    if len(op.operands) > 1 or not keeps_order(shape_of(op.input), perm) or target.count(-1) > 1 or 0 in target:
+        return None
+    return Moved((perm,), {"to": target}, (identity(len(target)),), ReshapeOp)
 
 
 def _constant(value: SSAValue | None) -> tuple[int, ...] | None:
@@ -339,9 +371,8 @@ class TransposeOp(MovingOp):
     perm: Ints = prop_def(INTS)
     result: Result = result_def(ANY_TENSOR)
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return ints(self.perm)[:1] == (0,)
+    def axis_behind(self, axis: int) -> int | None:
+        return ints(self.perm).index(axis)
 
     def infer(self) -> Sequence[Tensor]:
         x, perm = shape_of(self.input), ints(self.perm)
@@ -355,6 +386,9 @@ class FlattenOp(ReshapingOp):
     """Two axes: the product of the sizes before `axis`, and of those from it on (ONNX Flatten)."""
 
     axis: Int = prop_def(INT, default_value=integer(1))
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        return _in_order(self, perm)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -370,6 +404,11 @@ class SqueezeOp(ReshapingOp):
     """Drops axes of size 1; `axes` absent means all of them (ONNX Squeeze)."""
 
     axes: Ints | None = opt_prop_def(INTS)
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        shape = shape_of(self.input)
+        axes = axes_of(ints(self.axes, [i for i, d in enumerate(shape) if d == 1]), len(shape))
+        return Moved((perm,), {"axes": sorted(perm.index(a) for a in axes)}, (without(perm, axes),))
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -419,9 +458,12 @@ class PadOp(MovingOp):
     def is_homogeneous(self) -> bool:
         return self.only_moves or self.value.value.data == 0
 
-    @property
-    def acts_by_sample(self) -> bool:
-        return not any(ints(self.pads)[:: len(shape_of(self.input))])
+    def axis_behind(self, axis: int) -> int | None:
+        return None if any(ints(self.pads)[axis :: len(shape_of(self.input))]) else axis
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        n, pads = len(perm), ints(self.pads)
+        return Moved((perm,), {"pads": (*permuted(pads[:n], perm), *permuted(pads[n:], perm))}, (perm,))
 
     def infer(self) -> Sequence[Tensor]:
         x, pads = shape_of(self.input), ints(self.pads)
@@ -466,6 +508,16 @@ class ResizeOp(MovingOp):
     @property
     def acts_by_sample(self) -> bool:
         return ints(self.sizes)[:1] == (0,) if self.scales is None else self.scales.data[:1] == (1,)
+
+    def axis_behind(self, axis: int) -> int | None:
+        if self.scales is not None:
+            return axis if self.scales.data[axis] == 1 else None
+        return axis if ints(self.sizes)[axis] in (0, shape_of(self.input)[axis]) else None
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        if self.scales is not None:
+            return Moved((perm,), {"scales": [self.scales.data[i] for i in perm]}, (perm,))
+        return Moved((perm,), {"sizes": permuted(ints(self.sizes), perm)}, (perm,))
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)

@@ -9,9 +9,9 @@ from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
+from ...dialects.nn.permutations import identity
 from ...dialects.nn.shapes import known, shape_of, static
 from ...rewriting import Remarks
-from ..transposition import identity
 from .rules import give_back, rule
 
 

@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
+from ...dialects.nn.permutations import keeps_order
 from ...dialects.nn.shapes import axes_of, known, shape_of
 from ...rewriting import Remarks, fused_location, layer_of
-from ..transposition import keeps_order
 from .rules import give_back, rule
 
 

@@ -9,15 +9,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
+from ...dialects.nn.permutations import Moved, compose, identity, inverse
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Remarks, fused_location, layer_of
 from ..transposition import (
-    Moved,
     build_moved,
     commute,
-    compose,
-    identity,
-    inverse,
     is_constant,
     is_single,
     leads,

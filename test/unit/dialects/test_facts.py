@@ -159,6 +159,24 @@ def test_what_keeps_shape_gives_that_of_operand_0() -> None:
     assert named - changing - broadcasting <= kept
 
 
+def test_an_axis_that_is_kept_apart_depends_on_it_entry_by_entry() -> None:
+    """Other numbers in the first entry of the axis change the first entry of the axis behind it, and nothing else."""
+    claimed: set[type] = set()
+    for name, case in REALS.items():
+        op, results = computed(case, case.arrays)
+        for axis in range(case.arrays[0].ndim):
+            if (behind := op.axis_behind(axis)) is None:
+                continue
+            claimed.add(type(op))
+            first = np.arange(case.arrays[0].shape[axis]) == 0
+            place = first.reshape([-1 if i == axis else 1 for i in range(case.arrays[0].ndim)])
+            _, others = computed(case, [np.where(place, 3 - case.arrays[0], case.arrays[0]), *case.arrays[1:]])
+            for a, b in zip(results, others, strict=True):
+                assert a.shape[behind] == len(first), name
+                np.testing.assert_array_equal(*(np.delete(each, 0, behind) for each in (a, b)), name)
+    assert claimed > {nn.PadOp, nn.ResizeOp, nn.GatherOp, nn.TransposeOp, nn.MaxPoolOp, nn.ReduceMeanOp, nn.MulOp}
+
+
 MOVED = """
 func.func @main(%x: tensor<1x8x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x8x8xf32> {nn.name = "y"}) {
   %q = nn.quantize %x by <i8, scale = 0.05, zero_point = 3> : (tensor<1x8x4x4xf32>) -> tensor<1x8x4x4xi8>
