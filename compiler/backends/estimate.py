@@ -59,24 +59,17 @@ def _moved(op: NNOp) -> int:
     if isinstance(op, ConstantOp):
         return 0
     results = sum(_size(shape_of(result)) for result in op.results)
-    match op:
-        case nn.ConvOp():
-            channels, taps = shape_of(op.weight)[1], _size(op.kernel_shape)
-            pixels = results // max(shape_of(op.weight)[0], 1)
-            windows = pixels * op.input_channels * taps if taps > 1 else 0
-            return results + windows + results * channels * taps // PRODUCTS
-        case nn.ConvTransposeOp():
-            # every element is multiplied by a window, which is added to the result
-            windows = (
-                _size(shape_of(op.input)) // max(op.input_channels, 1) * op.output_channels * _size(op.kernel_shape)
-            )
-            return results + windows + windows * op.input_channels // op.group_count // PRODUCTS
-        case nn.MatMulOp():
-            return results + results * _known(op.lhs_shape[-1]) // PRODUCTS
-        case nn.MaxPoolOp() | nn.AveragePoolOp():
-            return results * (1 + _size(op.kernel_shape))
-        case _:
-            return results
+    if isinstance(op, nn.PoolOp):
+        return results * (1 + _size(op.kernel_shape))
+    if not isinstance(op, nn.WeightedOp):
+        return results
+    windows, (x, y) = 0, (tuple(map(_known, shape_of(v))) for v in (op.operands[0], op.result))
+    if isinstance(op, nn.ConvTransposeOp):
+        # every element is multiplied by a window, which is added to the result
+        windows = prod(x) // max(op.input_channels, 1) * op.output_channels * _size(op.kernel_shape)
+    elif isinstance(op, nn.ConvolutionOp) and (taps := _size(op.kernel_shape)) > 1:
+        windows = results // max(op.output_channels, 1) * op.input_channels * taps
+    return results + windows + op.products(x, y) // PRODUCTS
 
 
 def _size(shape: Shape) -> int:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
-from ..dialects.nn import ConvolutionOp, MatMulOp, OriginAttr, is_layer
+from ..dialects.nn import OriginAttr, WeightedOp, is_layer
 from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
 from ..tables import Table, Tabled, grouped
@@ -182,7 +182,7 @@ def layer_values(module: ModuleOp) -> dict[str, SSAValue]:
 def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SSAValue, list[str]]:
     """Follows single uses through layers that the other module lacks; returns the last value, and these layers."""
     gone: list[str] = []
-    if not isinstance(value.owner, ConvolutionOp | MatMulOp):
+    if not isinstance(value.owner, WeightedOp):
         return value, gone
     while value.has_one_use():
         (use,) = value.uses

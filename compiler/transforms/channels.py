@@ -1,4 +1,4 @@
-"""Where the channels of a value stand, also behind operations that keep them apart; the output channels of a weight."""
+"""Where the channels of a value stand, also behind operations that keep them apart."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ..dialects.nn import ConvTransposeOp, MatMulOp, NNOp, ReshapingOp, SliceOp
+from ..dialects.nn import NNOp, ReshapingOp, SliceOp
 from ..dialects.nn.shapes import DYNAMIC, shape_of
-from .fusion.computing import Computing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -58,17 +57,3 @@ def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels
 def _known_from(shape: tuple[int, ...]) -> int:
     """The first axis behind the last one whose size is not known."""
     return max((i + 1 for i, size in enumerate(shape) if size == DYNAMIC), default=0)
-
-
-def output_channels(op: Computing) -> Array:
-    """The output channel of each number of the weight."""
-    shape = shape_of(op.operands[1])
-    if isinstance(op, MatMulOp):
-        axis = len(shape) - (1 if op.transpose_b is None else 2)
-        return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    ones = (1,) * (len(shape) - 2)
-    if not isinstance(op, ConvTransposeOp):
-        return np.arange(shape[0]).reshape(-1, 1, *ones)
-    inputs, per_group = shape[:2]
-    group = np.arange(inputs) // (inputs // op.group_count)
-    return (group[:, None] * per_group + np.arange(per_group)).reshape(inputs, per_group, *ones)

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...api import Loaded
 from ...configuration.record import LayerRecord, Record, record_text
 from ...configuration.settings import Settings
-from ...dialects.nn import ConvolutionOp, MatMulOp, plan_of, set_plan
+from ...dialects.nn import WeightedOp, plan_of, set_plan
 from ...files import made, replacing
 from ...flows.calibration import calibration_options
 from ...flows.model_file import simplify_and_fuse
@@ -89,4 +89,4 @@ def _planned(loaded: Loaded, config_file: Path) -> tuple[ModuleOp, Session]:
 
 
 def _sites(module: ModuleOp) -> Sequence[Site]:
-    return sites(module, (ConvolutionOp, MatMulOp))
+    return sites(module, (WeightedOp,))

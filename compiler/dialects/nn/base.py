@@ -275,7 +275,7 @@ _PLACEHOLDER = TensorType(f32, ())
 
 
 def operation(cls: type[_Defined]) -> type[_Defined]:
-    """Decorator that defines an operation of `nn`; its name follows from the class's, `nn.hard_swish` from HardSwishOp, unless
+    """Decorator that defines an operation of `nn`; its name follows from the class's, `nn.reduce_mean` from ReduceMeanOp, unless
     the class has one.
     """
     if "name" not in vars(cls):

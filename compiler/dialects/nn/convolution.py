@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
 from xdsl.irdl import (
     Operand,
-    OptOperand,
     operand_def,
-    opt_operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .attributes import AutoPad
-from .base import ANY_TENSOR, INT, INTS, Int, Ints, Result, integer, ints, operation
+from .base import ANY_TENSOR, INT, INTS, Int, Ints, integer, ints, operation
+from .linear import Array, WeightedOp
 from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, size_left, tensor
 from .window import WindowOp
 
 
-class ConvolutionOp(WindowOp):
+class ConvolutionOp(WeightedOp, WindowOp):
     """The common part of both convolutions: input, weight, bias, groups."""
 
     input: Operand = operand_def(ANY_TENSOR)
     weight: Operand = operand_def(ANY_TENSOR)
-    bias: OptOperand = opt_operand_def(ANY_TENSOR)
     groups: Int = prop_def(INT, default_value=integer(1))
-    result: Result = result_def(ANY_TENSOR)
 
     @property
     def group_count(self) -> int:
@@ -39,10 +36,6 @@ class ConvolutionOp(WindowOp):
     @property
     def kernel_shape(self) -> Shape:
         return shape_of(self.weight)[2:]
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return self.bias is None
 
     def check_operands(self) -> None:
         x, w = shape_of(self.input), shape_of(self.weight)
@@ -59,13 +52,27 @@ class ConvolutionOp(WindowOp):
             merge_dim(shape_of(self.bias)[0], self.output_channels, "bias length and output channels")
 
     @property
-    def output_channels(self) -> int:
-        raise NotImplementedError
+    def input_axis(self) -> int:
+        return self.channel_axis(len(shape_of(self.input)))
+
+    @property
+    def output_axis(self) -> int | None:
+        return self.input_axis
 
     @property
     def input_channels(self) -> int:
-        shape = shape_of(self.input)
-        return shape[self.channel_axis(len(shape))]
+        return shape_of(self.input)[self.input_axis]
+
+    def _counted(self) -> Array:
+        """The channels that the weight's first axis counts, for each of its numbers."""
+        shape = shape_of(self.weight)
+        return np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
+
+    def _counted_by_group(self) -> Array:
+        """The channels that the second axis counts in each group; those of group g follow those of group g-1."""
+        first, per_group, *space = shape_of(self.weight)
+        group = np.arange(first) // (first // self.group_count)
+        return (group[:, None] * per_group + np.arange(per_group)).reshape(first, per_group, *(1,) * len(space))
 
 
 @operation
@@ -88,6 +95,24 @@ class ConvOp(ConvolutionOp):
     def is_depthwise(self) -> bool:
         """Whether each group has one input channel, and there are several groups."""
         return self.group_count > 1 and shape_of(self.weight)[1] == 1
+
+    @property
+    def weight_axis(self) -> int | None:
+        return 0
+
+    @property
+    def sums_all(self) -> bool:
+        pads = self.resolved_pads(self.spatial(shape_of(self.input)))
+        return pads is not None and not any(pads)
+
+    def weight_inputs(self) -> Array:
+        return self._counted_by_group()
+
+    def weight_outputs(self) -> Array:
+        return self._counted()
+
+    def products(self, x: Shape, y: Shape) -> int:
+        return prod(y) * prod(shape_of(self.weight)[1:])
 
     def infer(self) -> Sequence[Tensor]:
         self.check_operands()
@@ -118,6 +143,24 @@ class ConvTransposeOp(ConvolutionOp):
     def output_channels(self) -> int:
         per_group = shape_of(self.weight)[1]
         return per_group * self.group_count if known(per_group) else DYNAMIC
+
+    @property
+    def weight_axis(self) -> int | None:
+        return 1 if self.group_count == 1 else None
+
+    @property
+    def sums_all(self) -> bool:
+        ones = set(self.kernel_shape) | set(self.stride_list) == {1}
+        return ones and not any(self.output_padding_list) and self.output_shape is None
+
+    def weight_inputs(self) -> Array:
+        return self._counted()
+
+    def weight_outputs(self) -> Array:
+        return self._counted_by_group()
+
+    def products(self, x: Shape, y: Shape) -> int:
+        return prod(x) * prod(shape_of(self.weight)[1:])
 
     @property
     def output_padding_list(self) -> Shape:
@@ -177,12 +220,6 @@ class ConvTransposeOp(ConvolutionOp):
         sizes = self.output_sizes(self.spatial(x))
         element = same_element(self.input, self.weight, self.bias)
         return [tensor(element, self.arrange(x[0], self.output_channels, sizes))]
-
-
-def multiplications(op: ConvOp) -> int:
-    """The number of products in one output element: channels per group times window, DYNAMIC if unknown."""
-    sizes = shape_of(op.weight)[1:]
-    return DYNAMIC if DYNAMIC in sizes else prod(sizes)
 
 
 __all__ = ["ConvOp", "ConvTransposeOp", "ConvolutionOp"]

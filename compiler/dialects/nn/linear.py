@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from math import prod
+from typing import Any, ClassVar
 
+import numpy as np
 from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -15,9 +18,65 @@ from .fused import outside
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class WeightedOp(NNOp):
+    """Base of convolutions and matrix products: operand 0 is multiplied by operand 1, the weight, and summed over its channels; a
+    bias has one number per output channel.
+    """
+
+    bias: OptOperand = opt_operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return self.bias is None
+
+    @property
+    @abstractmethod
+    def output_channels(self) -> int:
+        """The number of output channels, DYNAMIC if unknown."""
+
+    @property
+    @abstractmethod
+    def input_axis(self) -> int:
+        """The axis of operand 0 that is summed over, its channels."""
+
+    @property
+    @abstractmethod
+    def output_axis(self) -> int | None:
+        """The axis of the output channels in the result; None for a product with a vector."""
+
+    @property
+    @abstractmethod
+    def weight_axis(self) -> int | None:
+        """The axis of the weight that counts output channels; None if there is none (a vector, a transposed convolution in
+        groups).
+        """
+
+    @property
+    @abstractmethod
+    def sums_all(self) -> bool:
+        """Whether every result is known to sum over all of its output channel's weight: windows meet no border."""
+
+    @abstractmethod
+    def weight_inputs(self) -> Array:
+        """The input channel that each number of the weight multiplies: int64, in a shape that broadcasts to the weight's, whose
+        sizes must be known.
+        """
+
+    @abstractmethod
+    def weight_outputs(self) -> Array:
+        """The output channel of each number of the weight, in the same form."""
+
+    @abstractmethod
+    def products(self, x: Shape, y: Shape) -> int:
+        """The number of multiplications for an input and a result of these sizes."""
+
 
 @operation
-class MatMulOp(NNOp):
+class MatMulOp(WeightedOp):
     """Matrix product with numpy's batch broadcasting (ONNX MatMul, Gemm; TensorFlow MatMul, BatchMatMulV2).
 
     lhs `[..., M, K]`, rhs `[..., K, N]`, bias `[N]`, result `[..., M, N]`. `transpose_a` and `transpose_b` say that the
@@ -28,10 +87,8 @@ class MatMulOp(NNOp):
 
     lhs: Operand = operand_def(ANY_TENSOR)
     rhs: Operand = operand_def(ANY_TENSOR)
-    bias: OptOperand = opt_operand_def(ANY_TENSOR)
     transpose_a: Flag | None = opt_prop_def(FLAG)
     transpose_b: Flag | None = opt_prop_def(FLAG)
-    result: Result = result_def(ANY_TENSOR)
 
     @property
     def lhs_shape(self) -> Shape:
@@ -49,8 +106,32 @@ class MatMulOp(NNOp):
         return self.rhs_shape[-1] if len(self.rhs_shape) > 1 else 1
 
     @property
-    def is_homogeneous(self) -> bool:
-        return self.bias is None
+    def input_axis(self) -> int:
+        return len(shape_of(self.lhs)) - (1 if self.transpose_a is None else 2)
+
+    @property
+    def output_axis(self) -> int | None:
+        return None if self.weight_axis is None else len(shape_of(self.result)) - 1
+
+    @property
+    def weight_axis(self) -> int | None:
+        rank = len(shape_of(self.rhs))
+        return None if rank < 2 else rank - (1 if self.transpose_b is None else 2)
+
+    @property
+    def sums_all(self) -> bool:
+        return True
+
+    def weight_inputs(self) -> Array:
+        shape = shape_of(self.rhs)
+        return _counted(shape, max(0, len(shape) - (2 if self.transpose_b is None else 1)))
+
+    def weight_outputs(self) -> Array:
+        axis = self.weight_axis
+        return np.zeros(1, np.int64) if axis is None else _counted(shape_of(self.rhs), axis)
+
+    def products(self, x: Shape, y: Shape) -> int:
+        return prod(y) * x[-2 if self.transpose_a is not None and len(x) > 1 else -1]
 
     @property
     def acts_by_sample(self) -> bool:
@@ -75,6 +156,11 @@ class MatMulOp(NNOp):
                 raise VerifyException("bias must be of rank 1, beside a right operand of rank 2 or more")
             merge_dim(shape_of(self.bias)[0], right[-1], "bias length and output columns")
         return [tensor(same_element(self.lhs, self.rhs, self.bias), shape)]
+
+
+def _counted(shape: Shape, axis: int) -> Array:
+    """The indices of one axis, in a shape that broadcasts to this one."""
+    return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
 def _transposed(shape: Shape, flag: bool) -> Shape:
@@ -110,4 +196,4 @@ class BiasAddOp(LayoutOp):
         return [tensor(same_element(self.input, self.bias), shape)]
 
 
-__all__ = ["BiasAddOp", "MatMulOp"]
+__all__ = ["BiasAddOp", "MatMulOp", "WeightedOp"]

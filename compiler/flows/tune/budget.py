@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
 from ...diagnostics import CompileError
-from ...dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp
-from ...dialects.nn.shapes import shape_of
+from ...dialects.nn import NNOp, WeightedOp
 from ...rewriting import layer_of
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
@@ -25,9 +23,6 @@ from ...transforms.quantization.decide.layers import is_dequantized
 from ...transforms.quantization.decide.sites import Site, sites
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Multiplying = ConvOp | ConvTransposeOp | MatMulOp
-MULTIPLYING = ConvOp, ConvTransposeOp, MatMulOp
-"""The operations whose multiply-accumulates count."""
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)")
@@ -100,7 +95,7 @@ _REASONS = "amct support says which layers, and why"
 
 def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Costs:
     """What a quantized module costs; `macs` by layer, as `multiply_accumulates` counts them."""
-    found = [site for site in sites(module, MULTIPLYING) if computes_on_integers(site)]
+    found = [site for site in sites(module, (WeightedOp,)) if computes_on_integers(site)]
     names = {layer_of(site.compute) for site in found}
     in_float = sum(count for name, count in macs.items() if name not in names)
     return Costs(OnnxTarget().stored_bytes(module, session.silent()), in_float, len(found))
@@ -108,7 +103,7 @@ def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Cos
 
 def computes_on_integers(site: Site) -> bool:
     """Whether a convolution or matrix product multiplies integers: not if its weight alone is quantized."""
-    return isinstance(site.compute, MULTIPLYING) and all(_comes_from_integers(site.operand(i)) for i in (0, 1))
+    return isinstance(site.compute, WeightedOp) and all(_comes_from_integers(site.operand(i)) for i in (0, 1))
 
 
 def _comes_from_integers(value: SSAValue | None) -> bool:
@@ -122,7 +117,7 @@ def multiply_accumulates(module: ModuleOp, samples: Samples) -> dict[str, int]:
     """By layer the multiply-accumulates for one sample, counted in a run: sizes may be unknown before."""
     module = module.clone()
     inline_fused(module)
-    layers = [op for op in module.walk() if isinstance(op, MULTIPLYING)]
+    layers = [op for op in module.walk() if isinstance(op, WeightedOp)]
     shapes: dict[SSAValue, tuple[int, ...]] = {}
 
     def watch(value: SSAValue, array: Array) -> None:
@@ -131,14 +126,4 @@ def multiply_accumulates(module: ModuleOp, samples: Samples) -> dict[str, int]:
     executable = Executable(module, [value for op in layers for value in (op.operands[0], op.results[0])])
     executable.run(next(iter(samples.batches())), watch)
     in_run = min(samples.batch_size, samples.count)
-    return {layer_of(op): _products(op, shapes) // in_run for op in layers}
-
-
-def _products(op: Multiplying, shapes: Mapping[SSAValue, tuple[int, ...]]) -> int:
-    if isinstance(op, ConvTransposeOp):  # each element of the input is multiplied with a slice of the weight
-        return prod(shapes[op.operands[0]]) * prod(shape_of(op.operands[1])[1:])
-    result = prod(shapes[op.results[0]])
-    if isinstance(op, ConvOp):
-        return result * prod(shape_of(op.operands[1])[1:])
-    given = shapes[op.operands[0]]
-    return result * given[-2 if op.transpose_a is not None and len(given) > 1 else -1]
+    return {layer_of(op): op.products(shapes[op.operands[0]], shapes[op.results[0]]) // in_run for op in layers}

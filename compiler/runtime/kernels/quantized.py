@@ -69,7 +69,7 @@ class Weight:
     bias: Array | None = None
 
 
-def quantized_conv(op: nn.ConvOp, x: QParams, weight: Weight, result: Result) -> Run:
+def quantized_conv(op: nn.ConvolutionOp, x: QParams, weight: Weight, result: Result) -> Run:
     """QLinearConv."""
     window, kernel_shape = Window.of(op), weight.array.shape[2:]
     sums = prepare_conv(

@@ -21,10 +21,10 @@ from .rules import rule
 LOWEST: dict[Attribute, float] = {f16: -65504.0, f32: -float.fromhex("0x1.fffffep+127"), f64: -float_info.max}
 """The lowest finite number of a type, which wins against no finite element."""
 
-Window = nn.ConvOp | nn.MaxPoolOp | nn.AveragePoolOp
+Window = nn.ConvolutionOp | nn.PoolOp
 
 
-@rule(nn.ConvOp, nn.MaxPoolOp, nn.AveragePoolOp)
+@rule(nn.ConvOp, *nn.kinds(nn.PoolOp))
 def merge_pad(op: Window, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Folds constant padding of the spatial axes, if its value is that of the window's own padding."""
     pad = op.input.owner
@@ -91,7 +91,7 @@ def _explicit_pads(pad: nn.PadOp, op: Window) -> str | None:
 
 def _no_ceil_mode(pad: nn.PadOp, op: Window) -> str | None:
     """ceil_mode drops windows that start in the end padding, but not those that start in a padded tensor."""
-    if isinstance(op, nn.ConvOp) or op.ceil_mode is None:
+    if not isinstance(op, nn.PoolOp) or op.ceil_mode is None:
         return None
     return "ceil_mode distinguishes padding from what was padded before"
 
@@ -104,9 +104,8 @@ def _counts_alike(pad: nn.PadOp, op: Window) -> str | None:
 
 def _pads_below_kernel(pad: nn.PadOp, op: Window) -> str | None:
     """A pooling window must contain at least one element (ONNX checkers and onnxruntime reject others)."""
-    if isinstance(op, nn.ConvOp) or all(p < k for p, k in zip(_merged_pads(pad, op), op.kernel_shape * 2, strict=True)):
-        return None
-    return "a window would hold nothing but padding"
+    outside = any(p >= k for p, k in zip(_merged_pads(pad, op), op.kernel_shape * 2, strict=True))
+    return "a window would hold nothing but padding" if outside and isinstance(op, nn.PoolOp) else None
 
 
 CONDITIONS: dict[str, Callable[[nn.PadOp, Window], str | None]] = {

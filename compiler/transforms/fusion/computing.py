@@ -16,71 +16,46 @@ from ...dialects.nn import (
     AddOp,
     BatchNormOp,
     BiasAddOp,
-    ConvOp,
-    ConvTransposeOp,
     DequantizeOp,
     DivOp,
     MatMulOp,
     MulOp,
     NNOp,
     SubOp,
+    WeightedOp,
     constant_of,
+    kinds,
 )
 from ...dialects.nn.shapes import known, shape_of, static, text
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Array, Folded, condition, layer_of, other_uses
 from .channels import MOVES, Channels
 
-Computing = ConvOp | ConvTransposeOp | MatMulOp
-COMPUTING = (ConvOp, ConvTransposeOp, MatMulOp)
+COMPUTING = kinds(WeightedOp)
 AFFINE = (AddOp, BatchNormOp, BiasAddOp, DivOp, MulOp, SubOp)
 """Operations that, with constants, multiply and shift each channel."""
 
 
-def computing(value: SSAValue) -> Computing | None:
+def computing(value: SSAValue) -> WeightedOp | None:
     """The computing operation that produces a value."""
     return value.op if isinstance(value, OpResult) and isinstance(value.op, COMPUTING) else None
 
 
-def weight_of(op: Computing) -> SSAValue:
+def weight_of(op: WeightedOp) -> SSAValue:
     """The weight of a convolution or matrix product."""
     return op.operands[1]
 
 
-def with_parameters(op: Computing, weight: SSAValue, bias: SSAValue | None, result_type: Attribute) -> Computing:
+def with_parameters(op: WeightedOp, weight: SSAValue, bias: SSAValue | None, result_type: Attribute) -> WeightedOp:
     """A copy of `op` with another weight and bias."""
     if isinstance(op, MatMulOp):
         return op.with_operands(rhs=weight, bias=bias, result_type=result_type)
     return op.with_operands(weight=weight, bias=bias, result_type=result_type)
 
 
-def channel_axis(op: Computing) -> int | None:
-    """The axis of the output channels in the result; None if the right operand is a vector."""
-    rank = len(shape_of(op.result))
-    if isinstance(op, MatMulOp):
-        return rank - 1 if len(op.rhs_shape) > 1 else None
-    return op.channel_axis(rank)
-
-
-def scaled_weight(op: Computing, weight: Array, factor: Array) -> Array:
-    """The weight that gives `result * factor`; factor has one number per output channel.
-
-    conv `[out, in/groups, ...]`; conv_transpose `[in, out/groups, ...]`, where channel `g * out/groups + j` is column j of the
-    inputs of group g; matmul `[..., K, N]`, or `[..., N, K]` under transpose_b.
-    """
-    if isinstance(op, MatMulOp):
-        return weight * (factor[:, None] if op.transpose_b is not None else factor)
-    spatial = (1,) * (weight.ndim - 2)
-    if isinstance(op, ConvOp):
-        return weight * factor.reshape(-1, 1, *spatial)
-    groups, (inputs, per_group, *kernel) = op.group_count, weight.shape
-    grouped = weight.reshape(groups, inputs // groups, per_group, *kernel)
-    return (grouped * factor.reshape(groups, 1, per_group, *spatial)).reshape(weight.shape)
-
-
-def channels_of(op: Computing) -> Channels | str:
+def channels_of(op: WeightedOp) -> Channels | str:
     """The output channels in the result. A string is the reason why there are none."""
-    if (axis := channel_axis(op)) is None:
+    if (axis := op.output_axis) is None:
         return "the result has no channel axis"
     if not known(op.output_channels):
         return "the number of output channels is not known before run time"
@@ -111,7 +86,7 @@ def along_channels(channels: Channels, shape: Sequence[int], constant: Array) ->
     return np.broadcast_to(padded[tuple(position)], (channels.total,))
 
 
-def folded_parameters(op: Computing, layer: Operation, weight: Array | None, bias: Array | None) -> list[Folded]:
+def folded_parameters(op: WeightedOp, layer: Operation, weight: Array | None, bias: Array | None) -> list[Folded]:
     """Constants for the folded weight and bias, if any: named after the weight, otherwise after `layer`; of the result's type."""
     dtype = numpy_dtype(cast(Any, op.result.type).element_type)
     constant = constant_of(weight_of(op))
@@ -138,7 +113,7 @@ class Chain(Protocol):
     """A match with a computing operation and what follows it: operations that move elements, and a BiasAdd at most."""
 
     @property
-    def compute(self) -> Computing: ...
+    def compute(self) -> WeightedOp: ...
 
     @property
     def between(self) -> Sequence[NNOp]: ...
@@ -148,7 +123,7 @@ LONGEST = 16
 """The number of operations that are followed from a value to the computing operation before it."""
 
 
-def chain_to(value: SSAValue) -> tuple[Computing, tuple[NNOp, ...]] | None:
+def chain_to(value: SSAValue) -> tuple[WeightedOp, tuple[NNOp, ...]] | None:
     """The computing operation that produces a value, through operations that move elements and one BiasAdd."""
     between: list[NNOp] = []
     while isinstance(value, OpResult) and not isinstance(value.op, COMPUTING):
@@ -162,7 +137,7 @@ def chain_to(value: SSAValue) -> tuple[Computing, tuple[NNOp, ...]] | None:
     return None if compute is None else (compute, tuple(between))
 
 
-def followed(compute: Computing, between: Sequence[NNOp]) -> Channels | str:
+def followed(compute: WeightedOp, between: Sequence[NNOp]) -> Channels | str:
     """The output channels behind these operations. A string is the reason why they cannot be followed."""
     if isinstance(channels := channels_of(compute), str):
         return channels
@@ -199,7 +174,7 @@ def computed_by(value: SSAValue) -> str:
     return f"is computed at run time: it comes from {producer(value)}"
 
 
-def chain_of(value: SSAValue) -> tuple[Computing, BiasAddOp | None] | None:
+def chain_of(value: SSAValue) -> tuple[WeightedOp, BiasAddOp | None] | None:
     """The computing operation that produces a value, directly or through a BiasAdd."""
     between = value.op if isinstance(value, OpResult) and isinstance(value.op, BiasAddOp) else None
     compute = computing(value if between is None else between.input)
@@ -213,9 +188,9 @@ class TrainedLayers:
     """
 
     def __init__(self) -> None:
-        self._behind: dict[SSAValue, Computing | None] = {}
+        self._behind: dict[SSAValue, WeightedOp | None] = {}
 
-    def behind(self, value: SSAValue) -> Computing | None:
+    def behind(self, value: SSAValue) -> WeightedOp | None:
         """The layer that computes a value; None if there is none."""
         path: list[SSAValue] = []
         while value not in self._behind:
@@ -238,7 +213,7 @@ def single_input(op: Operation) -> SSAValue | None:
     return computed[0] if len(computed) == 1 else None
 
 
-def trained_weight(op: Computing) -> DequantizeOp | None:
+def trained_weight(op: WeightedOp) -> DequantizeOp | None:
     """The dequantization that computes the weight, as training with quantization leaves it; None for other weights."""
     weight = weight_of(op)
     return weight.op if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
@@ -262,7 +237,7 @@ def bias_axis(op: BiasAddOp | BatchNormOp) -> int:
     return op.channel_axis(len(shape_of(op.input)))
 
 
-def positions(compute: Computing, between: Sequence[NNOp], axis: int) -> Array:
+def positions(compute: WeightedOp, between: Sequence[NNOp], axis: int) -> Array:
     """The position of each output channel along an axis behind these operations, `[C]`. Requires `misplaced` to be None."""
     channels = followed(compute, between)
     along = None if isinstance(channels, str) else channels.along(axis)
@@ -270,7 +245,7 @@ def positions(compute: Computing, between: Sequence[NNOp], axis: int) -> Array:
     return along
 
 
-def misplaced(compute: Computing, between: Sequence[NNOp], axis: int) -> str | None:
+def misplaced(compute: WeightedOp, between: Sequence[NNOp], axis: int) -> str | None:
     """The reason why an axis behind these operations is not one of output channels; None also if they cannot be followed."""
     channels = followed(compute, between)
     if isinstance(channels, str) or channels.along(axis) is not None:
@@ -282,7 +257,7 @@ def misplaced(compute: Computing, between: Sequence[NNOp], axis: int) -> str | N
 
 def folded_affine(m: Chain, layer: Operation, factor: Array, shift: Array | None) -> list[Folded]:
     """The weight, and the bias if any, that give `chain * factor + shift`, both float64 `[C]`."""
-    weight = scaled_weight(m.compute, constant_numbers(weight_of(m.compute)), factor)
+    weight = constant_numbers(weight_of(m.compute)) * factor[m.compute.weight_outputs()]
     bias = chain_bias(m)
     return folded_parameters(m.compute, layer, weight, summed([None if bias is None else bias * factor, shift]))
 

@@ -9,17 +9,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp
+from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, WeightedOp
 from ...rewriting import Folded, FusionPattern, Remarks, Roots
-from .computing import (
-    ChainConditions,
-    Computing,
-    chain_bias,
-    folded_parameters,
-    rebuilt,
-    summed,
-    weight_of,
-)
+from .computing import ChainConditions, chain_bias, folded_parameters, rebuilt, summed, weight_of
 from .fusion_pass import FusionPass, Patterns, report_unmatched
 from .parameter import ParameterConditions, operand_along, parameter_of
 
@@ -28,7 +20,7 @@ from .parameter import ParameterConditions, operand_along, parameter_of
 class ComputeAdd:
     """A convolution or matrix product, and a parameter added to its result, or subtracted from it."""
 
-    compute: Computing
+    compute: WeightedOp
     between: tuple[NNOp, ...]
     arithmetic: BiasAddOp | AddOp | SubOp
     parameter: SSAValue

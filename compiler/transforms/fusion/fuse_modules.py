@@ -13,12 +13,12 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...diagnostics import CompileError, describe
-from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, constant_of
+from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, WeightedOp, constant_of
 from ...ir.layer_names import LayerNames, has_lost_module, modules_of
 from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
 from ..dead_code import erase_dead
-from .computing import COMPUTING, Computing, producer
+from .computing import COMPUTING, producer
 from .fuse_activation.activations import KINDS, activation_of
 from .fuse_activation.pattern import Rules
 from .fuse_activation.patterns import FuseComputeActivation, FuseComputeResidual, FuseComputeResidualActivation
@@ -88,7 +88,7 @@ class _Chain:
         owners = {op.parent_op() for _, ops in self.found for op in ops}
         return len(owners) == 1 and in_region(self.found[0][1][0])
 
-    def _compute(self) -> Computing:
+    def _compute(self) -> WeightedOp:
         """The computing operation at the start of the chain, with the bias that its module adds to the result."""
         name, candidates = self.found[0]
         computing = [op for op in candidates if isinstance(op, COMPUTING)]
@@ -107,7 +107,7 @@ class _Chain:
         calls = len(self.table.calls(name))
         return f"a module that is called {calls} times, as {layers}" if calls else layers
 
-    def _fuse_from(self, compute: Computing) -> None:
+    def _fuse_from(self, compute: WeightedOp) -> None:
         current: NNOp = compute
         add: AddOp | None = None
         for i, (name, candidates) in enumerate(self.found[1:], 1):
@@ -128,7 +128,7 @@ class _Chain:
         if add is not None:
             self._apply(FuseComputeResidual(self.remarks, _rules(compute)), self.names[-1], add)
 
-    def _is_exported_folded(self, compute: Computing, name: str, candidates: Sequence[NNOp]) -> bool:
+    def _is_exported_folded(self, compute: WeightedOp, name: str, candidates: Sequence[NNOp]) -> bool:
         """Whether the exporter has folded a module into the computing operation; a remark says so.
 
         If it has dropped the module's name, any sibling of the computing module that is not in the file is accepted.
@@ -162,16 +162,16 @@ class _Chain:
         source = f"its input comes from {producer(op.operands[0])}" if op.operands else "it has no input"
         raise self._error(name, op, f"it does not take the result of {self.names[i - 1]}: {source}")
 
-    def _folded(self, pattern: FusionPattern[Any], compute: Computing, name: str, op: NNOp) -> Computing:
+    def _folded(self, pattern: FusionPattern[Any], compute: WeightedOp, name: str, op: NNOp) -> WeightedOp:
         """The computing operation with a batch norm or a bias folded into it."""
         after = op.next_op
         before = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
         self._apply(pattern, name, op)
         erase_dead(list(dict.fromkeys([compute, *before])))
         assert after is not None, "a terminator comes after"
-        return cast(Computing, after.prev_op)
+        return cast(WeightedOp, after.prev_op)
 
-    def _form(self, compute: Computing, add: AddOp | None, i: int, activation: NNOp) -> None:
+    def _form(self, compute: WeightedOp, add: AddOp | None, i: int, activation: NNOp) -> None:
         """The region that ends in the activation of name i."""
         if rest := self.found[i + 1 :]:
             name, candidates = rest[0]
@@ -202,7 +202,7 @@ class _Chain:
         return CompileError(message, where=describe(op.location), hint=hint)
 
 
-def _rules(compute: Computing) -> Rules:
+def _rules(compute: WeightedOp) -> Rules:
     """The rules for layers named by the user: every activation is allowed, but only this computing operation."""
     return replace(Rules.of("a chain by name", KINDS, True), compute=compute)
 
@@ -214,7 +214,7 @@ def _comes_from(value: SSAValue, op: Operation) -> bool:
     return value.owner is op
 
 
-def _adds_constant(op: AddOp, compute: Computing) -> bool:
+def _adds_constant(op: AddOp, compute: WeightedOp) -> bool:
     """Whether an addition adds a constant to the result of a computing operation."""
     values = (op.lhs, op.rhs)
     return compute.result in values and any(constant_of(v) is not None for v in values)

@@ -9,9 +9,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.nn import DivOp, MulOp, NNOp
+from ...dialects.nn import DivOp, MulOp, NNOp, WeightedOp
 from ...rewriting import Folded, FusionPattern, Remarks, Roots
-from .computing import ChainConditions, Computing, WeightCondition, folded_affine, rebuilt, trained_weight
+from .computing import ChainConditions, WeightCondition, folded_affine, rebuilt, trained_weight
 from .fusion_pass import FusionPass, Patterns, report_unmatched
 from .parameter import ParameterConditions, operand_along, parameter_of
 
@@ -20,7 +20,7 @@ from .parameter import ParameterConditions, operand_along, parameter_of
 class ComputeMul:
     """A convolution or matrix product, and a product or quotient with a parameter behind it."""
 
-    compute: Computing
+    compute: WeightedOp
     between: tuple[NNOp, ...]
     arithmetic: MulOp | DivOp
     parameter: SSAValue

@@ -14,7 +14,7 @@ from ...dialects.nn import BiasAddOp, ConcatOp, ConvOp, SplitOp, constant_of
 from ...dialects.nn.base import integer
 from ...dialects.nn.shapes import axis_of, shape_of, text
 from ...rewriting import Folded, FusionPattern, Remarks, Roots, condition, layer_of, other_uses
-from .computing import chain_bias, chain_of, channel_axis, constant_numbers, folded_parameters
+from .computing import chain_bias, chain_of, constant_numbers, folded_parameters
 from .fusion_pass import FusionPass, Patterns
 
 
@@ -73,7 +73,7 @@ class MergeGroupConv(FusionPattern[SplitConvs]):
     def on_channels(self, m: SplitConvs) -> str | None:
         """split, concat and every BiasAdd work on the channels"""
         rank = len(shape_of(m.first.input))
-        channels = channel_axis(m.first)
+        channels = m.first.output_axis
         axes: list[tuple[Operation, int]] = [
             (m.split, axis_of(m.split.axis.value.data, rank)),
             (m.concat, axis_of(m.concat.axis.value.data, rank)),

@@ -7,13 +7,12 @@ from typing import NamedTuple, Protocol
 
 from xdsl.ir import OpResult, SSAValue
 
-from ...dialects.nn import AddOp, BiasAddOp, DivOp, MulOp, NNOp, SubOp, constant_of
+from ...dialects.nn import AddOp, BiasAddOp, DivOp, MulOp, NNOp, SubOp, WeightedOp, constant_of
 from ...dialects.nn.shapes import shape_of
 from ...rewriting import Array, condition
 from .channels import Channels
 from .computing import (
     Chain,
-    Computing,
     along_channels,
     bias_axis,
     chain_to,
@@ -30,7 +29,7 @@ Arithmetic = AddOp | BiasAddOp | DivOp | MulOp | SubOp
 class ChainParameter(NamedTuple):
     """A chain, and what the arithmetic behind it adds, subtracts, multiplies by or divides by."""
 
-    compute: Computing
+    compute: WeightedOp
     between: tuple[NNOp, ...]
     parameter: SSAValue
 
@@ -57,7 +56,7 @@ def sides_of(op: NNOp) -> list[tuple[SSAValue, SSAValue]]:
     return [(first, second), (second, first)]
 
 
-def _is_parameter(compute: Computing, between: tuple[NNOp, ...], value: SSAValue, other: SSAValue) -> bool:
+def _is_parameter(compute: WeightedOp, between: tuple[NNOp, ...], value: SSAValue, other: SSAValue) -> bool:
     """Whether a computed operand has the shape of a parameter: it varies along output channels only."""
     channels = followed(compute, between)
     if isinstance(channels, str) or other in compute.operands:

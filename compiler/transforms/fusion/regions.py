@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, OpResult, Region, SSAValue
 
-from ...dialects.nn import ConvTransposeOp, DequantizeOp, FusedOp, MatMulOp, NNOp, YieldOp, constant_of
+from ...dialects.nn import ConvolutionOp, ConvTransposeOp, DequantizeOp, FusedOp, NNOp, WeightedOp, YieldOp, constant_of
 from ...dialects.nn.fused import single_block
-from .computing import Computing, weight_of
+from .computing import weight_of
 
 
 def in_region(op: Operation) -> bool:
@@ -42,12 +42,12 @@ def region(kind: str, ops: Sequence[NNOp]) -> FusedOp:
     return fused
 
 
-def compute_kind(compute: Computing, *parts: str) -> str:
+def compute_kind(compute: WeightedOp, *parts: str) -> str:
     """Horizon's name of a computing operation with its followers: `ConvAddReLU2d`, `ConvReLU62d`, `LinearReLU`.
 
     A product of two computed values is `MatMul`: it has no weights that would make it a linear layer.
     """
-    if isinstance(compute, MatMulOp):
+    if not isinstance(compute, ConvolutionOp):
         return "".join(("Linear" if _is_parameter(weight_of(compute)) else "MatMul", *parts))
     name = "ConvTranspose" if isinstance(compute, ConvTransposeOp) else "Conv"
     return "".join((name, *parts, f"{compute.spatial_rank}d"))

@@ -11,10 +11,10 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
-from ....dialects.nn import ActivationOp, AddOp, BiasAddOp, FusedOp, NNOp, constant_of
+from ....dialects.nn import ActivationOp, AddOp, BiasAddOp, FusedOp, NNOp, WeightedOp, constant_of
 from ....dialects.nn.shapes import shape_of, text
 from ....rewriting import FusionPattern, Guard, Remarks, condition, layer_of, matched_operations
-from ..computing import Computing, chain_of
+from ..computing import chain_of
 from ..regions import in_region, region
 from .activations import Activation
 
@@ -30,7 +30,7 @@ class Rules:
     activations: frozenset[str]
     add: bool
     """Whether a residual add may be inside."""
-    compute: Computing | None = None
+    compute: WeightedOp | None = None
     """The only computing operation to fuse; None for any."""
 
     @staticmethod
@@ -102,7 +102,7 @@ class HasResidual(Protocol):
     """A match with a residual add."""
 
     @property
-    def compute(self) -> Computing: ...
+    def compute(self) -> WeightedOp: ...
 
     @property
     def add(self) -> AddOp: ...
@@ -141,13 +141,13 @@ class ResidualConditions:
         return None if shape == other else f"it adds {text(other)} to {text(shape)}"
 
 
-def compute_before(value: SSAValue, rules: Rules) -> tuple[Computing, BiasAddOp | None] | None:
+def compute_before(value: SSAValue, rules: Rules) -> tuple[WeightedOp, BiasAddOp | None] | None:
     """The computing operation that produces a value, directly or through a BiasAdd, if it may be fused."""
     chain = chain_of(value)
     return chain if chain is not None and rules.compute in (None, chain[0]) else None
 
 
-def residual_before(op: Operation, rules: Rules) -> tuple[Computing, BiasAddOp | None, AddOp, SSAValue] | None:
+def residual_before(op: Operation, rules: Rules) -> tuple[WeightedOp, BiasAddOp | None, AddOp, SSAValue] | None:
     """An add of a computing operation and a residual; if both operands are candidates, the first without other uses."""
     if not isinstance(op, AddOp):
         return None

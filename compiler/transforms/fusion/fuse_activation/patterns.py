@@ -9,9 +9,8 @@ from typing import ClassVar, cast
 from xdsl.ir import Operation, SSAValue
 
 from ....dialects import nn
-from ....dialects.nn import AddOp, BiasAddOp, BoundOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, kinds
+from ....dialects.nn import AddOp, BiasAddOp, BoundOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, WeightedOp, kinds
 from ....rewriting import Roots, condition, layer_of
-from ..computing import Computing
 from ..regions import compute_kind, region
 from .activations import LINEAR, ROOTS, Activation, activation_of
 from .pattern import ActivationConditions, RegionPattern, ResidualConditions, compute_before, owner_of, residual_before
@@ -21,7 +20,7 @@ from .pattern import ActivationConditions, RegionPattern, ResidualConditions, co
 class ComputeResidualActivation:
     """A convolution or matrix product, and residual add and activation behind it."""
 
-    compute: Computing
+    compute: WeightedOp
     bias_add: BiasAddOp | None
     add: AddOp
     residual: SSAValue
@@ -50,7 +49,7 @@ class FuseComputeResidualActivation(ActivationConditions, ResidualConditions, Re
 class ComputeActivation:
     """A convolution or matrix product and the activation behind it."""
 
-    compute: Computing
+    compute: WeightedOp
     bias_add: BiasAddOp | None
     activation: Activation
 
@@ -81,7 +80,7 @@ _Pool = MaxPoolOp | GlobalMaxPoolOp
 class ComputePoolActivation:
     """A convolution or matrix product, the max pool that reads it, and the relu, relu6 or clip behind that."""
 
-    compute: Computing
+    compute: WeightedOp
     bias_add: BiasAddOp | None
     pool: _Pool
     activation: Activation
@@ -133,7 +132,7 @@ def _reads_elements(pool: MaxPoolOp) -> bool:
 class ComputeResidual:
     """A convolution or matrix product and the residual add behind it."""
 
-    compute: Computing
+    compute: WeightedOp
     bias_add: BiasAddOp | None
     add: AddOp
     residual: SSAValue

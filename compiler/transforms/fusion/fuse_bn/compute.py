@@ -9,12 +9,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, constant_of, kinds
+from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, WeightedOp, constant_of, kinds
 from ....dialects.nn.shapes import DYNAMIC, shape_of
 from ....rewriting import Array, Folded, FusionPattern, Roots, condition
 from ..computing import (
     ChainConditions,
-    Computing,
     WeightCondition,
     bias_axis,
     chain_to,
@@ -57,7 +56,7 @@ class NormConditions:
 class ComputeBatchNorm:
     """A convolution or matrix product and the batch norm behind it."""
 
-    compute: Computing
+    compute: WeightedOp
     between: tuple[NNOp, ...]
     bn: BatchNormOp
 

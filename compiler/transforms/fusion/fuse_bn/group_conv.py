@@ -9,17 +9,10 @@ from typing import ClassVar
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, constant_of
+from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, WeightedOp, constant_of
 from ....dialects.nn.shapes import axis_of, shape_of
 from ....rewriting import Folded, FusionPattern, Roots, condition, layer_of, other_uses
-from ..computing import (
-    Computing,
-    chain_of,
-    channel_axis,
-    folded_affine,
-    weight_of,
-    with_parameters,
-)
+from ..computing import chain_of, folded_affine, weight_of, with_parameters
 from .compute import NormConditions, factor_and_shift
 
 
@@ -27,7 +20,7 @@ from .compute import NormConditions, factor_and_shift
 class Branch:
     """One of the joined convolutions."""
 
-    compute: Computing
+    compute: WeightedOp
     bias_add: BiasAddOp | None
 
     @property
@@ -73,7 +66,7 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
         axis = axis_of(m.concat.axis.value.data, rank)
         if axis != m.bn.channel_axis(rank):
             return f"the Concat joins axis {axis}, the batch norm works on axis {m.bn.channel_axis(rank)}"
-        others = [b.compute for b in m.branches if channel_axis(b.compute) != axis]
+        others = [b.compute for b in m.branches if b.compute.output_axis != axis]
         return f"{layer_of(others[0])} has its channels on another axis" if others else None
 
     @condition
@@ -89,8 +82,9 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
     def biases_along_channels(self, m: ConcatNorm) -> str | None:
         """each BiasAdd adds along the output channels"""
         for b in m.branches:
-            if b.bias_add is not None and b.bias_add.channel_axis(len(shape_of(b.bias_add.input))) != channel_axis(
-                b.compute
+            if (
+                b.bias_add is not None
+                and b.bias_add.channel_axis(len(shape_of(b.bias_add.input))) != b.compute.output_axis
             ):
                 return f"{layer_of(b.bias_add)} adds along another axis"
         return None

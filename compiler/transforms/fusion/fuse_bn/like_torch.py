@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ....dialects.nn import BatchNormOp, ConvOp, OriginAttr, constant_of
+from ....dialects.nn import BatchNormOp, NNOp, OriginAttr, WeightedOp, constant_of
 from ....rewriting import Array, Condition, Folded, FusionPattern, Remarks, Roots, nn_ops, used_once
 from ..computing import WeightCondition, computing, folded_parameters, weight_of, with_parameters
 from ..fusion_pass import FusionPass, Patterns
@@ -24,7 +24,7 @@ _NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"})
 class ModuleNorm:
     """A convolution and the batch norm behind it, both modules."""
 
-    compute: ConvOp
+    compute: WeightedOp
     bn: BatchNormOp
 
 
@@ -39,7 +39,7 @@ class FuseModuleNorm(WeightCondition, NormConditions, FusionPattern[ModuleNorm])
     result_used_once: Condition[Any] = used_once("compute")
 
     def match(self, op: Operation) -> ModuleNorm | None:
-        if not isinstance(op, BatchNormOp) or not isinstance(conv := computing(op.input), ConvOp):
+        if not isinstance(op, BatchNormOp) or (conv := computing(op.input)) is None:
             return None
         return ModuleNorm(conv, op) if _module(conv) in _CONVOLUTIONS and _module(op) in _NORMS else None
 
@@ -77,7 +77,7 @@ class FuseModuleNormsPass(FusionPass):
                 remarks.missed(op, "module", reason)
 
 
-def _module(op: ConvOp | BatchNormOp) -> str:
+def _module(op: NNOp) -> str:
     return op.origin.module_class if isinstance(op.origin, OriginAttr) else ""
 
 

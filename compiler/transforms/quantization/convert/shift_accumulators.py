@@ -17,12 +17,12 @@ from xdsl.rewriter import InsertPoint
 from ....diagnostics import op_error
 from ....dialects.nn import (
     ConvolutionOp,
-    MatMulOp,
     NNOp,
     OriginAttr,
     Plan,
     QParamsAttr,
     ShiftAccumulatorOp,
+    WeightedOp,
     dequantize_of,
     plan_of,
     set_plan,
@@ -41,7 +41,7 @@ from .parameters import sum_scales
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-Shifted = ConvolutionOp | MatMulOp
+Shifted = WeightedOp
 """The layers whose sums can be shifted."""
 
 
@@ -81,7 +81,7 @@ class ShiftSums(StepPattern[Sums]):
     """a layer whose sums are to be shifted, with `nn.shift_accumulator` behind it, by the shifts of its plan"""
 
     name = "shift"
-    roots: ClassVar[Roots] = (ConvolutionOp, MatMulOp)
+    roots: ClassVar[Roots] = (WeightedOp,)
 
     def __init__(self, remarks: Remarks, layers: Mapping[Operation, Site], searched: Collection[Operation]):
         super().__init__(remarks)
@@ -171,7 +171,7 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     at a layer, for NaN or Inf in its results, and unless there is one shift or one per channel.
     """
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
-    found: dict[Operation, Site] = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp))}
+    found: dict[Operation, Site] = {site.compute: site for site in sites(module, (WeightedOp,))}
     searched: set[Operation] = set()
     kinds = (*cast(Patterns, session.patterns_of(ShiftAccumulatorsPass.name)), *ShiftAccumulatorsPass.PATTERNS)
     patterns = [kind(remarks, found, searched) for kind in kinds]

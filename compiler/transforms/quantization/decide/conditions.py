@@ -149,7 +149,7 @@ class DecideWeighted(DecideLayer):
         weight = constant_of(site.operand(1))
         if weight is None:
             return None
-        layers = (nn.ConvolutionOp, nn.MatMulOp, nn.FusedOp)
+        layers = nn.WeightedOp | nn.FusedOp
         readers = {use.operation for use in weight.result.uses if isinstance(use.operation, layers)}
         return "another layer has the same weight" if len(readers) > 1 else None
 
@@ -168,7 +168,7 @@ class DecideConvolution(DecideWeighted):
     """A convolution or transposed convolution: its input and its weight, with a scale for each output channel."""
 
     name = "quantize-convolution"
-    roots: ClassVar[Roots] = (nn.ConvOp, nn.ConvTransposeOp)
+    roots: ClassVar[Roots] = nn.kinds(nn.ConvolutionOp)
 
     @condition
     def filter_rank_4(self, site: Site) -> str | None:

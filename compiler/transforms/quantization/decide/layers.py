@@ -21,12 +21,12 @@ from ....dialects.nn import (
     AddOp,
     BiasAddOp,
     ConvolutionOp,
-    ConvOp,
     ConvTransposeOp,
     DequantizeOp,
     MatMulOp,
     NNOp,
     OriginAttr,
+    WeightedOp,
     constant_of,
 )
 from ....dialects.nn.shapes import shape_of
@@ -46,7 +46,7 @@ NO_SETTINGS = Settings()
 def layer_at(site: Site, row: Row) -> Layer:
     """The layer as settings know it."""
     op = site.compute
-    dimensions = op.spatial_rank if isinstance(op, ConvOp) else None
+    dimensions = op.spatial_rank if isinstance(op, ConvolutionOp) and not isinstance(op, ConvTransposeOp) else None
     two_inputs = row.two_inputs and site.multiplies_inputs
     return Layer(
         name=layer_of(op),
@@ -107,12 +107,7 @@ def _is_backprop(op: NNOp) -> bool:
 
 def channel_axis(op: NNOp) -> int | None:
     """The axis of the weight that counts output channels; None where no axis does (grouped transposed convolution)."""
-    if isinstance(op, ConvTransposeOp):
-        return 1 if op.group_count == 1 else None
-    if isinstance(op, MatMulOp):
-        rank = len(shape_of(op.rhs))
-        return None if rank < 2 else rank - (1 if op.transpose_b is None else 2)
-    return 0
+    return op.weight_axis if isinstance(op, WeightedOp) else 0
 
 
 class Candidate(NamedTuple):
@@ -198,7 +193,7 @@ def is_dequantized(value: SSAValue | None) -> bool:
 
 def has_integer_weight(site: Site) -> bool:
     """The layer's weight is quantized already."""
-    if not isinstance(site.compute, ConvolutionOp | MatMulOp):
+    if not isinstance(site.compute, WeightedOp):
         return False
     weight = site.operand(1)
     return (

@@ -17,14 +17,13 @@ from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Nuq, Settings
 from ....dialects.nn import (
     AveragePoolOp,
-    ConvolutionOp,
     GlobalAveragePoolOp,
-    MatMulOp,
     Plan,
     Point,
     QParamsAttr,
     Spec,
     Unobserved,
+    WeightedOp,
     array_of,
     plan_of,
     set_plan,
@@ -127,7 +126,7 @@ def _shift_of(layer: Computed, request: Request, remarks: Remarks) -> bool | tup
     compute = layer.site.compute
     if isinstance(compute, AveragePoolOp | GlobalAveragePoolOp):
         remarks.missed(compute, "pool", "the sums of pools are not shifted (AMCT)")
-    if not isinstance(compute, ConvolutionOp | MatMulOp) or shift_of(compute) is not None:
+    if not isinstance(compute, WeightedOp) or shift_of(compute) is not None:
         return False
     if request.record is None:
         return True
@@ -166,11 +165,7 @@ def check_factors(site: Site, record: Record) -> None:
     """Raise CompileError, located in the record's file, for another number of a layer's factors than of its input channels."""
     name, compute = layer_of(site.compute), site.compute
     factors = record.layers[name].tensor_balance_factor
-    if (
-        not factors
-        or not isinstance(compute, ConvolutionOp | MatMulOp)
-        or (numbers := array_of(site.operand(1))) is None
-    ):
+    if not factors or not isinstance(compute, WeightedOp) or (numbers := array_of(site.operand(1))) is None:
         return
     channels = weight_peaks(compute, numbers).size
     if len(factors) != channels:

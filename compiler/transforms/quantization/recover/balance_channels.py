@@ -20,13 +20,11 @@ from ....backends.findings import Finding, State, show
 from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
-    ConvolutionOp,
-    ConvTransposeOp,
-    MatMulOp,
     MulOp,
     ObserveOp,
     OriginAttr,
     Plan,
+    WeightedOp,
     before_points,
     constant_of,
     plan_of,
@@ -53,16 +51,12 @@ _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
 
 
-Weighted = ConvolutionOp | MatMulOp
-"""The layers that have a weight: operand 1."""
-
-
 @dataclass(frozen=True)
 class Balanced:
     """A layer whose input channels are to be balanced."""
 
     site: Site
-    compute: Weighted
+    compute: WeightedOp
     plan: Plan
 
     @property
@@ -88,7 +82,7 @@ class Balanced:
             inverse = (1 / factors).astype(numpy_dtype(element_of(self.activation)))
             if inverse.dtype != np.float32:  # the factors of the rounded ones, so that the two cancel out
                 factors = np.float32(1) / inverse.astype(np.float32)
-            products = numbers.astype(np.float64) * factors[weight_channels(self.compute)]
+            products = numbers.astype(np.float64) * factors[self.compute.weight_inputs()]
             return inverse, factors, products.astype(numbers.dtype)
 
 
@@ -96,7 +90,7 @@ class BalanceChannels(StepPattern[Balanced]):
     """a layer with its input divided and its weight multiplied, channel by channel, by the factors of its plan"""
 
     name = "balance"
-    roots: ClassVar[Roots] = (ConvolutionOp, MatMulOp)
+    roots: ClassVar[Roots] = (WeightedOp,)
 
     def __init__(self, remarks: Remarks, layers: Mapping[Operation, Site], sources: Mapping[Operation, str]):
         super().__init__(remarks)
@@ -127,7 +121,7 @@ class BalanceChannels(StepPattern[Balanced]):
 
     def match(self, op: Operation) -> Balanced | None:
         site, plan = self.sites.get(op), plan_of(op)
-        if site is None or plan is None or plan.balance is None or not isinstance(op, Weighted):
+        if site is None or plan is None or plan.balance is None or not isinstance(op, WeightedOp):
             return None
         return Balanced(site, op, plan)
 
@@ -137,7 +131,7 @@ class BalanceChannels(StepPattern[Balanced]):
     def rewrite(self, m: Balanced, rewriter: PatternRewriter) -> None:
         op, value, weight, source = m.compute, m.activation, m.weight, self.sources.get(m.compute, "record")
         inverse, factors, scaled = m.scaled
-        rank, axis = len(shape_of(value)), activation_axis(op)
+        rank, axis = len(shape_of(value)), op.input_axis
         shape = [-1 if i == axis else 1 for i in range(rank)]
         constant = ConstantOp.of(inverse.reshape(shape), f"{layer_of(op)}.dmq.inverse", op.location)
         product = MulOp.make(
@@ -196,7 +190,7 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
     NaN or Inf in its input, and for a plan that does not fit the layer.
     """
     remarks = Remarks(session, BalanceChannelsPass.name)
-    found: dict[Operation, Site] = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp))}
+    found: dict[Operation, Site] = {site.compute: site for site in sites(module, (WeightedOp,))}
     sources: dict[Operation, str] = {}
     kinds = (*cast(Patterns, session.patterns_of(BalanceChannelsPass.name)), *BalanceChannelsPass.PATTERNS)
     patterns = [kind(remarks, found, sources) for kind in kinds]
@@ -220,12 +214,12 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
 class _Peaks:
     """The largest magnitudes of the channels of a layer's input: float64 [channels]."""
 
-    layer: Weighted
+    layer: WeightedOp
     found: Array | None = None
 
     def show(self, array: Array, run: int) -> None:
         try:
-            peaks = activation_peaks(array, activation_axis(self.layer))
+            peaks = activation_peaks(array, self.layer.input_axis)
         except ValueError as e:
             hint = "look for an overflow in the model or its data"
             raise op_error(self.layer, f"has an input whose {e}", hint) from None
@@ -247,14 +241,14 @@ def _computed(
     peaks: dict[tuple[SSAValue, int], _Peaks] = {}
     findings: dict[SSAValue, list[Finding]] = {}
     for layer in layers:
-        channels = layer.activation, activation_axis(layer.compute)
+        channels = layer.activation, layer.compute.input_axis
         if channels not in peaks:
             peaks[channels] = _Peaks(layer.compute)
             findings.setdefault(layer.activation, []).append(peaks[channels])
     show(module, findings, samples, session, runner, "balance")
     return [
         balance_factors(
-            peaks[layer.activation, activation_axis(layer.compute)].state()["peaks"],
+            peaks[layer.activation, layer.compute.input_axis].state()["peaks"],
             weight_peaks(layer.compute, layer.weight.array),
             strength,
             runner,
@@ -264,7 +258,7 @@ def _computed(
     ]
 
 
-def _origin(op: Weighted, source: str) -> OriginAttr:
+def _origin(op: WeightedOp, source: str) -> OriginAttr:
     of_layer = op.origin
     framework = of_layer.framework.data if isinstance(of_layer, OriginAttr) else "onnx"
     return OriginAttr.of(framework, BALANCER, f"{layer_of(op)}.dmq", {"source": StringAttr(source)})
@@ -312,47 +306,14 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5, r
     return np.clip(factors, np.float32(SMALLEST), np.float32(1 / SMALLEST))
 
 
-def activation_axis(op: Weighted) -> int:
-    """The input channel axis of operand 0; for a matrix product, the contracted axis."""
-    rank = len(shape_of(op.operands[0]))
-    if isinstance(op, MatMulOp):
-        return rank - (1 if op.transpose_a is None else 2)
-    return op.channel_axis(rank)
-
-
-def weight_channels(op: Weighted) -> Array:
-    """The input channel that each element of the weight multiplies: int64, in a shape that broadcasts to the weight's.
-
-    Channels of group g follow those of group g-1. The weight's sizes must be known.
-    """
-    shape = shape_of(op.operands[1])
-    if isinstance(op, MatMulOp):
-        axis = _contracted(op)
-        return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    ones = (1,) * (len(shape) - 2)
-    if isinstance(op, ConvTransposeOp):
-        return np.arange(shape[0]).reshape(-1, 1, *ones)
-    outputs, per_group = shape[:2]
-    group = np.arange(outputs) // (outputs // op.group_count)
-    return (group[:, None] * per_group + np.arange(per_group)).reshape(outputs, per_group, *ones)
-
-
-def _contracted(op: MatMulOp) -> int:
-    """The axis of the right operand that is summed over."""
-    rank = len(shape_of(op.rhs))
-    if rank == 1:
-        return 0
-    return rank - (2 if op.transpose_b is None else 1)
-
-
-def input_channels(op: Weighted) -> int:
+def input_channels(op: WeightedOp) -> int:
     """The number of input channels of a layer. The weight's sizes must be known."""
-    return int(weight_channels(op).max(initial=-1)) + 1
+    return int(op.weight_inputs().max(initial=-1)) + 1
 
 
-def weight_peaks(op: Weighted, weight: Array) -> Array:
+def weight_peaks(op: WeightedOp, weight: Array) -> Array:
     """The largest magnitude of the weight's numbers per input channel: float64 [channels]."""
-    channels = weight_channels(op)
+    channels = op.weight_inputs()
     others = tuple(i for i, size in enumerate(channels.shape) if size == 1)
     largest = np.abs(weight.astype(np.float64)).max(axis=others, keepdims=True, initial=0.0)
     peaks = np.zeros(input_channels(op))

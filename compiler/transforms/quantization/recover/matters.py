@@ -11,23 +11,20 @@ from xdsl.ir import Operation, SSAValue, Use
 
 from ....dialects.nn import (
     AddOp,
-    ConvolutionOp,
     DivOp,
     FusedOp,
-    MatMulOp,
     MulOp,
     NNOp,
     ObserveOp,
     SubOp,
     UnaryOp,
+    WeightedOp,
     YieldOp,
     array_of,
 )
 from ....dialects.nn.shapes import shape_of
-from ...channels import Channels, carried, output_channels
-from ...fusion.computing import Computing, channel_axis
+from ...channels import Channels, carried
 from ..decide.sites import Site, sites
-from .balance_channels import activation_axis, weight_channels
 from .round_weights.integer_layers import WEIGHT
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,13 +40,13 @@ def matters_of(module: ModuleOp) -> Matters:
     normalization. Through additions the channels of residual networks are followed to all layers, and through products with
     computed values, which are taken to be as large for one channel as for another: hard swish, squeeze-and-excitation.
     """
-    layers = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp)) if _weight(site) is not None}
+    layers = {site.compute: site for site in sites(module, (WeightedOp,)) if _weight(site) is not None}
     found: dict[Operation, Array] = {}
     for op in reversed(layers):
-        axis = channel_axis(cast(Computing, op))
+        axis = cast(WeightedOp, op).output_axis
         found[op] = np.ones(1)
         if axis is not None:
-            count = int(output_channels(cast(Computing, op)).max()) + 1
+            count = int(cast(WeightedOp, op).weight_outputs().max()) + 1
             energies = np.zeros(count)
             known = all(_add(energies, *each, layers, found) for each in _uses(op.results[0], axis, count))
             found[op] = energies / energies.mean() if known and energies.any() else np.ones(count)
@@ -98,16 +95,11 @@ def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels] | None:
 def _add(energies: Array, use: Use, channels: Channels, layers: Mapping[NNOp, Site], found: Matters) -> bool:
     """Add what a layer makes of errors of the channels that it reads; whether it is a layer that reads channels."""
     op = use.operation
-    if op not in layers or use.index != 0 or channels.axis != activation_axis(cast(Computing, op)):
+    if op not in layers or use.index != 0 or channels.axis != cast(WeightedOp, op).input_axis:
         return False
     weight = _weight(layers[cast(NNOp, op)])
     assert weight is not None, "it is among the layers"
-    squares = np.square(weight, dtype=np.float64) * found[op][_outputs(cast(Computing, op), found[op])]
-    inputs = np.broadcast_to(weight_channels(cast(Computing, op)), squares.shape)
+    squares = np.square(weight, dtype=np.float64) * found[op][cast(WeightedOp, op).weight_outputs()]
+    inputs = np.broadcast_to(cast(WeightedOp, op).weight_inputs(), squares.shape)
     np.add.at(energies, channels.of, np.bincount(inputs.reshape(-1), squares.reshape(-1), len(channels.of)))
     return True
-
-
-def _outputs(op: Computing, matters: Array) -> Array:
-    """The output channel of each number of a weight; 0 for a vector, which has one."""
-    return output_channels(op) if matters.size > 1 else np.zeros((), np.intp)

@@ -442,10 +442,16 @@ def offset_convolutions(x: Any, **options: Any) -> Any:
     return nn.ConvOp.make(hidden, const(numbers(4, 3, 2, 2)), const(numbers(4)), groups=2, **options)
 
 
+def transposed_products(x: Any) -> Any:
+    hidden = RELU(nn.ConvOp.make(x, const(numbers(6, 3, 3, 3)), const(numbers(6) + OFFSETS)))
+    return nn.ConvTransposeOp.make(hidden, const(numbers(6, 2, 1, 1)), const(numbers(4)), groups=2)
+
+
 ABSORBED: Mapping[str, tuple[Build, Array, bool]] = {
     "products": (offset_products, ROWS[:, 0], True),
     "grouped convolutions": (offset_convolutions, IMAGE, True),
     "padding": (lambda x: offset_convolutions(x, pads=(1, 1, 1, 1)), IMAGE, False),
+    "transposed, one element": (transposed_products, IMAGE, True),
     "no bias": (without_bias, ROWS[:, 0], False),
 }
 

@@ -26,6 +26,7 @@ from .....dialects.nn import (
     NNOp,
     QParamsAttr,
     SubOp,
+    WeightedOp,
     array_of,
     constant_of,
     dequantize_of,
@@ -33,16 +34,7 @@ from .....dialects.nn import (
 from .....dialects.nn.shapes import shape_of
 from .....ir.dtypes import integer_range
 from .....rewriting import Roots, condition, layer_of
-from ....fusion.computing import (
-    COMPUTING,
-    Array,
-    Computing,
-    along_channels,
-    channel_axis,
-    channels_of,
-    constant_numbers,
-    with_parameters,
-)
+from ....fusion.computing import COMPUTING, Array, along_channels, channels_of, constant_numbers, with_parameters
 from ....fusion.fuse_bn.compute import factor_and_shift
 from ...decide.layers import channel_axis as weight_axis
 from .integers import AdaptPattern, erase_unused
@@ -60,7 +52,7 @@ _Step = tuple[NNOp, Array, Array]
 class Scaled:
     """A layer with an integer weight, and what follows it channel by channel."""
 
-    op: Computing
+    op: WeightedOp
     dequantize: DequantizeOp
     integers: Array
     steps: Sequence[_Step]
@@ -109,7 +101,7 @@ class AbsorbFactors(AdaptPattern[Scaled]):
         self.remarks.applied(m.steps[-1][0], "channel-factors", f"into the scales and the bias of {layer_of(m.op)}")
 
 
-def _steps(op: Computing) -> Iterator[_Step]:
+def _steps(op: WeightedOp) -> Iterator[_Step]:
     """What follows a layer, each the only reader of what is before it."""
     value = op.result
     while value.has_one_use():
@@ -121,9 +113,9 @@ def _steps(op: Computing) -> Iterator[_Step]:
         value = reader.results[0]
 
 
-def _affine(op: Computing, reader: Operation) -> tuple[Array, Array] | None:
+def _affine(op: WeightedOp, reader: Operation) -> tuple[Array, Array] | None:
     """The factor and shift of an operation that acts on each channel of a layer's result by itself; None for others."""
-    rank, axis, channels = len(shape_of(op.result)), channel_axis(op), op.output_channels
+    rank, axis, channels = len(shape_of(op.result)), op.output_axis, op.output_channels
     ones, zeros = np.ones(channels), np.zeros(channels)
     match reader:
         case BatchNormOp() if all(constant_of(v) is not None for v in reader.operands[1:]):
@@ -148,7 +140,7 @@ def _affine(op: Computing, reader: Operation) -> tuple[Array, Array] | None:
             return ones, numbers
 
 
-def _constant_along(op: Computing, reader: NNOp) -> Array | None:
+def _constant_along(op: WeightedOp, reader: NNOp) -> Array | None:
     """The constant operand of an elementwise operation on a layer's result, float64 `[C]`, or None."""
     constants = [v for v in reader.operands if constant_of(v) is not None]
     if len(constants) != 1 or shape_of(reader.results[0]) != shape_of(op.result):

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .....backends import Runner
-from .....dialects.nn import array_of
+from .....dialects.nn import WeightedOp, array_of
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
@@ -33,7 +33,6 @@ from ...options import (
 )
 from ...request import Request, request_of
 from ...running import runner_of
-from ..balance_channels import Weighted, activation_axis
 from ..matters import matters_of
 from ..outputs import WORTH, few, halves
 from .channels_seen import ChannelsOf, channels_seen
@@ -159,7 +158,7 @@ def _searched(
         site for link in links for site in (link.site, *(reader.site for reader in link.readers)) if site is not None
     ]
     layers = {site.compute: site for site in every}
-    weighted = [site for site in layers.values() if isinstance(site.compute, Weighted)]
+    weighted = [site for site in layers.values() if isinstance(site.compute, WeightedOp)]
     grids = grids_of(weighted, rounded)
     weights = {site.compute: _weight(site, grid) for site, grid in zip(weighted, grids, strict=True)}
     inputs = {site.compute: _input_of(site) for site in weighted}
@@ -263,13 +262,13 @@ def _is_whole(link: Link) -> bool:
 
 def _input_of(site: Site) -> ChannelsOf:
     assert site.activation is not None, "links are between layers that read from outside"
-    return ChannelsOf(site.activation, activation_axis(cast(Weighted, site.compute)))
+    return ChannelsOf(site.activation, cast(WeightedOp, site.compute).input_axis)
 
 
 def _weight(site: Site, grids: Grids) -> Weight:
     array = array_of(site.operand(WEIGHT))
     assert array is not None, "links have constant weights"
-    return Weight.of(cast(Weighted, site.compute), array, grids)
+    return Weight.of(cast(WeightedOp, site.compute), array, grids)
 
 
 def _outcome(link: Link, exponents: Array, search: Search) -> str:

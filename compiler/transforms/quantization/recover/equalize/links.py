@@ -15,24 +15,21 @@ from xdsl.ir import Operation, SSAValue, Use
 from .....dialects.nn import (
     BatchNormOp,
     BoundOp,
-    ConvolutionOp,
     FusedOp,
     GroupNormOp,
     InstanceNormOp,
     LayerNormOp,
     LayoutOp,
-    MatMulOp,
     MulOp,
     NNOp,
+    WeightedOp,
     YieldOp,
     array_of,
 )
 from .....dialects.nn.shapes import axis_of, element_of, shape_of
 from .....rewriting import Refusal, layer_of
-from ....channels import Channels, carried, output_channels
-from ....fusion.computing import Computing, channel_axis
+from ....channels import Channels, carried
 from ...decide.sites import Site, sites
-from ..balance_channels import Weighted, activation_axis
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -119,10 +116,10 @@ def links_of(module: ModuleOp) -> tuple[list[Link], dict[NNOp, Refusal]]:
 
     A product with a constant per channel, as RMSNorm ends in, begins one where it can and no other layer does.
     """
-    places: Places = {site.compute: site for site in sites(module, (ConvolutionOp, MatMulOp))}
+    places: Places = {site.compute: site for site in sites(module, (WeightedOp,))}
     found: list[Link] = []
     refused: dict[NNOp, Refusal] = {}
-    for site in sites(module, (ConvolutionOp, MatMulOp, *_NORMS)):
+    for site in sites(module, (WeightedOp, *_NORMS)):
         try:
             found.append(_link(site, places))
         except NotLinked as e:
@@ -153,16 +150,16 @@ def _link(site: Site, places: Places) -> Link:
 
 def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
     """The axis of a convolution's or matrix product's output channels, and what they scale with. Raises NotLinked."""
-    op = cast(Computing, site.compute)
+    op = cast(WeightedOp, site.compute)
     ask_for_numbers(site)
-    axis = channel_axis(op)
+    axis = op.output_axis
     if axis is None:
         raise NotLinked("channels", "its weight is a vector: it has no output channels")
     if op.bias is None:
-        return axis, (Parameter(WEIGHT, output_channels(op)),)
+        return axis, (Parameter(WEIGHT, op.weight_outputs()),)
     if _floats(site, _BIAS) is None:
         raise NotLinked("constant-bias", "its bias is computed at run time")
-    return axis, (Parameter(WEIGHT, output_channels(op)), Parameter(_BIAS, np.arange(op.output_channels)))
+    return axis, (Parameter(WEIGHT, op.weight_outputs()), Parameter(_BIAS, np.arange(op.output_channels)))
 
 
 def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
@@ -251,7 +248,7 @@ def _outside(op: BoundOp) -> SSAValue:
 
 def _reader(site: Site, channels: Channels) -> Reader:
     ask_for_numbers(site)
-    if channels.axis != activation_axis(cast(Weighted, site.compute)):
+    if channels.axis != cast(WeightedOp, site.compute).input_axis:
         raise NotLinked("channels", f"{layer_of(site.compute)} reads it along another axis than its channels")
     return Reader(site, channels.of)
 

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import Float16Type, ModuleOp
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
-from .....dialects.nn import ConvolutionOp, MatMulOp, MulOp, NNOp, PointOp, plan_of
+from .....dialects.nn import MulOp, NNOp, PointOp, WeightedOp, plan_of
 from .....dialects.nn.shapes import DYNAMIC, element_of, shape_of
 from .....rewriting import Remarks
 from .....session import Session
@@ -17,7 +17,6 @@ from ....fusion.fuse_activation.activations import LINEAR, single_kind
 from ...decide.sites import Site, sites
 from ...place.insert_observers import insert_observers
 from ...request import Request
-from ..balance_channels import Weighted, activation_axis
 from .links import Link, NotLinked, Reader, ask_for_numbers
 
 
@@ -33,15 +32,13 @@ def products_of(
     if row is not None and not row.between:
         return []
     linked = {reader.compute for link in links for reader in link.readers}
-    free = [
-        site for site in sites(module, (ConvolutionOp, MatMulOp)) if site.compute not in linked and _takes_one(site)
-    ]
+    free = [site for site in sites(module, (WeightedOp,)) if site.compute not in linked and _takes_one(site)]
     if not free:
         return []
     in_float = _made_in_float(module, request, session)
     found: dict[tuple[SSAValue, int], list[Reader]] = {}
     for site in free:
-        value, axis = site.activation, activation_axis(cast(Weighted, site.compute))
+        value, axis = site.activation, cast(WeightedOp, site.compute).input_axis
         assert value is not None, "it takes a product"
         if in_float(value):
             found.setdefault((value, axis), []).append(Reader(site, np.arange(shape_of(value)[axis])))
@@ -62,7 +59,7 @@ def _takes_one(site: Site) -> bool:
     assert value is not None, "its numbers are known"
     if isinstance(value.owner, PointOp) or isinstance(element_of(value), Float16Type):
         return False
-    if shape_of(value)[activation_axis(cast(Weighted, site.compute))] == DYNAMIC:
+    if shape_of(value)[cast(WeightedOp, site.compute).input_axis] == DYNAMIC:
         return False
     return site.owner is site.compute or (isinstance(inner, BlockArgument) and inner.has_one_use())
 

@@ -16,7 +16,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....dialects.nn import (
     ConstantOp,
-    ConvOp,
     FusedOp,
     LeakyReluOp,
     MatMulOp,
@@ -24,15 +23,14 @@ from .....dialects.nn import (
     OriginAttr,
     PReluOp,
     ReluOp,
+    WeightedOp,
     array_of,
     constant_of,
-    ints,
 )
 from .....dialects.nn.shapes import element_of, shape_of
 from .....ir.dtypes import numpy_dtype
 from .....rewriting import layer_of
 from ...decide.sites import Site
-from ..balance_channels import Weighted, activation_axis, weight_channels
 from .links import WEIGHT, Link
 from .search import FLOAT, Weight
 
@@ -52,7 +50,7 @@ def scaled(link: Link, exponents: Array) -> list[Change] | None:
     """Divide a link's channels by 2^exponents and multiply what reads them; None, with nothing changed, if that rounds."""
     shifts = [(link.site, index, -exponents[channels]) for index, channels in link.parameters if link.site is not None]
     for site, of in link.readers:
-        shifts.append((site, WEIGHT, exponents[of][weight_channels(cast(Weighted, site.compute))]))
+        shifts.append((site, WEIGHT, exponents[of][cast(WeightedOp, site.compute).weight_inputs()]))
     constants = [_times(site.operand(index), shift) for site, index, shift in shifts]
     changes: list[Change] = []
     for (site, index, _), constant in zip(shifts, constants, strict=True):
@@ -93,7 +91,7 @@ def _times(value: SSAValue | None, shifts: Array) -> ConstantOp | None:
 def _divided(link: Link, exponents: Array) -> MulOp:
     """The product, in front of all readers, that divides the channels of what they read."""
     first = link.readers[0].site
-    value, axis = first.activation, activation_axis(cast(Weighted, first.compute))
+    value, axis = first.activation, cast(WeightedOp, first.compute).input_axis
     assert value is not None, "links are between layers that read from outside"
     shape = [-1 if i == axis else 1 for i in range(len(shape_of(value)))]
     inverse = np.ldexp(np.float64(1), -exponents).astype(numpy_dtype(element_of(value))).reshape(shape)
@@ -135,7 +133,7 @@ def absorbed(link: Link, least: Array, exponents: Array) -> list[Change]:
         numbers = array_of(reader.operand(WEIGHT))
         if numbers is None or not _adds_evenly(reader):
             return []
-        weight = Weight.of(cast(Weighted, reader.compute), numbers, FLOAT)
+        weight = Weight.of(cast(WeightedOp, reader.compute), numbers, FLOAT)
         groups, inputs = weight.numbers.shape[:2]
         sums = (weight.numbers * shift[of].reshape(groups, inputs, 1, 1)).sum(axis=(1, 3), dtype=np.float64).reshape(-1)
         if _bias_of(reader, sums.size) is None:
@@ -171,13 +169,13 @@ def _adds_evenly(site: Site) -> bool:
     op = site.compute
     if isinstance(op, MatMulOp):
         return len(shape_of(op.rhs)) == 2
-    return isinstance(op, ConvOp) and not any(ints(op.pads))
+    return isinstance(op, WeightedOp) and op.sums_all
 
 
 def _bias_of(site: Site, size: int) -> ConstantOp | None:
     """The layer's bias, where it is a constant of so many floats that nothing scales."""
     bias = constant_of(site.operand(_BIAS))
-    return bias if isinstance(site.compute, Weighted) and bias is not None and bias.array.size == size else None
+    return bias if isinstance(site.compute, WeightedOp) and bias is not None and bias.array.size == size else None
 
 
 def _added(site: Site, amount: Array) -> Change:

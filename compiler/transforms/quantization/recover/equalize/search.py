@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from .....dialects.nn import ConvTransposeOp, MatMulOp, NNOp
+from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, WeightedOp
 from .....runtime.affine import in_blocks, scales_of
-from ..balance_channels import Weighted, balance_factors
+from ..balance_channels import balance_factors
 from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .links import Link
@@ -71,7 +71,7 @@ class Weight:
     grids: Grids
 
     @staticmethod
-    def of(op: Weighted, array: Array, grids: Grids) -> Weight:
+    def of(op: WeightedOp, array: Array, grids: Grids) -> Weight:
         numbers = array.astype(np.float32)
         if isinstance(op, MatMulOp):
             numbers = numbers[:, None] if numbers.ndim == 1 else numbers
@@ -79,7 +79,7 @@ class Weight:
             *_, inputs, outputs = numbers.shape
             numbers = np.moveaxis(numbers.reshape(1, -1, inputs, outputs), 1, -1)
         else:
-            groups, (first, second) = op.group_count, numbers.shape[:2]
+            groups, (first, second) = cast(ConvolutionOp, op).group_count, numbers.shape[:2]
             numbers = numbers.reshape(groups, first // groups, second, -1)
             numbers = numbers if isinstance(op, ConvTransposeOp) else numbers.swapaxes(1, 2)
         return Weight(np.ascontiguousarray(numbers), grids)

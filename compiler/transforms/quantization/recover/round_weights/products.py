@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .....dialects.nn import ConvOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
+from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
 from .....dialects.nn.shapes import Shape, shape_of
 from .....runtime.windows import Window
 
@@ -40,10 +40,10 @@ class Product(Protocol):
 def product_of(op: NNOp) -> Product:
     """A layer with a weight as a matrix product."""
     match op:
-        case ConvOp():
-            return _Convolution(op)
         case ConvTransposeOp():
             return _TransposedConvolution(op)
+        case ConvolutionOp():
+            return _Convolution(op)
         case MatMulOp():
             return _MatrixProduct(op)
         case OpaqueOp():
@@ -94,7 +94,7 @@ class _Convolution:
     channels.
     """
 
-    op: ConvOp
+    op: ConvolutionOp
 
     @cached_property
     def _window(self) -> Window:
@@ -159,11 +159,11 @@ class _TransposedConvolution:
         return _windows(_channels_last(x, op), axes, chosen, op.group_count)
 
 
-def _space(x: Array, op: ConvOp | ConvTransposeOp) -> tuple[int, ...]:
+def _space(x: Array, op: ConvolutionOp) -> tuple[int, ...]:
     return x.shape[1:-1] if op.channels_last else x.shape[2:]
 
 
-def _channels_last(x: Array, op: ConvOp | ConvTransposeOp) -> Array:
+def _channels_last(x: Array, op: ConvolutionOp) -> Array:
     """A view of an input as `[*space, N, C]`."""
     return np.moveaxis(x, 0, -2) if op.channels_last else np.moveaxis(x, (0, 1), (-2, -1))
 
