@@ -101,6 +101,10 @@ class Sink:
             self._constants[op.result] = binding
         return self._made[binding]
 
+    def constant_of(self, value: SSAValue) -> Constant | None:
+        """The known contents of a value."""
+        return self._constants.get(value)
+
     def attempt(self, convert: Callable[[], Converted]) -> tuple[list[Binding], list[nn.NNOp]]:
         """Runs a conversion; returns the values of its outputs and the emitted operations. Unmapped leaves nothing emitted."""
         mark = len(self.body)

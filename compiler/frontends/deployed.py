@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import isfinite
+from typing import Any, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import ascend, nn
-from ..dialects.nn.shapes import element_of
+from ..dialects.ascend.base import FormatOp, i8, stand_ins
+from ..dialects.nn.shapes import element_of, shape_of, tensor
 from ..formats.deq_scale import Array, averaged
+from ..ir.dtypes import numpy_dtype
+from .building import Constant, Converted, Unmapped
 from .node import SourceNode
+
+_Node = TypeVar("_Node", bound=SourceNode)
+Kind = type[ascend.AscendOp]
+"""An operation on integers: a convolution, a product or an average."""
 
 _OF_ONE_SCALE = (nn.ConcatOp, nn.PadOp)
 """Operations that are not passive in general, but on integers everything has the scale of the first operand."""
@@ -37,13 +47,153 @@ def zero_point(node: SourceNode, value: SSAValue) -> int:
     return int(quant.offset.value.data)
 
 
-def is_second_input(node: SourceNode, value: SSAValue) -> bool:
+def mapped(convert: Callable[[_Node], Converted]) -> Callable[[_Node], Converted]:
+    """The converter, whose Unmapped is an error: nothing that reads integers is carried."""
+
+    def converted(node: _Node) -> Converted:
+        try:
+            return convert(node)
+        except Unmapped as e:
+            raise node.error(f"computes in integers, which is not supported: {e}") from None
+
+    return converted
+
+
+def on_integers(convert: Callable[[_Node], Converted], kind: Kind) -> Callable[[_Node], Converted]:
+    """The converter of a layer, on integers: `kind` with the geometry of what the converter makes of floats."""
+
+    def converted(node: _Node) -> Converted:
+        made: dict[SSAValue, SSAValue] = {}
+
+        def make_layer(like: type[nn.NNOp], x: SSAValue, *rest: SSAValue | None, **properties: Any) -> nn.NNOp:
+            floats = [None if v is None else stand_ins([tensor(f32, shape_of(v))])[0] for v in (x, *rest)]
+            try:
+                layer = like.make(*floats, **properties)
+                made[layer.results[0]] = _layer(node, kind, layer, x, *rest)
+            except VerifyException as e:
+                raise node.misfit(e) from None
+            return layer
+
+        node.make_layer = make_layer
+        result = convert(node)
+        if not isinstance(result, SSAValue) or result not in made:
+            raise node.error("computes in integers, and is more than a layer and its bias")
+        return made[result]
+
+    return mapped(converted)
+
+
+_ON_MORE_AXES: Mapping[tuple[Kind, int], Kind] = {
+    (ascend.Conv2DOp, 5): ascend.Conv3DOp,
+    (ascend.FullyConnectionOp, 4): ascend.BatchMatMulV2Op,
+    (ascend.FullyConnectionOp, 5): ascend.BatchMatMulV2Op,
+}
+"""What takes the place of an operation, by the rank of x."""
+
+
+def _layer(
+    node: SourceNode,
+    kind: Kind,
+    like: Any,
+    x: SSAValue,
+    weight: SSAValue | None = None,
+    bias: SSAValue | None = None,
+) -> SSAValue:
+    """The operation of `ascend`."""
+    offset, rank, constants = zero_point(node, x), len(shape_of(x)), node.sink.constants
+    of_bias = [constants.pop()] if bias is not None and constants[-1] is bias.owner else []
+    kind = _ON_MORE_AXES.get((kind, rank), kind)
+    if issubclass(kind, FormatOp) and rank != len(kind.FORMATS[0]):
+        x, weight = _with_axis(node, kind, like, x, weight)
+    properties = kind.like(like)
+    if kind is ascend.FullyConnectionOp:
+        x = node.value(0)  # before axes are merged
+    if kind is ascend.DepthwiseConv2DOp or (isinstance(like, nn.ConvolutionOp) and like.channels_last):
+        weight = node.value(1)  # as TensorFlow and Ascend IR have it, not `nn`
+    if weight is not None and not (isinstance(like, nn.MatMulOp) and _is_second_input(node, weight)):
+        _check_weight(node, weight)
+    if bias is not None:
+        _check_bias(node, bias)
+    if isinstance(like, nn.PoolOp) and set(like.dilation_list) != {1}:
+        raise node.error("computes in integers with dilations, which Ascend IR does not support")
+    operands = [x] if weight is None else [x, weight, bias]
+    if kind is ascend.Conv2DTransposeOp:
+        operands = [node.constant(np.zeros(4, np.int64), ".input_size"), *operands]
+    constants += of_bias  # behind those of the other operands
+    return node.emit(kind, *operands, **properties, offset_x=offset).results[0]
+
+
+def _with_axis(
+    node: SourceNode, kind: type[FormatOp], like: nn.NNOp, x: SSAValue, weight: SSAValue | None
+) -> tuple[SSAValue, SSAValue]:
+    """x and the weight of a convolution of one axis with an axis of size 1, which `without_added_axis` drops again."""
+    if weight is None or len(shape_of(x)) != 3 or not isinstance(like, nn.LayoutOp) or like.channels_last:
+        raise node.error(
+            f"computes in integers on a tensor of rank {len(shape_of(x))}, "
+            f"{kind.name.removeprefix('ascend.')} takes rank {len(kind.FORMATS[0])}"
+        )
+    if (constant := node.sink.constant_of(weight)) is None:
+        raise node.error("computes in integers along one axis with a weight that is computed at run time")
+    out, channels, size = constant.array.shape
+    wider = node.emit(nn.UnsqueezeOp, x, axes=[2]).result
+    return wider, node.sink.value(constant.reshaped((out, channels, 1, size)))
+
+
+_WITH_BIAS = (ascend.GroupedOp, ascend.DepthwiseConv2DOp, ascend.Conv2DTransposeOp, ascend.MatrixOp)
+
+
+def bias_added(node: SourceNode, stored: Callable[[Constant], Constant | None] = lambda bias: bias) -> SSAValue:
+    """Makes an addition between a layer and its dequantization the bias of the layer; `stored` gives the int32 constant."""
+    first = 0 if is_accumulator(node.inputs[0]) else 1
+    layer = producer(node.inputs[first])
+    if not isinstance(layer, _WITH_BIAS) or layer.bias is not None:
+        raise node.error("adds to the int32 result of a layer that has a bias, or takes none")
+    found = node.binding(1 - first)
+    bias = stored(found) if isinstance(found, Constant) else None
+    if bias is None or bias.array.dtype != np.int32:
+        raise node.error("adds something other than an int32 constant to the int32 result of a layer")
+    if (array := bias.array).size != max(array.shape, default=1):
+        shape = list(array.shape)
+        raise node.error(f"adds a constant of shape {shape} to the result of a layer, but it must be a vector")
+    kept = {name: value for name, value in layer.properties.items() if name != "origin"}
+    vector = node.sink.value(bias.reshaped((array.size,)))
+    return node.emit(type(layer), *layer.operands, vector, origin=layer.origin, **kept).y
+
+
+def without_added_axis(node: SourceNode, accumulator: SSAValue, value: SSAValue) -> SSAValue:
+    """The value computed from an accumulator, without the axis that was added to its convolution."""
+    layer = producer(accumulator)
+    if not isinstance(layer, ascend.ConvolutionOp):
+        return value
+    before = producer(layer.x_value)
+    if not isinstance(before, nn.UnsqueezeOp) or before.origin != layer.origin:
+        return value
+    return node.emit(nn.SqueezeOp, value, axes=[2]).result
+
+
+def _is_second_input(node: SourceNode, value: SSAValue) -> bool:
     """Whether the second operand comes from an AscendQuant, not from a weight. Raises CompileError if it has a zero point."""
     if (quant := quantizer_of(value)) is None:
         return False
     if zero := quant.offset.value.data:
         raise node.error(f"multiplies by integers with the zero point {zero:g}, but it must be 0")
     return True
+
+
+def _check_weight(node: SourceNode, weight: SSAValue) -> None:
+    """Raises CompileError for a weight that is not int8 or not constant."""
+    if (element := element_of(weight)) != i8:
+        raise node.error(f"has integer data and a weight of {numpy_dtype(element)}, but it must be int8")
+    if nn.constant_of(weight) is None and not isinstance(producer(weight), ascend.AscendWeightQuantOp):
+        raise node.error("computes in integers with a weight that is computed at run time")
+
+
+def _check_bias(node: SourceNode, bias: SSAValue) -> None:
+    """Raises CompileError for a bias that is not int32 or not constant."""
+    if (element := element_of(bias)) != i32:
+        raise node.error(f"has integer data and a bias of {numpy_dtype(element)}, but it must be int32")
+    if nn.constant_of(bias) is None:
+        raise node.error("computes in integers with a bias that is computed at run time")
 
 
 def is_accumulator(value: object) -> bool:

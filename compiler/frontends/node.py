@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,6 +20,9 @@ from .naming import Layer
 
 _Op = TypeVar("_Op", bound=nn.NNOp)
 
+LAYERS = (nn.ConvolutionOp, nn.MatMulOp, nn.AveragePoolOp, nn.GlobalAveragePoolOp)
+"""The operations that Ascend computes in integers."""
+
 
 class SourceNode:
     """A node with its inputs bound. Each frontend adds how to read attributes, and which of them `origin` keeps."""
@@ -29,6 +32,8 @@ class SourceNode:
         self.layer = layer
         self.inputs: list[Binding | None] = list(inputs)
         self.sink = sink
+        self.make_layer: Callable[..., Any] | None = None
+        """What makes an operation on quantized integers in the place of `emit`."""
 
     # Inputs
 
@@ -110,6 +115,8 @@ class SourceNode:
     def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
         """Builds an operation with this node's origin and location. Raises CompileError if the operands do not fit."""
         properties.setdefault("origin", self.origin)
+        if self.make_layer is not None and issubclass(op, LAYERS):
+            return self.make_layer(op, *operands, **properties)
         try:
             made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
         except VerifyException as e:

@@ -34,6 +34,7 @@ from ...ir.dtypes import Tensor
 from ..nn.base import Bool, Ints, NNOp, ints
 from ..nn.properties import number_defaults
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
+from ..nn.window import WindowOp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,6 +132,14 @@ class AscendOp(NNOp):
             raise TypeError(f"{self.name} has no counterpart in nn")
         numbers: dict[str, Any] = {n: self.properties[n] for n in number_defaults(self.MEANS) if n in self.properties}
         return self.as_nn(self.MEANS, **numbers)
+
+    @classmethod
+    def like(cls, op: Any) -> dict[str, Any]:
+        """The properties with which it computes what an operation of `nn` does: the way back from `meaning`.
+
+        Raises VerifyException for padding that depends on sizes that are not known.
+        """
+        return {name: op.properties[name] for name in number_defaults(op.__class__)}
 
     @classmethod
     def has_meaning(cls) -> bool:
@@ -250,6 +259,29 @@ def window_sizes(
 def same_pad_pairs(sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """The padding of TensorFlow's SAME for known sizes; an odd element goes to the end."""
     return tuple(same_pads(s, k, st, 1, upper=True) for s, k, st in zip(sizes, kernel, strides, strict=True))
+
+
+def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> Ints:
+    """A list with one entry per axis of a data format, `neutral` for N and C, and for an axis of size 1 in front of the only
+    one of space.
+    """
+    rest = iter((neutral, *spatial) if len(spatial) == 1 else spatial)
+    return int_list(*(neutral if axis in "NC" else next(rest) for axis in data_format))
+
+
+def pads_of(op: WindowOp) -> list[int]:
+    """The pads of an operation of `nn` in Ascend's order, of two axes at least. Raises VerifyException where sizes that are not
+    known decide.
+    """
+    rows = zip(op.spatial(shape_of(op.operands[0])), op.stride_list, strict=True)
+    sizes = [
+        1 if stride == 1 and not known(size) else size for size, stride in rows
+    ]  # those of SAME are the same for all
+    if (pads := op.resolved_pads(sizes)) is None:
+        raise VerifyException("auto_pad depends on sizes that are not known")
+    n = len(sizes)
+    pairs = [(0, 0)] * (n == 1) + [*zip(pads[:n], pads[n:], strict=True)]
+    return [p for pair in pairs for p in pair]
 
 
 __all__ = ["AscendOp"]

@@ -21,8 +21,10 @@ from .base import (
     Meaning,
     check_choice,
     check_range,
+    full_rank,
     i8,
     int_list,
+    pads_of,
     stand_ins,
     window_sizes,
 )
@@ -134,6 +136,17 @@ class ConvolutionOp(CubeOp, FormatOp):
         """A filter in the axis order of `nn`'s weights: with channels last, its last two axes become the first, reversed."""
         return filter.transpose(-1, -2, *range(filter.ndim - 2)) if self.channels_last else filter
 
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        """A single axis of space gets one of size 1 in front."""
+        data_format = cls.FORMATS[op.channels_last]
+        return {
+            "strides": full_rank(data_format, op.stride_list),
+            "pads": pads_of(op),
+            "dilations": full_rank(data_format, op.dilation_list),
+            "data_format": data_format,
+        }
+
     def as_convolution(self, kind: type[NNOp], weight: tuple[int, int], groups: int, **properties: Any) -> Meaning:
         """A convolution of `nn`; `weight` is the first two sizes of its weight."""
         x, weight_index, *rest = self.operand_order
@@ -180,6 +193,10 @@ class GroupedOp(XFirstOp):
         if self.channels_last:
             return Filter(shape[-1], shape[-2], shape[:-2])
         return Filter(shape[0], shape[1], shape[2:])
+
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        return {**super().like(op), "groups": op.group_count}
 
     def derive(self) -> Sequence[Tensor]:
         row = self.row(self.x, self.filter, self.bias)
@@ -270,12 +287,6 @@ class DepthwiseConv2DOp(XFirstOp):
 
     def meaning(self) -> Meaning:
         return self.as_convolution(nn.ConvOp, (self.filter_sizes.out, 1), self.filter_sizes.channels)
-
-
-def full_rank(data_format: str, spatial: Sequence[int], neutral: int = 1) -> Ints:
-    """A list with one entry per axis of a data format, `neutral` for N and C."""
-    rest = iter(spatial)
-    return int_list(*(neutral if axis in "NC" else next(rest) for axis in data_format))
 
 
 __all__ = ["Conv2DOp", "Conv3DOp", "ConvolutionOp", "DepthwiseConv2DOp", "GroupedOp"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
@@ -29,10 +29,18 @@ class MatrixOp(OffsetOp):
     bias: OptOperand = opt_operand_def(ANY_TENSOR)
     y: Result = result_def(ANY_TENSOR)
 
+    FLAGS: ClassVar[tuple[str, str]]
+    """The properties that say that the last two axes of x1, and of x2, are stored transposed."""
+
     @property
     def transposes(self) -> tuple[bool, bool]:
-        """Whether the last two axes of x1 and of x2 are stored transposed."""
-        raise NotImplementedError
+        """The flags."""
+        first, second = (bool(getattr(self, name).value.data) for name in self.FLAGS)
+        return first, second
+
+    @classmethod
+    def like(cls, op: nn.MatMulOp) -> dict[str, Any]:
+        return dict(zip(cls.FLAGS, (op.transpose_a is not None, op.transpose_b is not None), strict=True))
 
     @property
     def shapes(self) -> tuple[Shape, Shape]:
@@ -70,12 +78,10 @@ class MatMulV2Op(MatrixOp):
 
     name = "ascend.MatMulV2"
 
+    FLAGS: ClassVar[tuple[str, str]] = ("transpose_x1", "transpose_x2")
+
     transpose_x1: Bool = prop_def(BOOL, default_value=FALSE)
     transpose_x2: Bool = prop_def(BOOL, default_value=FALSE)
-
-    @property
-    def transposes(self) -> tuple[bool, bool]:
-        return bool(self.transpose_x1.value.data), bool(self.transpose_x2.value.data)
 
     def derive(self) -> Sequence[Tensor]:
         for name, value in (("x1", self.x1), ("x2", self.x2)):
@@ -90,12 +96,10 @@ class BatchMatMulV2Op(MatrixOp):
 
     name = "ascend.BatchMatMulV2"
 
+    FLAGS: ClassVar[tuple[str, str]] = ("adj_x1", "adj_x2")
+
     adj_x1: Bool = prop_def(BOOL, default_value=FALSE)
     adj_x2: Bool = prop_def(BOOL, default_value=FALSE)
-
-    @property
-    def transposes(self) -> tuple[bool, bool]:
-        return bool(self.adj_x1.value.data), bool(self.adj_x2.value.data)
 
     def derive(self) -> Sequence[Tensor]:
         for name, value in (("x1", self.x1), ("x2", self.x2)):
@@ -128,6 +132,11 @@ class FullyConnectionOp(OffsetOp):
     @property
     def is_transposed(self) -> bool:
         return bool(self.transpose.value.data)
+
+    @classmethod
+    def like(cls, op: nn.MatMulOp) -> dict[str, Any]:
+        axis = max(len(shape_of(op.lhs)), 2) - 1
+        return {"num_output": op.output_channels, "transpose": op.transpose_b is None, "axis": axis}
 
     def derive(self) -> Sequence[Tensor]:
         row = self.row(self.x, self.w, self.b, "w")

@@ -24,10 +24,12 @@ from .base import (
     Meaning,
     check_choice,
     check_range,
+    full_rank,
     i8,
     i16,
     i64,
     int_list,
+    pads_of,
     same_pad_pairs,
     ui8,
     ui16,
@@ -180,6 +182,15 @@ class PoolOp(WindowOp):
     def given_pads(self) -> tuple[tuple[int, int], ...]:
         return ((0, 0),) * len(self.space) if self.padding == "VALID" else self.pad_pairs(self.pads)
 
+    @classmethod
+    def like(cls, op: nn.PoolOp | nn.GlobalPoolOp) -> dict[str, Any]:
+        if isinstance(op, nn.GlobalPoolOp):
+            return {**_sizes(op.channels_last, (1, 1), (1, 1)), "global_pooling": True}
+        depends = is_same(op) and not static(op.spatial(shape_of(op.input)))
+        padding: dict[str, Any] = {"padding_mode": "SAME"} if depends else {"pads": pads_of(op)}
+        sizes = _sizes(op.channels_last, op.kernel_shape, op.stride_list)
+        return {**sizes, "ceil_mode": op.ceil_mode is not None, **padding}
+
 
 class SameOrValidOp(WindowOp):
     """As in TensorFlow: x `[N, H, W, C]` (`data_format "NCHW"`: channels second), `padding` `SAME` or `VALID`."""
@@ -204,6 +215,28 @@ class SameOrValidOp(WindowOp):
     @property
     def given_pads(self) -> tuple[tuple[int, int], ...]:
         return ((0, 0),) * len(self.space)
+
+    @classmethod
+    def like(cls, op: nn.PoolOp | nn.GlobalPoolOp) -> dict[str, Any]:
+        """The padding must be that of SAME or VALID."""
+        assert isinstance(op, nn.PoolOp)
+        sizes = _sizes(op.channels_last, op.kernel_shape, op.stride_list)
+        return {**sizes, "padding": "SAME" if is_same(op) or any(op.pad_list) else "VALID"}
+
+
+def is_same(op: nn.PoolOp) -> bool:
+    """Whether an operation of `nn` pads by itself, as TensorFlow's SAME does."""
+    return op.auto_pad is not None and op.auto_pad.data is nn.AutoPad.SAME_UPPER
+
+
+def _sizes(channels_last: bool, kernel: Shape, strides: Shape) -> dict[str, Any]:
+    """The window, with one entry per axis."""
+    data_format = "NHWC" if channels_last else "NCHW"
+    return {
+        "ksize": full_rank(data_format, kernel),
+        "strides": full_rank(data_format, strides),
+        "data_format": data_format,
+    }
 
 
 class AveragingOp(WindowOp):
@@ -290,6 +323,11 @@ class AvgPoolV2Op(PoolOp, AveragingOp):
     def counts_padding(self) -> bool:
         return not self.exclusive.value.data
 
+    @classmethod
+    def like(cls, op: nn.PoolOp | nn.GlobalPoolOp) -> dict[str, Any]:
+        counts = isinstance(op, nn.AveragePoolOp) and op.count_include_pad is not None
+        return {**super().like(op), "exclusive": not counts}
+
     def derive(self) -> Sequence[Tensor]:
         if self.divisor_override.value.data:
             raise VerifyException("divisor_override must be 0")
@@ -367,6 +405,18 @@ class PoolingOp(AveragingOp):
     @property
     def given_pads(self) -> tuple[tuple[int, int], ...]:
         return self.pad_pairs(self.pad)
+
+    @classmethod
+    def like(cls, op: nn.PoolOp | nn.GlobalPoolOp) -> dict[str, Any]:
+        if isinstance(op, nn.GlobalPoolOp):
+            return {"mode": int(isinstance(op, nn.GlobalAveragePoolOp)), "global_pooling": True}
+        return {
+            "mode": int(isinstance(op, nn.AveragePoolOp)),
+            "window": op.kernel_shape,
+            "stride": op.stride_list,
+            "pad": pads_of(op),
+            "ceil_mode": int(op.ceil_mode is None),
+        }
 
     def derive(self) -> Sequence[Tensor]:
         check_range("mode", [self.mode.value.data], 0, 1)

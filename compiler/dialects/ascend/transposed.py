@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f16, f32, i32
 from xdsl.ir import Attribute, SSAValue
@@ -15,7 +15,7 @@ from .. import nn
 from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
-from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, i8, int_list
+from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, full_rank, i8, int_list
 from .convolution import ConvolutionOp, Filter, XFirstOp
 from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
@@ -40,6 +40,10 @@ class TransposedOp(ConvolutionOp):
         channels, per_group = (shape[3], shape[2]) if self.channels_last else shape[:2]
         kernel = shape[:2] if self.channels_last else shape[2:]
         return Filter(per_group * self.group_count if known(per_group) else DYNAMIC, channels, kernel)
+
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        return {**super().like(op), "groups": op.group_count}
 
     @property
     def output_padding_list(self) -> Shape:
@@ -125,6 +129,12 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
     @property
     def output_padding_list(self) -> Shape:
         return self.per_axis("output_padding", self.output_padding, neutral=0)
+
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        assert isinstance(op, nn.ConvTransposeOp)
+        extra = full_rank(cls.FORMATS[op.channels_last], op.output_padding_list, neutral=0)
+        return {**super().like(op), "output_padding": extra}
 
     def derive(self) -> Sequence[Tensor]:
         if any(d != 1 for d in self.dilation_list):
@@ -219,6 +229,10 @@ class DeconvolutionOp(TransposedOp, XFirstOp):
         if len(strides) != 2:
             raise VerifyException(f"strides has {len(strides)} entries, expected 2 (H, W)")
         return strides
+
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        return {**super().like(op), "strides": op.stride_list}
 
     def check_geometry(self) -> Shape:
         x = super().check_geometry()

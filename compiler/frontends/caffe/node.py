@@ -39,9 +39,6 @@ class Conversion:
 CONVERTERS: dict[str, Conversion] = {}
 """By layer type."""
 
-ON_INTEGERS: dict[str, Converter] = {}
-"""Converters of layers on the result of a Quant layer, by type."""
-
 
 def converter(
     *types: str, bottoms: tuple[int, int] = (1, 1), tops: tuple[int, int] = (1, 1)
@@ -50,16 +47,6 @@ def converter(
 
     def register(convert: Converter) -> Converter:
         CONVERTERS.update({name: Conversion(convert, bottoms, tops) for name in types})
-        return convert
-
-    return register
-
-
-def on_integers(*types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts layers of these types if their data is quantized."""
-
-    def register(convert: Converter) -> Converter:
-        ON_INTEGERS.update(dict.fromkeys(types, convert))
         return convert
 
     return register
@@ -237,7 +224,6 @@ def _attribute(message: Message, field: Any, value: Any) -> Attribute | None:
 __all__ = [
     "CONVERTERS",
     "MANY",
-    "ON_INTEGERS",
     "Constant",
     "Converted",
     "Node",
@@ -245,5 +231,4 @@ __all__ = [
     "Unmapped",
     "converter",
     "enum_name",
-    "on_integers",
 ]

@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.convolution import full_rank
 from ...dialects.nn.shapes import Shape, known, shape_of, static
 from ...rewriting import Condition, condition, requires
 from .constants import Array, constant_behind, numbers_behind
@@ -85,29 +84,13 @@ def biased(build: Builder, op: nn.ConvolutionOp, y: SSAValue, bias: SSAValue | N
     return build.add(ascend.BiasAddOp, y, bias, data_format=FORMATS[2][op.channels_last]).y
 
 
-def geometry(op: nn.ConvolutionOp) -> dict[str, Any]:
-    """strides, pads and dilations in Ascend's form."""
-    rank, pads = op.spatial_rank, op.resolved_pads(op.spatial(shape_of(op.input)))
-    assert pads is not None, "known_pads asks for them"
-    front = (1,) if rank == 1 else ()
-    data_format = FORMATS[rank][op.channels_last]
-    pairs = [*((0, 0) for _ in front), *zip(pads[:rank], pads[rank:], strict=True)]
-    return {
-        "strides": full_rank(data_format, (*front, *op.stride_list)),
-        "pads": [p for pair in pairs for p in pair],
-        "dilations": full_rank(data_format, (*front, *op.dilation_list)),
-        "data_format": data_format,
-    }
-
-
 class Conv2D(Convolution[nn.ConvOp]):
     """Conv2D with groups, or Conv3D: every convolution except TensorFlow's depthwise layer"""
 
     def make(self, build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
         x, weight, bias, zero_point = operands
         kind = ascend.Conv3DOp if op.spatial_rank == 3 else ascend.Conv2DOp
-        properties = {**geometry(op), "groups": op.group_count, "offset_x": zero_point}
-        return build.add(kind, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+        return build.add(kind, x, weight, bias, name=f"{build.hint}_acc", **kind.like(op), offset_x=zero_point).y
 
 
 class DepthwiseConv2D(Convolution[nn.ConvOp]):
@@ -122,8 +105,8 @@ class DepthwiseConv2D(Convolution[nn.ConvOp]):
 
     def make(self, build: Builder, op: nn.ConvOp, operands: Operands) -> SSAValue:
         x, weight, bias, zero_point = operands
-        properties = {**geometry(op), "offset_x": zero_point}
-        return build.add(ascend.DepthwiseConv2DOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+        name, kind = f"{build.hint}_acc", ascend.DepthwiseConv2DOp
+        return build.add(kind, x, weight, bias, name=name, **kind.like(op), offset_x=zero_point).y
 
 
 class Conv2DTranspose(Convolution[nn.ConvTransposeOp]):
@@ -141,14 +124,10 @@ class Conv2DTranspose(Convolution[nn.ConvTransposeOp]):
 
     def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
         x, weight, bias, zero_point = operands
-        properties = {**geometry(op), "groups": op.group_count}
-        front = (0,) if op.spatial_rank == 1 else ()
-        padding = full_rank(FORMATS[2][op.channels_last], (*front, *op.output_padding_list), neutral=0)
         # 0: the size follows from the geometry, even if the batch is unknown
         input_size = build.ints([0, 0, 0, 0], "input_size")
-        properties |= {"output_padding": padding, "offset_x": zero_point}
-        name = f"{build.hint}_acc"
-        return build.add(ascend.Conv2DTransposeOp, input_size, x, weight, bias, name=name, **properties).y
+        name, kind = f"{build.hint}_acc", ascend.Conv2DTransposeOp
+        return build.add(kind, input_size, x, weight, bias, name=name, **kind.like(op), offset_x=zero_point).y
 
 
 class Conv2DBackpropInput(Conv2DTranspose):
@@ -171,10 +150,8 @@ class Conv2DBackpropInput(Conv2DTranspose):
     def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
         sizes = op.spatial(shape_of(op.result)) if any(op.output_padding_list) else (0, 0)
         input_size = build.constant(np.array(op.arrange(0, 0, sizes), np.int32), f"{build.hint}_input_size")
-        name, properties = f"{build.hint}_acc", {**geometry(op), "groups": op.group_count}
-        return build.add(
-            ascend.Conv2DBackpropInputOp, input_size, operands.weight, operands.x, name=name, **properties
-        ).y
+        name, kind = f"{build.hint}_acc", ascend.Conv2DBackpropInputOp
+        return build.add(kind, input_size, operands.weight, operands.x, name=name, **kind.like(op)).y
 
 
 class Deconvolution(Conv2DTranspose):
@@ -196,8 +173,8 @@ class Deconvolution(Conv2DTranspose):
 
     def make(self, build: Builder, op: nn.ConvTransposeOp, operands: Operands) -> SSAValue:
         x, weight, bias, zero_point = operands
-        properties = {**geometry(op), "groups": op.group_count, "strides": op.stride_list, "offset_x": zero_point}
-        return build.add(ascend.DeconvolutionOp, x, weight, bias, name=f"{build.hint}_acc", **properties).y
+        name, kind = f"{build.hint}_acc", ascend.DeconvolutionOp
+        return build.add(kind, x, weight, bias, name=name, **kind.like(op), offset_x=zero_point).y
 
 
 def arranged_filter(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:

@@ -54,21 +54,17 @@ class Product(Lowering[nn.MatMulOp]):
 
     def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
         """The operation itself, with the source operation's transposes."""
-        if max(len(shape_of(operands.lhs)), len(shape_of(operands.rhs))) > 2:
-            return _batches(build, op, operands)
-        lhs, rhs, bias, offset = operands
-        flags = {"transpose_x1": op.transpose_a is not None, "transpose_x2": op.transpose_b is not None}
-        return build.add(ascend.MatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
+        batched = max(len(shape_of(operands.lhs)), len(shape_of(operands.rhs))) > 2
+        return _product(ascend.BatchMatMulV2Op if batched else ascend.MatMulV2Op, build, op, operands)
 
     def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
         lhs, rhs = _as_matrix(build, op.lhs, 0, "row"), _as_matrix(build, op.rhs, 1, "column")
         return [_as_vector(build, op, self.make(build, op, Operands(lhs, rhs, op.bias)))]
 
 
-def _batches(build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+def _product(kind: type[ascend.MatrixOp], build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
     lhs, rhs, bias, offset = operands
-    flags = {"adj_x1": op.transpose_a is not None, "adj_x2": op.transpose_b is not None}
-    return build.add(ascend.BatchMatMulV2Op, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **flags).y
+    return build.add(kind, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **kind.like(op)).y
 
 
 class BatchedProduct(Product):
@@ -82,7 +78,7 @@ class BatchedProduct(Product):
     )
 
     def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-        return _batches(build, op, operands)
+        return _product(ascend.BatchMatMulV2Op, build, op, operands)
 
 
 class InnerProduct(Product):
@@ -101,9 +97,7 @@ class InnerProduct(Product):
             operands.lhs,
             operands.rhs,
             operands.bias,
-            num_output=shape_of(operands.rhs)[0 if op.transpose_b is not None else 1],
-            transpose=op.transpose_b is None,
-            axis=len(shape_of(operands.lhs)) - 1,
+            **ascend.FullyConnectionOp.like(op),
             offset_x=operands.zero_point,
             name=f"{build.hint}_acc",
         ).y

@@ -13,9 +13,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import same_pad_pairs
-from ...dialects.ascend.convolution import full_rank
-from ...dialects.ascend.pooling import axis_count
-from ...dialects.nn import AutoPad
+from ...dialects.ascend.pooling import axis_count, is_same
 from ...dialects.nn.shapes import shape_of, static
 from ...rewriting import Condition, Roots, condition, requires
 from ...runtime.affine import are_normal
@@ -27,14 +25,10 @@ Pool = TypeVar("Pool", bound=nn.PoolOp)
 
 
 class Window(Lowering[Pool], Generic[Pool]):
-    """A pool over windows in floats. Subclasses name the operation of Ascend IR, and its properties."""
+    """A pool over windows in floats. Subclasses name the operation of Ascend IR."""
 
     def kind(self, op: Pool) -> type[ascend.WindowOp]:
         """The operation of Ascend IR."""
-        raise NotImplementedError
-
-    def properties(self, op: Pool) -> dict[str, Any]:
-        """Its properties."""
         raise NotImplementedError
 
     spatial_rank: Condition[Any] = requires(
@@ -50,7 +44,7 @@ class Window(Lowering[Pool], Generic[Pool]):
     )
 
     def rewrite(self, build: Builder, op: Pool) -> Values:
-        pool = build.add(self.kind(op), _widened(build, op, op.input), **self.properties(op))
+        pool = build.add(self.kind(op), _widened(build, op, op.input), **self.kind(op).like(op))
         return [_narrowed(build, op, pool.y)]
 
 
@@ -70,33 +64,9 @@ def _added_axis(op: nn.PoolOp) -> int:
     return 1 if op.channels_last else 2
 
 
-def _front(op: nn.PoolOp, neutral: int) -> tuple[int, ...]:
-    """The entries for an axis of size 1 in front of the only spatial axis."""
-    return (neutral,) if op.spatial_rank == 1 else ()
-
-
-def _pads(op: nn.PoolOp) -> list[int] | None:
-    """Top, bottom, left, right; None if they depend on sizes that are not known."""
-    if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
-        return None
-    rank = op.spatial_rank
-    pairs = zip(pads[:rank], pads[rank:], strict=True)
-    return [*_front(op, 0), *_front(op, 0), *(p for pair in pairs for p in pair)]
-
-
-def _sizes(op: nn.PoolOp) -> dict[str, Any]:
-    data_format = "NHWC" if op.channels_last else "NCHW"
-    return {
-        "ksize": full_rank(data_format, (*_front(op, 1), *op.kernel_shape)),
-        "strides": full_rank(data_format, (*_front(op, 1), *op.stride_list)),
-        "data_format": data_format,
-    }
-
-
-def _is_same_of_unknown(op: nn.PoolOp) -> bool:
-    """Whether the operation pads by itself, as SAME does."""
-    upper = op.auto_pad is not None and op.auto_pad.data is AutoPad.SAME_UPPER
-    return upper and not static(op.spatial(shape_of(op.input)))
+def _pads(op: nn.PoolOp) -> tuple[int, ...] | None:
+    """The pads; None if they depend on sizes that are not known."""
+    return op.resolved_pads(op.spatial(shape_of(op.input)))
 
 
 class WindowPool(Window[nn.PoolOp]):
@@ -105,19 +75,13 @@ class WindowPool(Window[nn.PoolOp]):
     roots: ClassVar[Roots] = (nn.MaxPoolOp, nn.AveragePoolOp)
 
     known_pads: Condition[Any] = requires(
-        lambda op: _is_same_of_unknown(op) or _pads(op) is not None,
+        lambda op: is_same(op) or _pads(op) is not None,
         "the padding does not depend on sizes that are not known, except that of SAME",
         "its auto_pad depends on sizes that are not known",
     )
 
     def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
         return ascend.AvgPoolV2Op if isinstance(op, nn.AveragePoolOp) else ascend.MaxPoolV3Op
-
-    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
-        properties = {**_sizes(op), "ceil_mode": op.ceil_mode is not None}
-        if isinstance(op, nn.AveragePoolOp):
-            properties["exclusive"] = op.count_include_pad is None
-        return {**properties, **({"padding_mode": "SAME"} if _is_same_of_unknown(op) else {"pads": _pads(op)})}
 
 
 class SameOrValidPool(Window[nn.PoolOp]):
@@ -138,7 +102,7 @@ class SameOrValidPool(Window[nn.PoolOp]):
             return f"{kind} does not round sizes up"
         if _is_valid(op):
             return None
-        if not _is_same(op):
+        if not _pads_as_same(op):
             return f"{kind} pads as SAME or VALID do, not by {list(op.pad_list)}"
         counts = isinstance(op, nn.AveragePoolOp) and op.count_include_pad is not None
         return f"{kind} does not count the padding" if counts else None
@@ -146,17 +110,14 @@ class SameOrValidPool(Window[nn.PoolOp]):
     def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
         return ascend.AvgPoolOp if isinstance(op, nn.AveragePoolOp) else ascend.MaxPoolOp
 
-    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
-        return {**_sizes(op), "padding": "VALID" if _is_valid(op) else "SAME"}
-
 
 def _is_valid(op: nn.PoolOp) -> bool:
     return not any(op.pad_list) and op.auto_pad is None
 
 
-def _is_same(op: nn.PoolOp) -> bool:
+def _pads_as_same(op: nn.PoolOp) -> bool:
     if op.auto_pad is not None:
-        return op.auto_pad.data is AutoPad.SAME_UPPER
+        return is_same(op)
     sizes, n = op.spatial(shape_of(op.input)), op.spatial_rank
     pairs = tuple(zip(op.pad_list[:n], op.pad_list[n:], strict=True))
     return static(sizes) and pairs == same_pad_pairs(sizes, op.kernel_shape, op.stride_list)
@@ -194,15 +155,6 @@ class CaffePool(Window[nn.PoolOp]):
     def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
         return ascend.PoolingOp
 
-    def properties(self, op: nn.PoolOp) -> dict[str, Any]:
-        return {
-            "mode": int(isinstance(op, nn.AveragePoolOp)),
-            "window": op.kernel_shape,
-            "stride": op.stride_list,
-            "pad": _pads(op),
-            "ceil_mode": int(op.ceil_mode is None),
-        }
-
 
 def window_count(op: nn.AveragePoolOp) -> int | None:
     """The number of elements by which every window's sum is divided; None if windows differ."""
@@ -239,8 +191,8 @@ class IntegerAverage(Window[Any], InIntegers[nn.AveragePoolOp]):
     def rewrite(self, build: Builder, op: nn.AveragePoolOp) -> Values:
         (activation,) = self.activations(build, op)
         name, offset = f"{build.hint}_sum", activation.zero_point
-        x, properties = _widened(build, op, activation.value), self.properties(op)
-        pool = build.add(self.kind(op), x, name=name, offset_x=offset, **properties)
+        x, kind = _widened(build, op, activation.value), self.kind(op)
+        pool = build.add(kind, x, name=name, offset_x=offset, **kind.like(op))
         return [_narrowed(build, op, dequantized(build, pool.y, self._scale(op).reshape(1)))]
 
 
@@ -288,8 +240,7 @@ class CaffeGlobalPool(Lowering[nn.GlobalPoolOp]):
     )
 
     def rewrite(self, build: Builder, op: nn.GlobalPoolOp) -> Values:
-        average = isinstance(op, nn.GlobalAveragePoolOp)
-        return [build.add(ascend.PoolingOp, op.input, mode=int(average), global_pooling=True).y]
+        return [build.add(ascend.PoolingOp, op.input, **ascend.PoolingOp.like(op)).y]
 
 
 PATTERNS = (

@@ -21,7 +21,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp, NNOp, OpaqueOp, set_type
-from ...dialects.nn.properties import number_defaults
 from ...rewriting import CheckedPattern, Refusal, Remarks, Roots
 from .constants import Array
 from .quantizer import Quantizer
@@ -212,8 +211,4 @@ def lowers_each(table: Mapping[type[NNOp], type[AscendOp] | tuple[type[AscendOp]
         return lambda build, op: build.add(kind, *op.operands, **properties(op)).results
 
     for source, row in table.items():
-        ROWS[source, None] = rule_for(*row) if isinstance(row, tuple) else rule_for(row, _numbers)
-
-
-def _numbers(op: NNOp) -> Mapping[str, Any]:
-    return {name: op.properties[name] for name in number_defaults(type(op))}
+        ROWS[source, None] = rule_for(*row) if isinstance(row, tuple) else rule_for(row, row.like)

@@ -5,6 +5,7 @@ The fake-quant form also has Quant and DeQuant layers, between floats: Quant rou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -14,17 +15,33 @@ from xdsl.ir import SSAValue
 
 from ....dialects import ascend, nn
 from ....dialects.ascend.base import i8
-from ....dialects.ascend.convolution import full_rank
-from ....dialects.nn.shapes import element_of, known, shape_of, size
+from ....dialects.nn.shapes import element_of
 from ....formats.deq_scale import unpack
-from ...deployed import accumulator, check_finite, is_accumulator, quantizer_of, real, scales, shifts, zero_point
-from ..node import ON_INTEGERS, Constant, Converted, Node, Unmapped, converter, enum_name, on_integers
+from ...deployed import (
+    Kind,
+    accumulator,
+    check_finite,
+    is_accumulator,
+    on_integers,
+    quantizer_of,
+    real,
+    scales,
+    shifts,
+    without_added_axis,
+)
+from ..node import CONVERTERS, Constant, Converted, Node, Unmapped, converter, enum_name
 from ..node import Converter as Convert
-from .convolution import sizes_of
-from .pooling import rounds_up
-from .window import per_axis
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+LAYERS: Mapping[str, Kind] = {
+    "Convolution": ascend.Conv2DOp,
+    "Deconvolution": ascend.DeconvolutionOp,
+    "DepthwiseConvolution": ascend.Conv2DOp,
+    "InnerProduct": ascend.FullyConnectionOp,
+    "Pooling": ascend.PoolingOp,
+}
+"""What computes in integers, by type: with int8 weights and an int32 bias, giving int32."""
 
 MOVES = frozenset({"Concat", "Flatten", "Permute", "Reshape", "Silence", "Slice", "Split", "AntiQuant"})
 """Layers that pass integers on unchanged."""
@@ -44,8 +61,8 @@ def converter_on_integers(node: Node) -> Convert | None:
         return None
     if node.op_type == "Pooling" and enum_name(node.proto.pooling_param, "pool") == "MAX":
         return None
-    if (convert := ON_INTEGERS.get(node.op_type)) is not None:
-        return convert
+    if (kind := LAYERS.get(node.op_type)) is not None:
+        return on_integers(CONVERTERS[node.op_type].convert, kind)
     if node.op_type not in MOVES:
         raise node.error("computes in float, and takes the result of a Quant layer")
     return None
@@ -85,7 +102,8 @@ def dequant(node: Node) -> Converted:
         raise node.error("has a weight with an offset that is not 0")
     array = scales(node, x, scale)
     constant = node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(-1)))
-    return node.emit(ascend.AscendDequantOp, x, constant, shift_n=shifts(node, shift), origin=_origin(node)).y
+    y = node.emit(ascend.AscendDequantOp, x, constant, shift_n=shifts(node, shift), origin=_origin(node)).y
+    return without_added_axis(node, x, y)
 
 
 def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
@@ -117,98 +135,6 @@ def _parameters(node: Node) -> tuple[float, float]:
     if len(p.offset) > 1:
         raise node.error(f"has an offset of {len(p.offset)} bytes, but it needs one")
     return check_finite(node, "scale", p.scale), float(int.from_bytes(p.offset, "big", signed=True))
-
-
-@on_integers("Convolution", "DepthwiseConvolution")
-def convolution(node: Node) -> Converted:
-    channels, outputs, groups, kernel = sizes_of(node)
-    weight, bias = _integers(node, (outputs, channels // groups, *kernel), node.proto.convolution_param.bias_term)
-    if (rank := len(kernel)) not in (2, 3):
-        raise node.error(f"computes in int8 along {rank} axes, Ascend IR has convolutions of 2 and 3")
-    kind, data_format = (ascend.Conv2DOp, "NCHW") if rank == 2 else (ascend.Conv3DOp, "NCDHW")
-    x, (strides, pads, dilations) = node.value(0), _geometry(node)
-    properties: dict[str, Any] = {
-        "strides": full_rank(data_format, strides),
-        "dilations": full_rank(data_format, dilations),
-        "pads": pads,
-        "data_format": data_format,
-        "groups": groups,
-    }
-    return node.emit(kind, x, weight, bias, **properties, offset_x=zero_point(node, x)).y
-
-
-@on_integers("Deconvolution")
-def deconvolution(node: Node) -> Converted:
-    channels, outputs, groups, kernel = sizes_of(node)
-    weight, bias = _integers(node, (channels, outputs // groups, *kernel), node.proto.convolution_param.bias_term)
-    if len(kernel) != 2:
-        raise node.error(f"computes in int8 along {len(kernel)} axes, Ascend IR's Deconvolution has 2")
-    x, (strides, pads, dilations) = node.value(0), _geometry(node)
-    properties = {"strides": strides, "pads": pads, "dilations": full_rank("NCHW", dilations), "groups": groups}
-    return node.emit(ascend.DeconvolutionOp, x, weight, bias, **properties, offset_x=zero_point(node, x)).y
-
-
-@on_integers("InnerProduct")
-def inner_product(node: Node) -> Converted:
-    """FullyConnection along axis 1 or 2; a product of matrices along a later axis, which must be the last."""
-    p, x = node.proto.inner_product_param, node.value(0)
-    axis, rank = node.axis(p.axis), len(node.shape(0))
-    columns = size(node.shape(0)[axis:])
-    if not known(columns):
-        raise node.error("needs to know the sizes of its input, which its weights depend on")
-    shape = (columns, p.num_output) if p.transpose else (p.num_output, columns)
-    weight, bias = _integers(node, shape, p.bias_term)
-    offset = zero_point(node, x)
-    if axis in (1, 2):
-        properties = {"num_output": p.num_output, "axis": axis, "transpose": p.transpose, "offset_x": offset}
-        return node.emit(ascend.FullyConnectionOp, x, weight, bias, **properties).y
-    if axis != rank - 1:
-        raise node.error(f"computes in int8 from axis {axis} on, which is neither 1 nor 2 nor the last")
-    return node.emit(ascend.BatchMatMulV2Op, x, weight, bias, adj_x2=not p.transpose, offset_x=offset).y
-
-
-@on_integers("Pooling")
-def pooling(node: Node) -> Converted:
-    """The sum of each window; DeQuant divides by the count."""
-    p, x = node.proto.pooling_param, node.value(0)
-    if node.tops != 1 or enum_name(p, "pool") != "AVE" or len(shape_of(x)) != 4:
-        raise node.error("computes in int8, but is not an average over windows of two axes")
-    if p.global_pooling:
-        return node.emit(ascend.PoolingOp, x, mode=1, global_pooling=True, offset_x=zero_point(node, x)).y
-    pad = per_axis(node, p, "pad", 2, 0)
-    return node.emit(
-        ascend.PoolingOp,
-        x,
-        mode=1,
-        window=per_axis(node, p, "kernel_size", 2),
-        stride=per_axis(node, p, "stride", 2, 1),
-        pad=[pad[0], pad[0], pad[1], pad[1]],
-        ceil_mode=int(not rounds_up(node, p)),
-        offset_x=zero_point(node, x),
-    ).y
-
-
-def _geometry(node: Node) -> tuple[list[int], list[int], list[int]]:
-    """strides; pads, begin and end side by side; dilations."""
-    p, rank = node.proto.convolution_param, len(node.shape(0)) - 2
-    strides, pads = per_axis(node, p, "stride", rank, 1), per_axis(node, p, "pad", rank, 0)
-    return strides, [each for pad in pads for each in (pad, pad)], per_axis(node, p, "dilation", rank, 1)
-
-
-def _integers(node: Node, weight: tuple[int, ...], biased: bool) -> tuple[SSAValue, SSAValue | None]:
-    """An int8 weight of this shape, and an int32 bias."""
-    outputs = {"bias": (_outputs(node),)} if biased else {}
-    found = node.parameters(weight=weight, **outputs)
-    for constant, (what, dtype) in zip(found, (("weight", "int8"), ("bias", "int32")), strict=False):
-        if constant.array.dtype.name != dtype:
-            raise node.error(f"has int8 data and a {what} of {constant.array.dtype}, but it must be {dtype}")
-    values = [node.sink.value(c) for c in found]
-    return values[0], values[1] if biased else None
-
-
-def _outputs(node: Node) -> int:
-    p = node.proto
-    return (p.inner_product_param if node.op_type == "InnerProduct" else p.convolution_param).num_output
 
 
 def _origin(node: Node) -> nn.OriginAttr:

@@ -141,10 +141,10 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "rounding": (attribute("conv.quant", round_mode="Odd"), "conv.quant", "'Odd'"),
     "float weight": (tensor("conv.weight", np.ones((4, 3, 3, 3), np.float32)), "conv", "a weight of float32"),
     "float bias": (tensor("conv.bias", np.ones(4, np.float32)), "conv", "a bias of float32, but it must be int32"),
-    "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "not a constant vector"),
-    "strides": (attribute("conv", strides=[1]), "conv", "has 1 strides, expected 2"),
-    "pads": (attribute("conv", pads=[1, 1]), "conv", "has 2 pads, expected 4"),
-    "dilations": (attribute("conv", dilations=[1, 1, 1]), "conv", "has 3 dilations, expected 2"),
+    "bias of a matrix": (tensor("conv.bias", np.ones((4, 4), np.int32)), "conv", "bias must be of rank 1"),
+    "strides": (attribute("conv", strides=[1]), "conv", "strides has 1 entries, expected 2"),
+    "pads": (attribute("conv", pads=[1, 1]), "conv", "pads has 2 entries, expected 4"),
+    "dilations": (attribute("conv", dilations=[1, 1, 1]), "conv", "dilations has 3 entries, expected 2"),
     "groups": (attribute("conv", group=2), "conv", "does not fit together"),
     "another kernel": (attribute("conv", kernel_shape=[5, 5]), "conv", r"kernel_shape \[5, 5\]"),
     "no zero point": (unquantized, "conv", "come from no AscendQuant"),
@@ -177,7 +177,7 @@ def test_the_model_itself_is_sound(tmp_path: Path) -> None:
     ("attributes", "message"),
     [
         ({}, "has no attribute 'kernel_shape'"),
-        ({"kernel_shape": [3]}, "windows of two axes"),
+        ({"kernel_shape": [3]}, "rank 4 and a kernel of 1 axes"),
         ({"kernel_shape": [3, 3], "dilations": [2, 2]}, "with dilations"),
     ],
 )
@@ -189,6 +189,28 @@ def test_pools(attributes: dict[str, Any], message: str, tmp_path: Path) -> None
     with pytest.raises(CompileError, match=message) as caught:
         frontends.read(path, new_session())
     assert caught.value.where == f"{path}: node 'pool'"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "bias", "message"),
+    [
+        ({"alpha": 2.0}, np.zeros(4, np.int32), "computes in integers with alpha = 2, but it must be 1"),
+        ({}, np.ones((2, 4), np.int32), "computes in integers, and is more than a layer and its bias"),
+    ],
+)
+def test_products(attributes: dict[str, Any], bias: Any, message: str, tmp_path: Path) -> None:
+    """What float Gemm computes by operations around the product has no place in integers."""
+    model = deployed()
+    tensor("conv.weight", np.ones((3, 4), np.int8))(model)
+    tensor("conv.bias", bias)(model)
+    node(model, "conv").CopyFrom(
+        helper.make_node("Gemm", ["q", "conv.weight", "conv.bias"], ["acc"], "fc", **attributes)
+    )
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]))
+    onnx.save(model, path := tmp_path / "bad.onnx")
+    with pytest.raises(CompileError, match=message) as caught:
+        frontends.read(path, new_session())
+    assert caught.value.where == f"{path}: node 'fc'"
 
 
 def test_pool_that_counts_differently(tmp_path: Path) -> None:

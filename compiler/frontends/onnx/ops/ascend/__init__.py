@@ -1,12 +1,11 @@
 """Deployed models: Ascend's own operators, and layers on their integers, as operations of `ascend`.
 
-`quantization` (AscendQuant and its kin), `layers` (what computes in integers), `recurrent` (LSTM and GRU),
-`integers` (which values are integers).
+`quantization` (AscendQuant and its kin), `recurrent` (LSTM and GRU), `integers` (what reads integers).
 """
 
-from . import layers, quantization, recurrent
+from . import quantization, recurrent
 from .integers import converter_on_integers
 
-FAMILIES = (layers, quantization, recurrent)
+FAMILIES = (quantization, recurrent)
 
 __all__ = ["FAMILIES", "converter_on_integers"]

@@ -1,22 +1,29 @@
-"""Quantized integers: which values are, their zero points, and which operators may read them."""
+"""Quantized integers: which operators may read them, and the layers that compute with them.
+
+The operators are those on floats, with int8 weights and an int32 bias, giving int32; in ONNX itself they accept only floats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from .....dialects import ascend, nn
+from .....dialects import ascend
 from .....dialects.ascend.cube import DATA
 from .....dialects.nn.shapes import element_of
-from ....deployed import is_accumulator, producer, quantizer_of
-from ...node import Converter, Node
+from ....deployed import Kind, bias_added, is_accumulator, on_integers, quantizer_of
+from ...node import CONVERTERS, Converter, Node
 
-ON_INTEGERS: dict[str, Converter] = {}
-"""Converters of layers on int8 and int16, by type. In ONNX itself these operators accept only floats."""
-
-ON_ACCUMULATORS: dict[str, Converter] = {}
-"""The converters of operators between a layer and its AscendDequant, by type."""
+LAYERS: Mapping[str, Kind] = {
+    "Conv": ascend.Conv2DOp,
+    "ConvTranspose": ascend.Conv2DTransposeOp,
+    "Gemm": ascend.MatMulV2Op,
+    "MatMul": ascend.BatchMatMulV2Op,
+    "AveragePool": ascend.AvgPoolV2Op,
+    "GlobalAveragePool": ascend.AvgPoolV2Op,
+}
+"""What computes in integers, by type."""
 
 MOVES = frozenset(
     {
@@ -51,27 +58,6 @@ MOVES = frozenset(
 """Operators that pass quantized integers on unchanged, or compute with them as plain numbers, as ONNX defines for int8."""
 
 
-def registered(table: dict[str, Converter], *op_types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts nodes of these types in a table."""
-
-    def register(convert: Converter) -> Converter:
-        table.update(dict.fromkeys(op_types, convert))
-        return convert
-
-    return register
-
-
-def without_added_axis(node: Node, accumulator: SSAValue, value: SSAValue) -> SSAValue:
-    """The value computed from an accumulator, without the axis that was added to its convolution."""
-    layer = producer(accumulator)
-    if not isinstance(layer, ascend.Conv2DOp | ascend.Conv2DTransposeOp):
-        return value
-    before = producer(layer.x_value)
-    if not isinstance(before, nn.UnsqueezeOp) or before.origin != layer.origin:
-        return value
-    return node.emit(nn.SqueezeOp, value, axes=[2]).result
-
-
 def converter_on_integers(node: Node) -> Converter | None:
     """The function that converts a node that reads integers or accumulators; None for other nodes.
 
@@ -79,11 +65,14 @@ def converter_on_integers(node: Node) -> Converter | None:
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):
-        return ON_ACCUMULATORS.get(node.op_type)
+        return bias_added if node.op_type == "Add" else None
     if not any(element_of(v) in DATA for v in values):
         return None
-    if (convert := ON_INTEGERS.get(node.op_type)) is not None:
-        return convert
+    if (kind := LAYERS.get(node.op_type)) is not None:
+        for name in ("alpha", "beta"):  # of Gemm
+            if (factor := node.float(name, 1.0)) != 1.0:
+                raise node.error(f"computes in integers with {name} = {factor:g}, but it must be 1")
+        return on_integers(CONVERTERS["", node.op_type], kind)
     if node.op_type not in MOVES and any(quantizer_of(v) is not None for v in values):
         raise node.error("computes in float, and takes the integers of AscendQuant")
     return None

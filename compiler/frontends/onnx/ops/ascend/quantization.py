@@ -12,9 +12,19 @@ from .....formats.deq_scale import unpack, unpack_requant
 from .....formats.onnx.tensors import Array
 from .....ir.dtypes import integer_range
 from .....ir.precision import PRECISION_MODES
-from ....deployed import accumulator, check_finite, check_offset, constant, parameter, producer, real, scales, shifts
+from ....deployed import (
+    accumulator,
+    check_finite,
+    check_offset,
+    constant,
+    parameter,
+    producer,
+    real,
+    scales,
+    shifts,
+    without_added_axis,
+)
 from ...node import Constant, Converted, Node, converter
-from .integers import without_added_axis
 
 _TYPES = {"INT8": 2, "INT16": 6, "INT4": 29}
 """dst_type: a name in ONNX, a number in Ascend IR."""

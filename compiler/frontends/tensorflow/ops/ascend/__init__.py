@@ -1,11 +1,11 @@
 """Deployed models: Ascend's own operators, and layers on their integers, as operations of `ascend`.
 
-`quantization` (AscendQuant and its kin), `layers` (what computes in integers), `integers` (which values are integers).
+`quantization` (AscendQuant and its kin), `integers` (what reads integers).
 """
 
-from . import layers, quantization
+from . import quantization
 from .integers import converter_on_integers
 
-FAMILIES = (layers, quantization)
+FAMILIES = (quantization,)
 
 __all__ = ["FAMILIES", "converter_on_integers"]

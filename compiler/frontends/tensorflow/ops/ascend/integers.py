@@ -1,21 +1,33 @@
-"""The operators that read quantized integers. In TensorFlow these are floats, minus their zero point; here they are int8."""
+"""The operators that read quantized integers. In TensorFlow these are floats, minus their zero point; here they are int8.
+
+Layers are the operators on floats, with int8 weights and an int32 bias, giving int32.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
+from .....dialects import ascend, nn
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of
-from ....deployed import is_accumulator, quantizer_of
-from ...node import Converted, Converter, Node, Unmapped
+from ....deployed import Kind, bias_added, is_accumulator, mapped, on_integers, quantizer_of, zero_point
+from ...node import CONVERTERS, Converted, Converter, Node
+from ..shape import pads_of
 
-ON_INTEGERS: dict[str, Converter] = {}
-"""Converters of operators on results of AscendQuant, by type."""
-
-ON_ACCUMULATORS: dict[str, Converter] = {}
-"""The converters of operators that may read the result of a layer on integers, by type."""
+LAYERS: Mapping[str, Kind] = {
+    "AvgPool": ascend.AvgPoolOp,
+    "BatchMatMul": ascend.BatchMatMulV2Op,
+    "BatchMatMulV2": ascend.BatchMatMulV2Op,
+    "BatchMatMulV3": ascend.BatchMatMulV2Op,
+    "Conv2D": ascend.Conv2DOp,
+    "Conv2DBackpropInput": ascend.Conv2DTransposeOp,
+    "Conv3D": ascend.Conv2DOp,
+    "DepthwiseConv2dNative": ascend.DepthwiseConv2DOp,
+    "MatMul": ascend.MatMulV2Op,
+}
+"""What computes in integers, by type."""
 
 MOVES = frozenset(
     {
@@ -36,31 +48,6 @@ MOVES = frozenset(
 """Operators that pass integers on unchanged, or do not use their values."""
 
 
-def on_integers(*op_types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts nodes of these types where their data is quantized."""
-    return _registered(ON_INTEGERS, op_types)
-
-
-def on_accumulators(*op_types: str) -> Callable[[Converter], Converter]:
-    """Registers the function that converts nodes of these types after a layer on integers."""
-    return _registered(ON_ACCUMULATORS, op_types)
-
-
-def _registered(table: dict[str, Converter], op_types: tuple[str, ...]) -> Callable[[Converter], Converter]:
-    def register(convert: Converter) -> Converter:
-        def converted(node: Node) -> Converted:
-            """Raises CompileError for integers if the operator is carried for floats."""
-            try:
-                return convert(node)
-            except Unmapped as e:
-                raise node.error(f"computes in integers, which is not supported: {e}") from None
-
-        table.update(dict.fromkeys(op_types, converted))
-        return convert
-
-    return register
-
-
 def converter_on_integers(node: Node) -> Converter | None:
     """The function that converts a node that reads results of AscendQuant, or accumulators; None for other nodes.
 
@@ -68,13 +55,31 @@ def converter_on_integers(node: Node) -> Converter | None:
     """
     values = [v for v in node.inputs if isinstance(v, SSAValue)]
     if any(is_accumulator(v) for v in values):
-        if (convert := ON_ACCUMULATORS.get(node.op_type)) is None:
+        if node.op_type in ("Add", "AddV2", "BiasAdd", "BiasAddV1"):
+            return _bias_add
+        if node.op_type != "AscendDequant":
             raise node.error("takes the int32 result of a layer on integers, AscendDequant must follow")
-        return convert
+        return None
     if not any(element_of(v) == i8 and quantizer_of(v) is not None for v in values):
         return None
-    if (convert := ON_INTEGERS.get(node.op_type)) is not None:
-        return convert
+    if (kind := LAYERS.get(node.op_type)) is not None:
+        return on_integers(CONVERTERS[node.op_type], kind)
+    if node.op_type in ("Pad", "PadV2"):
+        return mapped(_pad)
     if node.op_type not in MOVES:
         raise node.error("computes in float, and takes the result of AscendQuant")
     return None
+
+
+def _pad(node: Node) -> Converted:
+    """A padding value v of floats becomes zero point + v of integers."""
+    value = float(node.number(2)) if node.has(2) else 0.0
+    filled = value + zero_point(node, node.value(0))
+    if not (filled.is_integer() and -128 <= filled <= 127):
+        raise node.error(f"adds {value:g} to integers, which int8 cannot hold")
+    return node.emit(nn.PadOp, node.value(0), pads=pads_of(node), value=filled).result
+
+
+def _bias_add(node: Node) -> Converted:
+    """The bias is an int32 vector before a Cast to floats."""
+    return bias_added(node, lambda bias: bias.integers)

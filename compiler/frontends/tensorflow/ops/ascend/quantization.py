@@ -22,7 +22,6 @@ from ....deployed import (
     shifts,
 )
 from ...node import Constant, Converted, Node, converter
-from .integers import on_accumulators
 
 _FLOATS = {"float32": 0, "float16": 1}
 """T, and its dtype in Ascend IR."""
@@ -71,7 +70,7 @@ def weight_quant(node: Node) -> Converted:
     return node.emit(ascend.AscendWeightQuantOp, node.value(0), node.value(1), origin=_origin(node)).y
 
 
-@on_accumulators("AscendDequant")
+@converter("AscendDequant")
 def dequant(node: Node) -> Converted:
     """The scales and shifts are unpacked; `ksize` repeats the window of a pool, whose mean they scale."""
     x = accumulator(node)
@@ -90,12 +89,6 @@ def dequant(node: Node) -> Converted:
         fakequant_precision_mode=_precision(node),
         origin=_origin(node),
     ).y
-
-
-@converter("AscendDequant")
-def dequant_of_others(node: Node) -> Converted:
-    """The error of an AscendDequant that scales something other than the result of a layer."""
-    raise node.error(f"takes the result of a layer on integers, not {node.dtype(0)}")
 
 
 def _window(x: SSAValue) -> list[int]:
