@@ -20,6 +20,8 @@ from .building import Constant, Converted, Unmapped
 from .node import SourceNode
 
 _Node = TypeVar("_Node", bound=SourceNode)
+_LAYERS = (nn.ConvolutionOp, nn.MatMulOp, nn.AveragePoolOp, nn.GlobalAveragePoolOp)
+"""What Ascend computes in integers."""
 Kind = type[ascend.AscendOp]
 """An operation on integers: a convolution, a product or an average."""
 
@@ -65,7 +67,11 @@ def on_integers(convert: Callable[[_Node], Converted], kind: Kind) -> Callable[[
     def converted(node: _Node) -> Converted:
         made: dict[SSAValue, SSAValue] = {}
 
-        def make_layer(like: type[nn.NNOp], x: SSAValue, *rest: SSAValue | None, **properties: Any) -> nn.NNOp:
+        def make_layer(like: type[nn.NNOp], x: Any, *rest: SSAValue | None, **properties: Any) -> nn.NNOp | None:
+            if made:
+                raise node.error("computes in integers, and is more than a layer and its bias")
+            if not issubclass(like, _LAYERS):
+                return None
             floats = [None if v is None else stand_ins([tensor(f32, shape_of(v))])[0] for v in (x, *rest)]
             try:
                 layer = like.make(*floats, **properties)
@@ -76,8 +82,7 @@ def on_integers(convert: Callable[[_Node], Converted], kind: Kind) -> Callable[[
 
         node.make_layer = make_layer
         result = convert(node)
-        if not isinstance(result, SSAValue) or result not in made:
-            raise node.error("computes in integers, and is more than a layer and its bias")
+        assert isinstance(result, SSAValue)
         return made[result]
 
     return mapped(converted)

@@ -20,9 +20,6 @@ from .naming import Layer
 
 _Op = TypeVar("_Op", bound=nn.NNOp)
 
-LAYERS = (nn.ConvolutionOp, nn.MatMulOp, nn.AveragePoolOp, nn.GlobalAveragePoolOp)
-"""The operations that Ascend computes in integers."""
-
 
 class SourceNode:
     """A node with its inputs bound. Each frontend adds how to read attributes, and which of them `origin` keeps."""
@@ -33,7 +30,7 @@ class SourceNode:
         self.inputs: list[Binding | None] = list(inputs)
         self.sink = sink
         self.make_layer: Callable[..., Any] | None = None
-        """What makes an operation on quantized integers in the place of `emit`."""
+        """What makes the layer of a node on quantized integers in the place of `emit`, and None of other operations."""
 
     # Inputs
 
@@ -115,8 +112,8 @@ class SourceNode:
     def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
         """Builds an operation with this node's origin and location. Raises CompileError if the operands do not fit."""
         properties.setdefault("origin", self.origin)
-        if self.make_layer is not None and issubclass(op, LAYERS):
-            return self.make_layer(op, *operands, **properties)
+        if self.make_layer is not None and (layer := self.make_layer(op, *operands, **properties)) is not None:
+            return layer
         try:
             made = op.make(*operands, location=self.layer.location, name=self.hint, **properties)
         except VerifyException as e:
