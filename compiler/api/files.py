@@ -117,6 +117,7 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     labels: str | Array | None = None,
+    faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[Keywords],
@@ -131,6 +132,7 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     labels: str | Array | None = None,
+    faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[Keywords],
@@ -139,7 +141,8 @@ def quantize(
 
     `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
-    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes.
+    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes;
+    `faster_than_float` is that of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -158,9 +161,10 @@ def quantize(
     """
     loading = is_pytorch(module)
     if _in_one_step(module, session):
-        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile)
-    if labels is not None:
-        raise CompileError("only a model in one step takes labels", hint="quantize(model, data=..., labels=...)")
+        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, faster_than_float)
+    if labels is not None or faster_than_float:
+        name = "faster_than_float" if labels is None else "labels"
+        raise CompileError(f"only a model in one step takes {name}", hint=f"quantize(model, data=..., {name}=...)")
     if not loading:
         check_session(session, "quantize(module, session)")
         if profile is not None:
@@ -186,7 +190,12 @@ def _in_one_step(model: object, session: object) -> bool:
 
 
 def _quantized(
-    model: Any, asked: AllOptions, data: Given | PathLike | None, labels: str | Array | None, profile: str | None
+    model: Any,
+    asked: AllOptions,
+    data: Given | PathLike | None,
+    labels: str | Array | None,
+    profile: str | None,
+    faster_than_float: bool = False,
 ) -> Quantized:
     """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
     from ..flows.options import ResultOptions
@@ -206,7 +215,9 @@ def _quantized(
     if labels is not None and not isinstance(labels, str):
         np.save(folder / "labels.npy", labels)
         labels = str(folder / "labels.npy")
-    options = FileOptions(wanted, given, asked.running, ResultOptions(labels=labels), timed=True)
+    options = FileOptions(
+        wanted, given, asked.running, ResultOptions(labels=labels, faster_than_float=faster_than_float), timed=True
+    )
     return Quantized(written(path, folder / "results", options, session))
 
 
@@ -250,6 +261,7 @@ def quantize_file(
     opset: int | None = None,
     matmul_nbits: bool = False,
     check: bool | PathLike = False,
+    faster_than_float: bool = False,
     client: Any = None,
     session: Session | None = None,
     **options: Unpack[Keywords],
@@ -258,8 +270,9 @@ def quantize_file(
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
-    beside what was before it, on the samples that measure or on those of a path. `client` shares calibration among machines, as
-    in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
+    beside what was before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float
+    until onnxruntime takes less time for the ONNX file than for the float model, or raises. `client` shares calibration among
+    machines, as in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
     from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
@@ -267,7 +280,9 @@ def quantize_file(
 
     asked, within = asked_by(options, client, data=data), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
-    results = ResultOptions(opset=opset, matmul_nbits=matmul_nbits, labels=labels, check=checked)
+    results = ResultOptions(
+        opset=opset, matmul_nbits=matmul_nbits, faster_than_float=faster_than_float, labels=labels, check=checked
+    )
     wanted = wanted_of(asked.quantization)
     return quantized(Path(model), Path(folder), FileOptions(wanted, asked.calibration, asked.running, results), within)
 
@@ -283,6 +298,7 @@ def tune(
     drop: float | None = None,
     budget: str | None = None,
     test: PathLike | None = None,
+    faster_than_float: bool = False,
     profile: str | None = None,
     client: Any = None,
     session: Session | None = None,
@@ -291,10 +307,11 @@ def tune(
     """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
 
     The goal is `sqnr` in dB, or the largest `drop` of top-1 in points (`labels`: int [samples], or what `--labels` takes), or
-    of `metric`. `budget` is text such as `bytes=150k`; `options` hold for all trials. `client` shares the trials' samples among
-    machines, as in `quantize`. Raises CompileError, located; a goal that is missed is in the
-    result (`best.reached`).
+    of `metric`. `budget` is text such as `bytes=150k`; `faster_than_float` is that of `quantize_file`; `options` hold for all
+    trials. `client` shares the trials' samples among machines, as in `quantize`. Raises CompileError, located; a goal that is
+    missed is in the result (`best.reached`).
     """
+    from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as quantized
     from ..flows.tune import tune_file
@@ -312,9 +329,11 @@ def tune(
     bounds = UNLIMITED if budget is None else Budget.of(budget)
     within = _session(session, profile)
     given, running = asked.calibration, asked.running
-    found = tune_file(Path(model), asked.quantization, given, Path(folder), within, goal, running, measuring, bounds)
-    best = wanted_of(merged(asked.quantization, found.best.changes))
-    quantized(Path(model), Path(folder), FileOptions(best, given, running), within.clone())
+    asked_for = (asked.quantization, given, Path(folder), within, goal, running, measuring, bounds, "sqnr")
+    found = tune_file(Path(model), *asked_for, faster_than_float)
+    best = wanted_of(merged(merged(asked.quantization, {"skip_layers": found.returned}), found.best.changes))
+    results = ResultOptions(faster_than_float=faster_than_float)
+    quantized(Path(model), Path(folder), FileOptions(best, given, running, results), within.clone())
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +30,8 @@ SECONDS = 0.3
 ROUNDS = 50
 """How often each model runs, at most."""
 _FEWEST = 3
+_MOST = 0.75
+_NODE = re.compile(r"@(\d+)@")
 _FATAL = 4
 
 
@@ -58,6 +62,10 @@ class Latency:
     def slower(self, other: Latency) -> bool:
         """Whether it takes at least a tenth longer than another one, and the middle halves of their runs do not overlap."""
         return self.median > 1.1 * other.median and self.quartiles[0] > other.quartiles[1]
+
+    def faster(self, other: Latency) -> bool:
+        """Whether it takes less time than another one in three of four turns; both ran in the same turns."""
+        return float(np.mean([a < b for a, b in zip(self.seconds, other.seconds, strict=True)])) >= _MOST
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,8 +153,8 @@ def benchmark(
     return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs))
 
 
-def side_by_side(models: Sequence[Path], inputs: Inputs) -> Latencies:
-    """Time ONNX files in this process, with one thread, for `SECONDS`.
+def side_by_side(models: Sequence[Path], inputs: Inputs, rounds: int = ROUNDS) -> Latencies:
+    """Time ONNX files in this process, with one thread, for `SECONDS` or so many rounds.
 
     `inputs` are those of one run, by name. Raises CompileError without onnxruntime, and for a file that it does not run.
     """
@@ -154,11 +162,32 @@ def side_by_side(models: Sequence[Path], inputs: Inputs) -> Latencies:
     sessions = [_opened(path, 1) for path in models]
     times = [[_run(session, inputs)] for session in sessions]  # the first runs are slower, and do not count
     end = time.perf_counter() + SECONDS
-    while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= ROUNDS):
+    while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= rounds):
         for session, seconds in zip(sessions, times, strict=True):
             seconds.append(_run(session, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
     return Latencies(found, runtime.__version__, 1, _batch(inputs))
+
+
+def by_node(path: Path, inputs: Inputs) -> dict[int, float]:
+    """The median seconds of the nodes of an ONNX file that are called `@0@`, `@1@`, ...; of nodes that onnxruntime makes one,
+    those of the first. The profile is written beside the file and removed. Raises CompileError as `side_by_side` does.
+    """
+    session = _opened(path, 1, profile=path.with_suffix(""))
+    _run(session, inputs)
+    end = time.perf_counter() + SECONDS
+    for turn in range(ROUNDS):
+        if turn >= _FEWEST and time.perf_counter() > end:
+            break
+        _run(session, inputs)
+    profile = Path(session.end_profiling())
+    events: Any = json.loads(profile.read_text("utf-8"))
+    profile.unlink()
+    found: dict[int, list[float]] = {}
+    for event in events:
+        if (node := _NODE.search(event["name"])) is not None and event["name"].endswith("_kernel_time"):
+            found.setdefault(int(node[1]), []).append(event["dur"] * 1e-6)
+    return {node: float(np.median(each)) for node, each in found.items()}
 
 
 def _batch(inputs: Inputs) -> int:
@@ -173,12 +202,16 @@ def _runtime() -> Any:
         raise CompileError("timing needs onnxruntime", hint="pip install 'amct-opt[onnxruntime]'") from None
 
 
-def _opened(path: Path, threads: int) -> Any:
-    """A file in onnxruntime: its default options, but for the number of threads. Raises CompileError, located in the file."""
+def _opened(path: Path, threads: int, profile: Path | None = None) -> Any:
+    """A file in onnxruntime: its default options, but for the number of threads. With `profile`, the beginning of a file's name,
+    its nodes are timed. Raises CompileError, located in the file.
+    """
     runtime = _runtime()
     options = runtime.SessionOptions()
     options.log_severity_level = _FATAL
     options.intra_op_num_threads = threads
+    if profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's have no other base

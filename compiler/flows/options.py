@@ -18,6 +18,10 @@ class ResultOptions:
     """Opset of the ONNX file; by default the model's, or the first newer one that can represent the quantized model."""
     matmul_nbits: bool = False
     """Write products with `group-size` as MatMulNBits of onnxruntime, which keeps weights packed, into the ONNX file."""
+    faster_than_float: bool = False
+    """Return layers to float, those first that lose most time in int8, until onnxruntime takes less time for the ONNX file than
+    for the float model, with one thread on this machine. If no file is faster, that is an error, and nothing is written.
+    """
     labels: str | None = option(None, "LABELS")
     """The class of each sample, of which right answers are counted: `folders` (the class of an image is its folder, numbered by
     the order of names), a table FILE.csv of path,label or of label, or integers in FILE.npy, FILE.npz or FILE.npz:KEY.

@@ -30,7 +30,7 @@ from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences
-from ..session import ImportOptions, Session
+from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
@@ -45,6 +45,16 @@ from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.request import Request, Wanted
 from . import latency
 from .evaluation import Labels, ranks
+from .float_regions import (
+    TURNS,
+    Networks,
+    Returned,
+    check_faster,
+    float_file,
+    in_float_too,
+    layers_to_return,
+    with_reasons,
+)
 from .labels import load_labels
 from .latency import Latencies
 from .model_file import files_read, read_model, simplify_and_fuse
@@ -134,7 +144,13 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     onnx.check(module, session)
     if not results.matmul_nbits:
         _check_bits(results.opset, request)
+    returned: list[Returned] = []
+    if results.faster_than_float:
+        networks = Networks(model, original, module, onnx, samples.calibrating, samples.held, options.running)
+        returned = layers_to_return(networks, request, session)
+        request = in_float_too(request, returned)
     forms = _quantized(original, module, request, samples, options.running, session)
+    session.remarks[:] = with_reasons(session.remarks, returned)
     runs = options.data.data is not None or metadata(forms.quantized).get("synthetic") == "true"
     measurement = _Measurement(forms, samples, session)
     differences = measurement.differences() if runs else {}
@@ -166,7 +182,10 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     if options.report and runs:
         layers = measurement.layers()
         summary = replace(summary, files={**files, "layers": folder / LAYERS})
-    summary = _write(summary, formats, layers, measurement.simulated if runs else peer_of, session)
+    open_file = measurement.simulated if runs else peer_of
+    if results.faster_than_float:
+        open_file = partial(measurement.faster, model, open_file)
+    summary = _write(summary, formats, layers, open_file, session)
     if options.timed and latency.SECONDS and summary.peer is not None and not summary.peer.failure:
         summary = replace(summary, latencies=measurement.latencies(summary), warnings=tuple(session.warnings))
     return summary
@@ -262,6 +281,20 @@ class _Measurement:
         simulation = Simulation(self.forms.quantized, rewrite, partial(_settle, self.forms.large))
         return peer_of(file, simulation, self.samples.held)
 
+    def timed(self, model: Path, int8: Path) -> Latencies:
+        """Time the float model and an ONNX file on one run. Raises CompileError if onnxruntime does not run both."""
+        with self.session.phase("time"), scratch() as folder:
+            before = float_file(model, self.forms.original, folder, self.session)
+            return latency.side_by_side([before, int8], next(iter(self.samples.held.batches())), TURNS)
+
+    def faster(self, model: Path, open_file: Callable[[Path], Peer | None], file: Path) -> Peer | None:
+        """What `open_file` makes of a file. Raises CompileError if it is not faster than the float model, in two measurements."""
+        peer = open_file(file)
+        before, after = self.timed(model, file).models.values()
+        if not after.faster(before):  # something else may have run meanwhile
+            check_faster(self.timed(model, file), model)
+        return peer
+
     def latencies(self, summary: Summary) -> Latencies | None:
         """Time the float model and the ONNX file on one run; warn if the file is the slower one.
 
@@ -271,14 +304,9 @@ class _Measurement:
         if summary.sizes.float_weights > _LARGEST_TIMED:
             session.note(f"{summary.model}: latency is not measured: weights have more than {_LARGEST_TIMED >> 20} MiB")
             return None
-        inputs = next(iter(self.samples.held.batches()))
-        model, int8 = summary.model, summary.files["onnx"]
+        int8 = summary.files["onnx"]
         try:
-            with session.phase("time"), scratch() as folder:
-                if model.suffix.lower() != ".onnx" or session.imports != ImportOptions():
-                    model = folder / "float.onnx"
-                    OnnxTarget().write(self.forms.original, model, session.silent())
-                found = latency.side_by_side([model, int8], inputs)
+            found = self.timed(summary.model, int8)
         except CompileError as e:  # the files are written already
             session.note(f"{summary.model}: latency is not measured: {e.message}")
             return None

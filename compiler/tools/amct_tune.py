@@ -47,6 +47,9 @@ A budget limits the quantized model. Layers then get the widths that cost least 
 k, M and G are thousands, millions and billions. What each layer costs alone is measured at the network's outputs, an integer
 program (scipy) chooses the widths, and the result is measured again.
 
+With --faster-than-float, layers that lose time in int8 are found first, as amct quantize finds them, and are float in all trials.
+If the files of the best trial are not faster than float after all, nothing is written in their place.
+
 OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
 reaches the goal within the budget, the best one is written and the exit status is 1."""
@@ -68,6 +71,7 @@ def add_parser(commands: Any) -> None:
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
     text = "bytes=N, MACs=N, int8-layers=N, or several of them with commas: what the model may cost"
     add("--budget", metavar="BUDGET", help=text)
+    add_option(add, leaves(ResultOptions)["faster_than_float"])
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(parser.add_argument)
@@ -91,14 +95,18 @@ def run(args: argparse.Namespace) -> None:
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
-        found = tune_file(args.model, options, data, args.output, session, goal, running, test, budget, args.rank_by)
+        faster: bool = args.faster_than_float
+        asked_for = (options, data, args.output, session, goal, running, test, budget, args.rank_by, faster)
+        found = tune_file(args.model, *asked_for)
     if not args.json:
         print_tables(found.tables())
-    best = merged(options, found.best.changes)
+    best = merged(merged(options, {"skip_layers": found.returned}), found.best.changes)
+    changed = [*found.best.changes, *(["skip_layers"] if found.returned else [])]
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in found.best.changes}))
-        options = FileOptions(wanted_of(best), data, running, timed=True)
+        session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in changed}))
+        results = ResultOptions(faster_than_float=faster)
+        options = FileOptions(wanted_of(best), data, running, results, timed=True)
         summary = quantize_file(args.model, args.output, options, session)
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:

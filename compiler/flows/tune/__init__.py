@@ -11,19 +11,21 @@ from typing import Any
 from ...files import alone, made
 from ...ir.metadata import tool_version
 from ...session import Session
-from ...tables import Table, Tabled
+from ...tables import Table, Tabled, some
+from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.data import available, split
 from ...transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
+from ..float_regions import Networks, layers_to_return
 from ..model_file import files_read, read_model, simplify_and_fuse
 from ..quantization import outputs_of
 from ..sensitivity import MEASURES
 from ..summary import finite, measured_on
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import Goal
-from .network import Network
+from .network import Network, merged
 from .search import Search
 from .trials import Trial, Trials
 
@@ -44,6 +46,8 @@ class Tuned(Tabled):
     held_back: bool
     resumed: int
     """The number of trials taken from an earlier run."""
+    returned: tuple[str, ...] = ()
+    """The layers that are in float in every trial, because the file would be slower than float otherwise."""
 
     def __repr__(self) -> str:
         return (
@@ -68,6 +72,8 @@ class Tuned(Tabled):
         overview = [("measured on", measured_on(self.samples, self.held_back))]
         if self.original is not None:
             overview.insert(0, ("float model", f"{self.original:.2f} {self.measure}"))
+        if self.returned:
+            overview.append(("in float for speed", some(self.returned)))
         if self.resumed:
             overview.append(("trials of an earlier run", str(self.resumed)))
         return [Table("trials", titles, rows), Table("search", (), overview)]
@@ -81,6 +87,7 @@ class Tuned(Tabled):
                 "samples": self.samples,
                 "held_back": self.held_back,
                 "resumed": self.resumed,
+                "returned": list(self.returned),
                 "best": self.trials.index(self.best),
                 "reached": self.best.reached,
                 "trials": [finite(asdict(trial)) for trial in self.trials],
@@ -99,11 +106,13 @@ def tune_file(
     test: DataOptions | None = None,
     budget: Budget = UNLIMITED,
     rank_by: str = "sqnr",
+    faster_than_float: bool = False,
 ) -> Tuned:
     """Search for the smallest change of options that reaches the goal, then for the fewest float layers that reach it.
 
     `options` apply to all trials; with a `budget`, layers get the widths that cost least within it. `test` is for measuring; by
-    default the samples of `data` that `amct quantize` holds back. `rank_by` is one of `MEASURES`. `tune.json` in `folder` lists
+    default the samples of `data` that `amct quantize` holds back. `rank_by` is one of `MEASURES`. With
+    `faster_than_float`, the layers that `layers_to_return` finds are in float in all trials. `tune.json` in `folder` lists
     all trials, and an interrupted run resumes from it; the model of the best one is `<stem>_qdq.onnx`. Raises CompileError,
     located, for anything that cannot be done.
     """
@@ -118,7 +127,13 @@ def tune_file(
         samples = samples._replace(held=available(test, whole, session), apart=True)
     held = samples.held
     goal = goal.of(held, session)
+    original = whole.clone() if faster_than_float else whole
     simplify_and_fuse(request, whole, session)
+    returned: tuple[str, ...] = ()
+    if faster_than_float:
+        networks = Networks(model, original, whole, OnnxTarget(), samples.calibrating, held, running)
+        returned = tuple(each.layer for each in layers_to_return(networks, request, session))
+        options = merged(options, {"skip_layers": returned})
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
@@ -129,7 +144,8 @@ def tune_file(
         results.resume()
         resumed = len(results.trials)
         Search(network, judge, budget, results).run()
-    return Tuned(tuple(results.trials), results.best, judge.measure, judge.original, held.count, samples.apart, resumed)
+    trials, best = tuple(results.trials), results.best
+    return Tuned(trials, best, judge.measure, judge.original, held.count, samples.apart, resumed, returned)
 
 
 def _session_key(session: Session) -> object:

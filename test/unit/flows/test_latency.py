@@ -57,7 +57,7 @@ def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
 def test_a_file_that_is_slower_than_float_is_warned_of(
     amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str | None
 ) -> None:
-    def timed(models: Sequence[Path], inputs: Mapping[str, Any]) -> Latencies:
+    def timed(models: Sequence[Path], inputs: Mapping[str, Any], rounds: int) -> Latencies:
         times = [Latency([0.001] * 3), Latency([0.002] * 3)]
         return Latencies(dict(zip(models, times, strict=True)), "1", 1, len(inputs["image"]))
 

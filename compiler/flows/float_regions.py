@@ -1,0 +1,217 @@
+"""`--faster-than-float`: layers go back to float until onnxruntime takes less time for the file than for the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError, Remark
+from ..files import scratch
+from ..formats.onnx.graphs import replace_names
+from ..pipelines.passes import run_on_verified
+from ..runtime.data import Samples
+from ..session import ImportOptions, Session
+from ..tables import some
+from ..targets.onnx import OnnxTarget
+from ..transforms.quantization.options import NO_RECOVERY, BackendOptions, DataOptions
+from ..transforms.quantization.profiles import QDQ, profile_of
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.recover.sensitivity import quantized_layers
+from ..transforms.quantization.request import Request
+from . import latency
+from .latency import Inputs, Latencies
+
+RULE = "faster-than-float"
+TURNS = 500
+"""How often both files run before one counts as faster, at most."""
+_GAINED = 1.2
+"""How much more than the missing time is to be won in one turn: the parts of a network do not add up to the whole."""
+_BORDERS = ("QuantizeLinear", "DequantizeLinear")
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A layer that goes back to float, with the seconds of its region in both forms."""
+
+    layer: str
+    integer: float
+    floating: float
+
+    @property
+    def reason(self) -> str:
+        """Why it is in float."""
+        took = f"{self.integer * 1e3:.3g} ms in int8, {self.floating * 1e3:.3g} ms in float"
+        return f"onnxruntime takes {took}, with what stands at its borders"
+
+
+@dataclass(frozen=True)
+class Networks:
+    """A network in float, in the forms that are compared, and what quantizes it."""
+
+    model: Path
+    original: ModuleOp
+    """As it was read."""
+    whole: ModuleOp
+    """The fused module that is quantized."""
+    onnx: OnnxTarget
+    calibrating: DataOptions
+    measuring: Samples
+    running: BackendOptions
+
+
+def layers_to_return(networks: Networks, request: Request, session: Session) -> list[Returned]:
+    """The layers that have to be in float, the costliest first, so that the ONNX file is faster than the float model.
+
+    The network is quantized with one batch and without recovery, which change no operation. Each turn times the file and the
+    regions of its layers; those that lose most go back to float, until the file is faster. Raises CompileError, located in the
+    model, if no file with a quantized layer is faster, and without onnxruntime.
+    """
+    with session.phase("time regions"), scratch() as folder:
+        try:
+            found = _returned(networks, request, folder, session)
+        except CompileError as e:
+            raise e.at(str(networks.model)) from None
+    count = "1 layer goes" if len(found) == 1 else f"{len(found)} layers go"
+    names = some([each.layer for each in found])
+    session.note(f"{RULE}: {count} back to float: {names}" if found else f"{RULE}: no layer has to go back to float")
+    return found
+
+
+def _returned(networks: Networks, request: Request, folder: Path, session: Session) -> list[Returned]:
+    inputs, silent = next(iter(networks.measuring.batches())), session.silent()
+    silent.prints = ()
+    data = replace(networks.calibrating, batch_num=1)
+    model, file = float_file(networks.model, networks.original, folder, session), folder / "int8.onnx"
+    found, every, first = list[Returned](), tuple[str, ...](), ""
+    in_float: dict[str, float] = {}
+    while True:
+        module = networks.whole.clone()
+        asked = in_float_too(replace(request, recovery=NO_RECOVERY), found)
+        run_on_verified(module, [Quantize(asked, data, networks.running)], silent)
+        names = quantized_layers(module, silent)
+        if not names:
+            raise _impossible(first, session)
+        networks.onnx.write(module, file, silent)
+        before, after = latency.side_by_side([model, file], inputs, TURNS).models.values()
+        if after.faster(before):
+            return found
+        if not in_float:
+            first = f"{before} in float, {after} with {_count(names)} in int8"
+            fused = folder / "fused.onnx"
+            OnnxTarget().write(networks.whole, fused, silent)
+            every, in_float = names, regions(fused, names, inputs)
+        in_int8 = regions(file, every, inputs)
+        each = [Returned(name, in_int8.get(name, 0), in_float.get(name, 0)) for name in names]
+        found += chosen(each, after.median - before.median)
+
+
+def float_file(model: Path, original: ModuleOp, folder: Path, session: Session) -> Path:
+    """The model as an ONNX file: itself, or what is written of it into a folder."""
+    if model.suffix.lower() == ".onnx" and session.imports == ImportOptions():
+        return model
+    file = folder / "float.onnx"
+    OnnxTarget().write(original, file, session.silent())
+    return file
+
+
+def in_float_too(request: Request, returned: Iterable[Returned]) -> Request:
+    """The request, with these layers in float as well."""
+    names = (each.layer for each in returned)
+    settings = replace(request.settings, skip_layers=(*request.settings.skip_layers, *names))
+    return replace(request, settings=settings)
+
+
+def chosen(layers: Sequence[Returned], missing: float) -> list[Returned]:
+    """The layers that lose most, as many as win the missing seconds; half of all where none loses any."""
+    ranked = sorted(layers, key=lambda each: each.floating - each.integer)
+    losing = [each for each in ranked if each.integer > each.floating]
+    if not losing:
+        return ranked[: -(-len(ranked) // 2)]
+    won, found = 0.0, list[Returned]()
+    for each in losing:
+        if found and won > _GAINED * missing:
+            break
+        won += each.integer - each.floating
+        found.append(each)
+    return found
+
+
+def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, float]:
+    """By layer the seconds that onnxruntime takes for its region: its node, those that quantize what it reads, and those behind
+    it up to the next layer. What onnxruntime adds without a name of the file belongs to none.
+    """
+    model = onnx.ModelProto.FromString(file.read_bytes())  # of this run, with its weights where they are
+    owners = _owners(model.graph, layers)
+    _number(model.graph)
+    numbered = file.with_name(f"numbered_{file.name}")
+    numbered.write_bytes(model.SerializeToString())
+    found: dict[str, float] = {}
+    for i, seconds in latency.by_node(numbered, inputs).items():
+        if i in owners:
+            found[owners[i]] = found.get(owners[i], 0) + seconds
+    return found
+
+
+def _number(graph: onnx.GraphProto) -> None:
+    """Call each node, and what it computes, by its place: onnxruntime names fused nodes after one or the other."""
+    numbers = {name: f"@{i}@{k}" for i, node in enumerate(graph.node) for k, name in enumerate(node.output) if name}
+    for i, node in enumerate(graph.node):
+        node.name = f"@{i}@"
+        replace_names(node, numbers)
+    for output in graph.output:
+        output.name = numbers.get(output.name, output.name)
+    del graph.value_info[:]
+
+
+def _owners(graph: onnx.GraphProto, layers: Iterable[str]) -> dict[int, str]:
+    """By the place of a node, the layer to whose region it belongs."""
+    known, nodes = set(layers), graph.node
+    owners = {i: node.name for i, node in enumerate(nodes) if node.name in known}
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output}
+    for i in reversed(range(len(nodes))):  # a reader comes after what it reads
+        for name in nodes[i].input if i in owners else ():
+            made = makers.get(name)
+            if made is not None and nodes[made].op_type in _BORDERS:
+                owners.setdefault(made, owners[i])
+    for i, node in enumerate(nodes):
+        sources = (makers[name] for name in node.input if name in makers)
+        owner = next((owners[each] for each in sources if each in owners), None)
+        if owner is not None:
+            owners.setdefault(i, owner)
+    return owners
+
+
+def with_reasons(remarks: Iterable[Remark], returned: Iterable[Returned]) -> list[Remark]:
+    """The remarks, with what was measured as the reason of layers that went back to float."""
+    reasons = {each.layer: each.reason for each in returned}
+    return [
+        replace(remark, rule=RULE, reason=reasons[remark.layer])
+        if remark.rule == "skip-layers" and remark.layer in reasons
+        else remark
+        for remark in remarks
+    ]
+
+
+def check_faster(found: Latencies, file: Path) -> None:
+    """Raises CompileError, located in the model, unless the second of two files is faster than the first, the float model."""
+    before, after = found.models.values()
+    if not after.faster(before):
+        message = f"the file is not reliably faster than float: {before} float, {after} int8"
+        raise CompileError(message, where=str(file), hint="nothing was written; run it again on an idle machine")
+
+
+def _impossible(first: str, session: Session) -> CompileError:
+    profile = profile_of(session)
+    hint = "without --faster-than-float the files are written"
+    if profile is not QDQ:
+        hint = f"--profile {QDQ.name} is for {QDQ.target}; {hint}"
+    message = f"onnxruntime takes no less time for any quantized file than for the float model: {first}"
+    return CompileError(message if first else "no layer can be quantized", hint=hint)
+
+
+def _count(names: Sequence[str]) -> str:
+    return "1 layer" if len(names) == 1 else f"{len(names)} layers"
