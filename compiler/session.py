@@ -118,11 +118,19 @@ class Pattern(Protocol):
     name: ClassVar[str]
 
 
-class PassChecker(Protocol):
-    """What checks passes."""
+class NumberChecker(Protocol):
+    """What checks passes and files by numbers."""
 
     def passing(self, each: ModulePass, module: ModuleOp, session: Session) -> AbstractContextManager[None]:
         """Checks a pass that runs inside `with`. Raises CompileError if it breaks its promise."""
+        ...
+
+    def writing(self, path: Path, module: ModuleOp, target: Target, session: Session) -> None:
+        """Checks a file that a module was written to. Raises CompileError, located, if its numbers differ."""
+        ...
+
+    def summary(self) -> str:
+        """One line about what was checked."""
         ...
 
 
@@ -154,7 +162,7 @@ class Session(Context):
     """Called with (phase, done, total) while data runs through the model."""
     phase: Callable[[str], AbstractContextManager[object]] = locating
     """Called with the name of each timed step; the context manager it returns surrounds the step. Steps nest."""
-    checker: PassChecker | None = None
+    checker: NumberChecker | None = None
     """Checks every pass by numbers (`--check`)."""
     passes: Registry[type[ModulePass]] = field(default_factory=passes)
     frontends: Registry[Frontend] = field(

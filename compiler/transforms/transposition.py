@@ -41,7 +41,8 @@ def build_moved(op: nn.NNOp, moved: Moved, operands: Sequence[SSAValue]) -> nn.N
     types = [permuted_type(r.type, p) for r, p in zip(op.results, moved.results, strict=True)]
     if moved.kind is None:
         return rebuilt(op, operands, types, **moved.properties)
-    new = moved.kind.make(*operands, result_types=types, origin=op.origin, location=op.location, **moved.properties)
+    kind = cast("type[nn.NNOp]", moved.kind)
+    new = kind.make(*operands, result_types=types, origin=op.origin, location=op.location, **moved.properties)
     new.attributes.update(op.attributes)
     new.results[0].name_hint = op.results[0].name_hint
     return new

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from xdsl.ir import Operation
 
 from .shapes import Shape
-
-if TYPE_CHECKING:
-    from .base import NNOp
 
 Perm = tuple[int, ...]
 
@@ -23,8 +20,8 @@ class Moved(NamedTuple):
     properties: dict[str, Any]
     """Changed properties, as Python values or attributes."""
     results: tuple[Perm, ...]
-    kind: type[NNOp] | None = None
-    """The class that computes it, if it differs."""
+    kind: type[Operation] | None = None
+    """The class of `nn` that computes it, if it differs."""
 
 
 def identity(rank: int) -> Perm:

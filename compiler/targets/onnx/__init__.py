@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from onnx import GraphProto
 from xdsl.dialects.builtin import ModuleOp
@@ -16,6 +17,7 @@ from ...ir.functions import main_function
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
 from ...session import Session
+from ...transforms.quantization.profiles import Profile
 from .. import Target
 from ..graph import in_layout
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape
@@ -104,6 +106,7 @@ def check_opset(opset: int, form: Form) -> None:
 def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
     """The module with activations in the form for files of its profile."""
     name = metadata(module).get("profile", session.profile)
-    if name not in session.profiles or not (profile := session.profiles[name]).unsigned_file:
+    profile = cast(Profile, session.profiles[name]) if name in session.profiles else None
+    if profile is None or not profile.unsigned_file:
         return module
     return with_integer_activations(module, profile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -282,4 +282,4 @@ def like_amct(module: ModuleOp, session: Session) -> None:
 
 def profile_of(session: Session) -> Profile:
     """The profile selected in a session. Raises CompileError for an unknown name."""
-    return session.profiles[session.profile]
+    return cast(Profile, session.profiles[session.profile])
