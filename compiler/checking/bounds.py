@@ -198,17 +198,17 @@ def _sums(op: Operation, operands: Sequence[Array], errors: Errors, results: Seq
 
 @_rule(nn.MovingOp)
 def _moved(op: nn.MovingOp, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
-    """The same places for the errors; what is filled in has none. Resize that computes: a sum of a few products."""
+    """The same places for the errors; what is filled in has none, and what is neither is a sum of a few products."""
     moved = {i for i, value in enumerate(op.operands) if value in op.moved}
     given = [
         (_zeros(a) if e is None else e) if i in moved else a
         for i, (a, e) in enumerate(zip(operands, errors, strict=True))
     ]
     found = [np.abs(each) for each in _run(op, *given)]
-    if isinstance(op, nn.PadOp):
+    if op.fill:
         filled = _run(op, *(np.zeros_like(a) if i in moved else a for i, a in enumerate(given)))
         found = [np.abs(each - fill) for each, fill in zip(_run(op, *given), filled, strict=True)]
-    if isinstance(op, nn.ResizeOp) and not op.only_moves:
+    if op.fill is None and not op.only_moves:
         factor = np.float32(gamma(16, unit(results[0].dtype)))
         found = [2 * found[0] + factor * np.float32(np.max(np.abs(operands[0]), initial=0))]
     return found
@@ -333,17 +333,14 @@ def _reals(op: Operation, operands: Sequence[Array], errors: Errors, results: Se
     return [own + _ends(op, operands, error, results[0])]
 
 
-_OTHER_FORMULAS = (nn.LayerNormOp, nn.InstanceNormOp, nn.GroupNormOp)
-"""Runtimes take the variance as the mean of squares less the squared mean, which rounds otherwise than the steps."""
-
-
 def _by_steps(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> list[Array | None]:
     """The errors that the steps of an expansion pass on, twice: another implementation rounds in other places.
 
-    Worst cases of steps may not occur together, so that the changes of `_probed` are taken where they are smaller.
+    Worst cases of steps may not occur together, so that the changes of `_probed` are taken where they are smaller. Runtimes take
+    the variance of a normalization as the mean of squares less the squared mean, which rounds otherwise than its steps.
     """
     probed = _probed(op, operands, errors, results)
-    if isinstance(op, _OTHER_FORMULAS) or (expansion := nn.expanded(op)) is None:
+    if isinstance(op, nn.MomentsOp) or (expansion := nn.expanded(op)) is None:
         return probed
 
     def step(each: nn.NNOp, given: Sequence[_Bounded]) -> _Bounded:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import cast
 
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Operation
 
 from ..diagnostics import CompileError
 from ..dialects import nn
@@ -19,7 +18,7 @@ from .bounds import bounded
 from .integer_chains import CHAINS, Chain, float_product
 from .integer_values import Integers, IntegerValues, per_tensor_8_bits
 from .kernels.quantized import Result
-from .kernels.shape import padding
+from .kernels.shape import refilled
 from .program import Program, Row, live
 
 
@@ -53,23 +52,26 @@ class _Rewriter:
             self.values.held[row.results[0]] = Integers(row.operands[0], op.qparams.data)
         if isinstance(op, nn.QuantizeOp) and (chain := self._chain(row)) is not None:
             return [_by(chain, row)]
-        return [row, *self._moved(row)] if _moves_integers(op) else [row]
+        return [row, *self._moved(row, op)] if isinstance(op, nn.NNOp) else [row]
 
     def _with_integer_sums(self, row: Row) -> Row:
         """A matrix product whose result stays float."""
         chain = float_product(self.values, row) if isinstance(row.op, nn.MatMulOp) else None
         return row if chain is None else _by(chain, row)
 
-    def _moved(self, row: Row) -> list[Row]:
-        """The row on integers, if its operand is available as integers."""
-        source = self.values.held.get(row.operands[0])
+    def _moved(self, row: Row, op: nn.NNOp) -> list[Row]:
+        """The row on integers, if its operand is available as integers, and it acts on integers as on reals. A pad fills in the
+        zero point where reals get 0.
+        """
+        source = self.values.held.get(row.operands[0]) if row.operands else None
         if source is None or source.params.axis is not None:
+            return []
+        kernel = refilled(op, int(source.params.zero_points()))
+        if kernel is None and not op.is_passive:
             return []
         moved = tuple(range(self.slots, self.slots + len(row.results)))
         self.slots += len(moved)
         self.values.held.update({r: Integers(m, source.params) for r, m in zip(row.results, moved, strict=True)})
-        zero = int(source.params.zero_points())
-        kernel = padding(row.op, zero) if isinstance(row.op, nn.PadOp) else None
         return [Row(row.op, (source.slot, *row.operands[1:]), moved, kernel)]
 
     def _chain(self, quantize: Row) -> Chain | None:
@@ -86,8 +88,3 @@ class _Rewriter:
 
 def _by(chain: Chain, row: Row) -> Row:
     return Row(row.op, chain.operands, row.results, chain.kernel)
-
-
-def _moves_integers(op: Operation) -> bool:
-    """Whether an operation acts on integers as on reals. A pad fills in the zero point where reals get 0."""
-    return isinstance(op, nn.NNOp) and (op.is_passive or (isinstance(op, nn.PadOp) and op.value.value.data == 0))

@@ -258,9 +258,19 @@ class MovingOp(NNOp):
         return self.operands[:1]
 
     @property
+    def fill(self) -> float | None:
+        """The number that is filled in beside the moved elements; None if none is."""
+        return None
+
+    @property
     def only_moves(self) -> bool:
         """Whether the results contain only moved elements, none that are filled in or computed."""
-        return True
+        return self.fill is None
+
+    @property
+    def overshoots(self) -> bool:
+        """Whether results may lie outside of the range of the moved elements."""
+        return self.fill is not None
 
     @property
     def is_passive(self) -> bool:
@@ -268,7 +278,7 @@ class MovingOp(NNOp):
 
     @property
     def is_homogeneous(self) -> bool:
-        return self.only_moves
+        return not self.fill
 
 
 _PLACEHOLDER = TensorType(f32, ())

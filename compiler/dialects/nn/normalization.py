@@ -16,15 +16,28 @@ from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_elem
 from .window import LayoutOp
 
 
+class NormalizationOp(NNOp):
+    """Base of normalizations: operand 0 is standardized, then multiplied by operand 1, the scale, and shifted by operand 2."""
+
+    KEEPS_SHAPE: ClassVar[bool] = True
+
+    @property
+    def scaled_axis(self) -> int | None:
+        """The axis of operand 0 along which scale and shift vary; None if there are several."""
+        return self.channel_axis(len(shape_of(self.operands[0]))) if isinstance(self, LayoutOp) else None
+
+
+class MomentsOp(NormalizationOp):
+    """Base of normalizations by the mean and the variance of operand 0 itself."""
+
+
 @operation
-class BatchNormOp(LayoutOp):
+class BatchNormOp(NormalizationOp, LayoutOp):
     """Batch normalization of inference (ONNX BatchNormalization, TensorFlow FusedBatchNormV3 with is_training=false).
 
     `(x - mean) / sqrt(variance + epsilon) * scale + offset` per channel. input `[N, C, ...]` (`layout nhwc`: channels last),
     the four parameters `[C]` (float32 parameters with a float16 input are allowed), result as input.
     """
-
-    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -48,13 +61,11 @@ class BatchNormOp(LayoutOp):
 
 
 @operation
-class InstanceNormOp(LayoutOp):
+class InstanceNormOp(MomentsOp, LayoutOp):
     """Normalizes each channel of each sample by its own mean and variance (ONNX InstanceNormalization).
 
     input `[N, C, *spatial]`, scale and bias `[C]`, result as input.
     """
-
-    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -69,13 +80,11 @@ class InstanceNormOp(LayoutOp):
 
 
 @operation
-class GroupNormOp(LayoutOp):
+class GroupNormOp(MomentsOp, LayoutOp):
     """Normalizes groups of channels of each sample (ONNX GroupNormalization, opset 21: scale and bias per channel).
 
     input `[N, C, *spatial]`, scale and bias `[C]`, `num_groups` divides C, result as input.
     """
-
-    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -107,14 +116,12 @@ def _check_channels(op: LayoutOp, parameters: dict[str, object]) -> int:
 
 
 @operation
-class LayerNormOp(NNOp):
+class LayerNormOp(MomentsOp):
     """Normalizes over the axes from `axis` on (ONNX LayerNormalization).
 
     input `[d0, ..., dn]`, scale and bias broadcast to the input, result as input. Mean and variance are taken in float32
     or wider.
     """
-
-    KEEPS_SHAPE: ClassVar[bool] = True
 
     input: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -124,21 +131,28 @@ class LayerNormOp(NNOp):
     result: Result = result_def(ANY_TENSOR)
 
     @property
+    def first_axis(self) -> int:
+        """The first normalized axis, not negative."""
+        return axis_of(self.axis.value.data, len(shape_of(self.input)))
+
+    @property
+    def scaled_axis(self) -> int | None:
+        return self.first_axis if self.first_axis == len(shape_of(self.input)) - 1 else None
+
+    @property
     def acts_by_sample(self) -> bool:
-        parameters = (constant_of(v) for v in self.operands[1:])
-        return axis_of(self.axis.value.data, len(shape_of(self.input))) != 0 and None not in parameters
+        return self.first_axis != 0 and None not in (constant_of(v) for v in self.operands[1:])
 
     def commuted(self, perm: Perm) -> Moved | None:
         """None unless the normalized axes, and with them scale and bias, stay in place."""
-        axis = axis_of(self.axis.value.data, len(perm))
+        axis = self.first_axis
         fixed = all(perm[i] == i for i in range(axis, len(perm)))
         if not fixed or any(len(shape_of(v)) > len(perm) - axis for v in self.operands[1:]):
             return None
         return Moved((perm, *(None for _ in self.operands[1:])), {"axis": axis}, (perm,))
 
     def infer(self) -> Sequence[Tensor]:
-        x = shape_of(self.input)
-        axis_of(self.axis.value.data, len(x))
+        x, _ = shape_of(self.input), self.first_axis
         for name, value in (("scale", self.scale), ("bias", self.bias)):
             if value is not None:
                 merge_shape(x, broadcast(x, shape_of(value)), f"input and broadcast {name}")
@@ -200,4 +214,14 @@ class LogSoftmaxOp(SoftmaxLikeOp):
     """The logarithm of softmax, along one axis (ONNX LogSoftmax, opset 13). input of any shape, result as input."""
 
 
-__all__ = ["BatchNormOp", "GroupNormOp", "InstanceNormOp", "LRNOp", "LayerNormOp", "LogSoftmaxOp", "SoftmaxOp"]
+__all__ = [
+    "BatchNormOp",
+    "GroupNormOp",
+    "InstanceNormOp",
+    "LRNOp",
+    "LayerNormOp",
+    "LogSoftmaxOp",
+    "MomentsOp",
+    "NormalizationOp",
+    "SoftmaxOp",
+]

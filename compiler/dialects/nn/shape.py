@@ -451,12 +451,9 @@ class PadOp(MovingOp):
     result: Result = result_def(ANY_TENSOR)
 
     @property
-    def only_moves(self) -> bool:
-        return self.mode.data is not PadMode.CONSTANT or not any(p > 0 for p in ints(self.pads))
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return self.only_moves or self.value.value.data == 0
+    def fill(self) -> float | None:
+        adds = self.mode.data is PadMode.CONSTANT and any(p > 0 for p in ints(self.pads))
+        return self.value.value.data if adds else None
 
     def axis_behind(self, axis: int) -> int | None:
         return None if any(ints(self.pads)[axis :: len(shape_of(self.input))]) else axis
@@ -502,8 +499,8 @@ class ResizeOp(MovingOp):
         return self.mode.data is ResizeMode.NEAREST
 
     @property
-    def is_homogeneous(self) -> bool:
-        return True
+    def overshoots(self) -> bool:
+        return self.mode.data is ResizeMode.CUBIC
 
     @property
     def acts_by_sample(self) -> bool:

@@ -91,12 +91,8 @@ class SpaceToBatchOp(BlockOp):
     pads: Ints = prop_def(INTS)
 
     @property
-    def only_moves(self) -> bool:
-        return not any(ints(self.pads))
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
+    def fill(self) -> float | None:
+        return 0.0 if any(ints(self.pads)) else None
 
     def infer(self) -> Sequence[Tensor]:
         pads = ints(self.pads)

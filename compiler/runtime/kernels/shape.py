@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
+from xdsl.ir import Operation
 
 from ...dialects import nn
 from ...dialects.nn.attributes import PadMode, ResizeMode
@@ -149,6 +150,11 @@ NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
 @kernel(nn.PadOp)
 def pad(op: nn.PadOp) -> Kernel:
     return padding(op, op.value.value.data)
+
+
+def refilled(op: Operation, value: float) -> Kernel | None:
+    """The kernel of an operation that fills in 0, with another number in its place; None for other operations."""
+    return padding(op, value) if isinstance(op, nn.PadOp) and op.fill == 0 else None
 
 
 def padding(op: nn.PadOp, value: float) -> Kernel:

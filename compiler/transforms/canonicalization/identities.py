@@ -9,7 +9,6 @@ from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
-from ...dialects.nn.permutations import identity
 from ...dialects.nn.shapes import known, shape_of, static
 from ...rewriting import Remarks
 from .rules import give_back, rule
@@ -33,14 +32,19 @@ def _expands_to_itself(op: nn.ExpandOp) -> bool:
     return static(shape_of(op.input)) or (target is not None and all(d == 1 for d in target))
 
 
+def _stays(op: nn.MovingOp) -> bool:
+    """Whether every axis stays, entry by entry."""
+    axes = range(len(shape_of(op.operands[0])))
+    return op.only_moves and all(op.axis_behind(axis) == axis for axis in axes)
+
+
 _IS_IDENTITY: dict[type[Operation], Callable[[Any], bool]] = {
+    **dict.fromkeys(nn.kinds(nn.MovingOp), _stays),
     nn.CastOp: lambda op: True,
     nn.ConcatOp: lambda op: len(op.inputs) == 1,
     nn.SplitOp: lambda op: len(op.parts) == 1,
     nn.SliceOp: _slices_everything,
-    nn.PadOp: lambda op: not any(nn.ints(op.pads)),
     nn.ExpandOp: _expands_to_itself,
-    nn.TransposeOp: lambda op: nn.ints(op.perm) == identity(len(shape_of(op.input))),
 }
 """Conditions by which an operation with equal types of first operand and only result is an identity."""
 

@@ -155,7 +155,6 @@ def _other_factor(product: SSAValue, factor: SSAValue) -> SSAValue | None:
 
 _SUMS = (nn.AddOp, nn.SubOp)
 _PRODUCTS = (nn.MulOp, nn.DivOp)
-_NORMALIZATIONS = (nn.LayerNormOp, nn.InstanceNormOp, nn.GroupNormOp)
 
 
 class FuseAffineNorm(SmallNormPattern):
@@ -178,7 +177,7 @@ class FuseAffineNorm(SmallNormPattern):
             return None
         producer = m.input.op
         standardizing = isinstance(producer, _PRODUCTS) and not any(map(is_expression, producer.operands))
-        if standardizing or isinstance(producer, _NORMALIZATIONS):
+        if standardizing or isinstance(producer, nn.MomentsOp):
             return f"its input is standardized at run time by '{producer.name}' {layer_of(producer)}"
         return None
 

@@ -327,18 +327,16 @@ class DecidePassive(DecideLayer):
     @condition
     def pads_with_zero(self, site: Site) -> str | None:
         """what is padded is on the grid of the input: zero, which every grid holds, or elements of it"""
-        pad = cast(nn.PadOp, site.compute)
-        if pad.mode.data is not nn.PadMode.CONSTANT or pad.value.value.data == 0:
-            return None
-        return f"it pads with {pad.value.value.data}, which may not be among the input's values"
+        fill = cast(nn.MovingOp, site.compute).fill
+        return f"it pads with {fill}, which may not be among the input's values" if fill else None
 
     @condition
     def resize_nearest(self, site: Site) -> str | None:
         """a Resize takes the nearest elements: what other modes interpolate is not on the grid of the input"""
-        mode = cast(nn.ResizeOp, site.compute).mode.data
-        return (
-            None if mode is nn.ResizeMode.NEAREST else f"its mode is {mode.value}, which onnxruntime computes in float"
-        )
+        if cast(nn.MovingOp, site.compute).only_moves:
+            return None
+        mode = cast(nn.ResizeModeAttr, site.compute.properties["mode"]).data
+        return f"its mode is {mode.value}, which onnxruntime computes in float"
 
 
 PATTERNS: tuple[type[DecideLayer], ...] = (

@@ -18,14 +18,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import (
     FusedOp,
+    MovingOp,
     NNOp,
     ObserveOp,
     OpaqueOp,
     ParamsSource,
     ParamsSourceAttr,
     Plan,
-    ResizeMode,
-    ResizeOp,
     SliceOp,
     Spec,
     Unobserved,
@@ -220,14 +219,14 @@ def _result_dictates(layer: ValueLayer) -> bool:
     defines the mode; no profile uses it by default.
     """
     op = layer.site.compute
-    return not isinstance(op, ResizeOp) or op.mode.data is ResizeMode.NEAREST
+    return not isinstance(op, MovingOp) or op.only_moves
 
 
 def _within_operand(layer: ValueLayer, results: list[ObserveOp]) -> bool:
     """Whether the result is limited to its operand's range: false after a clip, and for cubic interpolation, which overshoots."""
     op = layer.site.compute
     is_own = all(point.input is op.results[0] for point in results)
-    return is_own and not (isinstance(op, ResizeOp) and op.mode.data is ResizeMode.CUBIC)
+    return is_own and not (isinstance(op, MovingOp) and op.overshoots)
 
 
 def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile) -> None:

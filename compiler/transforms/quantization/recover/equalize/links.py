@@ -13,20 +13,17 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue, Use
 
 from .....dialects.nn import (
-    BatchNormOp,
     BoundOp,
     FusedOp,
-    GroupNormOp,
-    InstanceNormOp,
-    LayerNormOp,
     LayoutOp,
     MulOp,
     NNOp,
+    NormalizationOp,
     WeightedOp,
     YieldOp,
     array_of,
 )
-from .....dialects.nn.shapes import axis_of, element_of, shape_of
+from .....dialects.nn.shapes import element_of, shape_of
 from .....rewriting import Refusal, layer_of
 from ....channels import Channels, carried
 from ...decide.sites import Site, sites
@@ -36,8 +33,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 WEIGHT = 1
 """The operand that is the weight of a layer."""
 _BIAS = 2
-
-_NORMS = (BatchNormOp, GroupNormOp, InstanceNormOp, LayerNormOp)
 
 Places = Mapping[Operation, Site]
 
@@ -119,7 +114,7 @@ def links_of(module: ModuleOp) -> tuple[list[Link], dict[NNOp, Refusal]]:
     places: Places = {site.compute: site for site in sites(module, (WeightedOp,))}
     found: list[Link] = []
     refused: dict[NNOp, Refusal] = {}
-    for site in sites(module, (WeightedOp, *_NORMS)):
+    for site in sites(module, (WeightedOp, NormalizationOp)):
         try:
             found.append(_link(site, places))
         except NotLinked as e:
@@ -139,7 +134,7 @@ def _link(site: Site, places: Places) -> Link:
         raise NotLinked("float16", "its numbers are of float16, which scaling could take out of range")
     if isinstance(op, MulOp):
         axis, parameters = _of_product(site)
-    elif isinstance(op, _NORMS):
+    elif isinstance(op, NormalizationOp):
         axis, parameters = _of_norm(site)
     else:
         axis, parameters = _of_layer(site)
@@ -164,16 +159,13 @@ def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
 
 def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
     """The same for a normalization, whose last step is a product and a sum per channel. Raises NotLinked."""
-    op = site.compute
-    rank = len(shape_of(op.operands[0]))
-    indices = range(WEIGHT, min(len(op.operands), _BIAS + 1))
-    if isinstance(op, LayoutOp):
-        axis, ranks = op.channel_axis(rank), 1
-    elif isinstance(op, LayerNormOp) and axis_of(op.axis.value.data, rank) == rank - 1:
-        axis, ranks = rank - 1, rank
-    else:
+    op = cast(NormalizationOp, site.compute)
+    axis = op.scaled_axis
+    if axis is None:
         raise NotLinked("channels", "it normalizes over several axes")
-    return axis, tuple(Parameter(i, _entries(site, i, 0 if ranks == 1 else axis, ranks)) for i in indices)
+    along, rank = (0, 1) if isinstance(op, LayoutOp) else (axis, axis + 1)
+    indices = range(WEIGHT, min(len(op.operands), _BIAS + 1))
+    return axis, tuple(Parameter(i, _entries(site, i, along, rank)) for i in indices)
 
 
 def _of_product(site: Site) -> tuple[int, tuple[Parameter, ...]]:
