@@ -430,9 +430,12 @@ _COMPARISONS: Mapping[Predicate, Function] = {
 }
 
 _PLAIN: Mapping[type[Operation], Function] = {
-    nn.SigmoidOp: torch.sigmoid,
-    nn.TanhOp: torch.tanh,
-    nn.SoftplusOp: F.softplus,
+    # activations without parameters, by PyTorch's name
+    **{
+        kind: getattr(torch.nn, kind.PYTORCH)().forward
+        for kind in nn.kinds(nn.ActivationOp)
+        if issubclass(kind, nn.UnaryOp) and kind.get_irdl_definition().properties.keys() == {"origin"}
+    },
     nn.ErfOp: torch.erf,
     nn.ExpOp: torch.exp,
     nn.LogOp: torch.log,
@@ -456,13 +459,11 @@ _PLAIN: Mapping[type[Operation], Function] = {
     nn.MinOp: torch.minimum,
     nn.MaxOp: torch.maximum,
     nn.WhereOp: torch.where,
-    nn.HardSwishOp: F.hardswish,
     nn.ObserveOp: _same,
 }
 """Functions that are the same for every operation of a class."""
 
 _MADE: Mapping[type[Operation], Maker] = {
-    nn.ReluOp: _bound,
     nn.ClipOp: _bound,
     nn.LeakyReluOp: lambda op: partial(F.leaky_relu, negative_slope=op.alpha.value.data),
     nn.HardSigmoidOp: _hard_sigmoid,
