@@ -31,13 +31,13 @@ from ..pipelines.passes import run_passes
 from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
+from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.quantization.convert.layer_weights import Integers, stored_integers
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import AUTOMATIC, SettingsOptions
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.request import settings_of
-from ..transforms.simplification import SIMPLIFY
 from ..universe import new_session
 
 Inputs = Mapping[str, Any]

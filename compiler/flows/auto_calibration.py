@@ -18,6 +18,7 @@ from ..diagnostics import CompileError
 from ..pipelines.passes import run_on_verified, run_passes
 from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
+from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
 from ..transforms.quantization.options import DataOptions, QuantizeOptions
@@ -25,7 +26,6 @@ from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import sensitivities
 from ..transforms.quantization.request import Request, request_of, settings_of
-from ..transforms.simplification import SIMPLIFY
 from .calibration import BATCH_NUM, calibration_options, check_wanted
 from .evaluation import Evaluator
 from .model_file import Fuse, read_model

@@ -14,6 +14,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QuantizeOp
 from ..pipelines.passes import run_passes
 from ..session import Session
+from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
 from ..transforms.quantization.convert.layer_weights import Integers, put_integers
@@ -21,7 +22,6 @@ from ..transforms.quantization.options import NO_DATA, QuantizeOptions, Settings
 from ..transforms.quantization.profiles import like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import request_of
-from ..transforms.simplification import SIMPLIFY
 from .model_file import read_model, simplify_and_fuse
 from .saving import Files, files_of
 from .summary import Layers, describe_layers

@@ -19,10 +19,10 @@ from ..ir.verification import verify
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
 from ..session import Session, session_of
+from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.request import Request
-from ..transforms.simplification import SIMPLIFY
 
 
 def read_model(

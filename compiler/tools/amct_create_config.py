@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.saving import framework_of
     from ..frontends import files_of
     from ..pipelines.passes import run_passes
+    from ..transforms.canonicalization import SIMPLIFY
     from ..transforms.quantization.decide.layers import resolve
     from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
     from ..transforms.quantization.profiles import like_amct, profile_of
     from ..transforms.quantization.request import settings_of
-    from ..transforms.simplification import SIMPLIFY
 
     imports = import_options(args)
     configs = [] if args.config is None else [Path(args.config)]

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model and an unknown profile."""
     from ..flows.support import layers_of
     from ..pipelines.passes import run_passes
-    from ..transforms.simplification import SIMPLIFY
+    from ..transforms.canonicalization import SIMPLIFY
 
     module, session = load_module(args.model, import_options(args), command_session(args))
     session.profile = args.profile

@@ -20,12 +20,12 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects import nn
+from ..dialects.nn.base import rebuilt
 from ..dialects.nn.permutations import Moved, Perm, compose, identity, inverse
 from ..dialects.nn.shapes import shape_of
 from ..rewriting import Remarks, layer_of, rewrite
 from .dead_code import erase_dead
 from .flattened_weights import PermuteRows
-from .rebuild import rebuilt
 from .transposition import (
     build_moved,
     commute,

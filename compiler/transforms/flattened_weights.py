@@ -13,10 +13,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ..dialects import nn
+from ..dialects.nn.base import rebuilt
 from ..dialects.nn.permutations import Perm, identity, inverse
 from ..dialects.nn.shapes import Shape, shape_of, static
 from ..rewriting import Remarks, fused_location, layer_of
-from .rebuild import rebuilt
 from .transposition import is_constant
 
 

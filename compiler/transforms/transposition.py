@@ -9,10 +9,10 @@ from typing import cast
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import nn
+from ..dialects.nn.base import rebuilt
 from ..dialects.nn.permutations import Moved, Perm, permuted
 from ..dialects.nn.shapes import axis_of, shape_of, static, tensor
 from ..ir.dtypes import Tensor
-from .rebuild import rebuilt
 
 
 def permuted_type(type_: Attribute, perm: Perm) -> Tensor:

@@ -69,6 +69,7 @@ Result = OpResult[Tensor]
 Results = VarOpResult[Tensor]
 
 _Op = TypeVar("_Op", bound=Operation)
+_Kind = TypeVar("_Kind", bound="NNOp")
 _Defined = TypeVar("_Defined", bound=IRDLOperation)
 
 PURE: OpTraits = traits_def(Pure())
@@ -190,11 +191,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         if unknown := set(operands) - set(names):
             raise ValueError(f"{self.name} has no operand {', '.join(sorted(unknown))}")
         values: list[SSAValue | Sequence[SSAValue] | None] = [operands.get(n, getattr(self, n)) for n in names]
-        types = list(self.result_types) if result_type is None else [result_type]
-        copy = self.from_parts(_flat(values), types, dict(self.properties), dict(self.attributes))
-        copy.location = self.location
-        copy.results[0].name_hint = self.results[0].name_hint
-        return copy
+        return rebuilt(self, _flat(values), self.result_types if result_type is None else [result_type])
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -284,6 +281,19 @@ class MovingOp(NNOp):
 _PLACEHOLDER = TensorType(f32, ())
 
 
+def rebuilt(op: _Kind, operands: Sequence[SSAValue], result_types: Sequence[Attribute], **properties: Any) -> _Kind:
+    """The same operation on these operands; properties given as Python values replace the old ones, None removes one.
+
+    Attributes, location, origin and name hints stay.
+    """
+    changed = {name: attribute_of(type(op), name, value) for name, value in properties.items()}
+    new = op.from_parts(operands, result_types, {**op.properties, **changed}, dict(op.attributes))
+    new.location = op.location
+    for result, old in zip(new.results, op.results, strict=True):
+        result.name_hint = old.name_hint
+    return new
+
+
 def operation(cls: type[_Defined]) -> type[_Defined]:
     """Decorator that defines an operation of `nn`; its name follows from the class's, `nn.reduce_mean` from ReduceMeanOp, unless
     the class has one.
@@ -366,5 +376,6 @@ __all__ = [
     "operation",
     "operations_of",
     "real",
+    "rebuilt",
     "set_type",
 ]

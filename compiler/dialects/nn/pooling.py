@@ -13,13 +13,25 @@ from .shapes import DYNAMIC, Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp
 
 
-class PoolOp(WindowOp):
-    """A window over each channel. `ceil_mode` rounds output sizes up, but drops a window that starts in the end padding."""
+class PoolingOp(LayoutOp):
+    """Base of all pools, each on batch and channels alone."""
 
     input: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def axis_behind(self, axis: int) -> int | None:
+        return axis if axis in (0, self.channel_axis(len(shape_of(self.input)))) else None
+
+
+class PoolOp(PoolingOp, WindowOp):
+    """A window over each channel. `ceil_mode` rounds output sizes up, but drops a window that starts in the end padding."""
+
     kernel: Ints = prop_def(INTS)
     ceil_mode: Flag | None = opt_prop_def(FLAG)
-    result: Result = result_def(ANY_TENSOR)
 
     @property
     def kernel_shape(self) -> Shape:
@@ -33,13 +45,6 @@ class PoolOp(WindowOp):
             return False
         return DYNAMIC in space or self.window_output(space, ceil=True) != self.window_output(space)
 
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    def axis_behind(self, axis: int) -> int | None:
-        return _outside_space(self, axis)
-
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
         if not self.spatial_rank or len(x) != self.spatial_rank + 2:
@@ -48,11 +53,6 @@ class PoolOp(WindowOp):
         sizes = self.window_output(self.spatial(x), ceil=self.ceil_mode is not None)
         channels = x[self.channel_axis(len(x))]
         return [tensor(tensor_of(self.input).element_type, self.arrange(x[0], channels, sizes))]
-
-
-def _outside_space(op: PoolOp | GlobalPoolOp, axis: int) -> int | None:
-    """Batch and channels, each of which a pool works on alone."""
-    return axis if axis in (0, op.channel_axis(len(shape_of(op.input)))) else None
 
 
 @operation
@@ -84,18 +84,8 @@ class AveragePoolOp(PoolOp):
         return all(d == 1 for d in self.dilation_list) and not counts_too_many
 
 
-class GlobalPoolOp(LayoutOp):
+class GlobalPoolOp(PoolingOp):
     """Base of the pools over all spatial axes, which keep size 1."""
-
-    input: Operand = operand_def(ANY_TENSOR)
-    result: Result = result_def(ANY_TENSOR)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
-
-    def axis_behind(self, axis: int) -> int | None:
-        return _outside_space(self, axis)
 
     def infer(self) -> Sequence[Tensor]:
         x = shape_of(self.input)
@@ -119,4 +109,12 @@ class GlobalMaxPoolOp(GlobalPoolOp):
         return True
 
 
-__all__ = ["AveragePoolOp", "GlobalAveragePoolOp", "GlobalMaxPoolOp", "GlobalPoolOp", "MaxPoolOp", "PoolOp"]
+__all__ = [
+    "AveragePoolOp",
+    "GlobalAveragePoolOp",
+    "GlobalMaxPoolOp",
+    "GlobalPoolOp",
+    "MaxPoolOp",
+    "PoolOp",
+    "PoolingOp",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects.builtin import i64
 from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
@@ -11,49 +13,60 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints, operation
 from .permutations import Moved, Perm, without
-from .shapes import Shape, axes_of, axis_of, element_of, shape_of, tensor
+from .shapes import axes_of, axis_of, element_of, shape_of, tensor
 
 
-class ReduceOp(NNOp):
-    """Reduces some axes (`axes` absent: all), which `keepdims` keeps as size 1."""
+class ReducingOp(NNOp):
+    """Base of operations that make one number of all those along some axes, which `keepdims` keeps as size 1."""
 
     input: Operand = operand_def(ANY_TENSOR)
-    axes: Ints | None = opt_prop_def(INTS)
     keepdims: Flag | None = opt_prop_def(FLAG)
     result: Result = result_def(ANY_TENSOR)
+
+    @abstractmethod
+    def axis_list(self) -> tuple[int, ...]:
+        """The axes, not negative."""
+
+    @abstractmethod
+    def permuted(self, axes: list[int]) -> dict[str, Any]:
+        """The properties of the same reduction where its axes have become these."""
+
+    def axis_behind(self, axis: int) -> int | None:
+        if axis in (axes := self.axis_list()):
+            return None
+        return axis if self.keepdims is not None else axis - sum(each < axis for each in axes)
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        axes = self.axis_list()
+        result = perm if self.keepdims is not None else without(perm, axes)
+        return Moved((perm,), self.permuted(sorted(perm.index(a) for a in axes)), (result,))
+
+    def reduced(self) -> list[int]:
+        """The shape of the result."""
+        x, axes = shape_of(self.input), self.axis_list()
+        if self.keepdims is not None:
+            return [1 if i in axes else d for i, d in enumerate(x)]
+        return [d for i, d in enumerate(x) if i not in axes]
+
+
+class ReduceOp(ReducingOp):
+    """Reduces some axes (`axes` absent: all)."""
+
+    axes: Ints | None = opt_prop_def(INTS)
 
     def axis_list(self) -> tuple[int, ...]:
         rank = len(shape_of(self.input))
         return axes_of(ints(self.axes, range(rank)), rank)
 
-    def axis_behind(self, axis: int) -> int | None:
-        return _axis_left(axis, self.axis_list(), self.keepdims is not None)
-
-    def commuted(self, perm: Perm) -> Moved | None:
-        axes = self.axis_list()
-        result = perm if self.keepdims is not None else without(perm, axes)
-        mapped = {} if self.axes is None else {"axes": sorted(perm.index(a) for a in axes)}
-        return Moved((perm,), mapped, (result,))
+    def permuted(self, axes: list[int]) -> dict[str, Any]:
+        return {} if self.axes is None else {"axes": axes}
 
     @property
     def is_homogeneous(self) -> bool:
         return True
 
     def infer(self) -> Sequence[Tensor]:
-        shape = _reduced(shape_of(self.input), self.axis_list(), self.keepdims is not None)
-        return [tensor(element_of(self.input), shape)]
-
-
-def _reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> list[int]:
-    if keepdims:
-        return [1 if i in axes else d for i, d in enumerate(shape)]
-    return [d for i, d in enumerate(shape) if i not in axes]
-
-
-def _axis_left(axis: int, reduced: Sequence[int], keepdims: bool) -> int | None:
-    if axis in reduced:
-        return None
-    return axis if keepdims else axis - sum(each < axis for each in reduced)
+        return [tensor(element_of(self.input), self.reduced())]
 
 
 @operation
@@ -99,30 +112,24 @@ class ReduceProdOp(ReduceOp):
         return False
 
 
-class ArgOp(NNOp):
+class ArgOp(ReducingOp):
     """The index of an element along one axis; of equal elements the first, or with `last` the last."""
 
-    input: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(0))
-    keepdims: Flag | None = opt_prop_def(FLAG)
+    keepdims: Flag | None = opt_prop_def(FLAG)  # here for its place in the text
     last: Flag | None = opt_prop_def(FLAG)
-    result: Result = result_def(ANY_TENSOR)
 
-    def axis_behind(self, axis: int) -> int | None:
-        reduced = axis_of(self.axis.value.data, len(shape_of(self.input)))
-        return _axis_left(axis, (reduced,), self.keepdims is not None)
+    def axis_list(self) -> tuple[int, ...]:
+        return (axis_of(self.axis.value.data, len(shape_of(self.input))),)
 
-    def commuted(self, perm: Perm) -> Moved | None:
-        axis = axis_of(self.axis.value.data, len(perm))
-        result = perm if self.keepdims is not None else without(perm, [axis])
-        return Moved((perm,), {"axis": perm.index(axis)}, (result,))
+    def permuted(self, axes: list[int]) -> dict[str, Any]:
+        return {"axis": axes[0]}
 
     def infer(self) -> Sequence[Tensor]:
-        x = shape_of(self.input)
-        axis = axis_of(self.axis.value.data, len(x))
-        if x[axis] == 0:
+        (axis,) = self.axis_list()
+        if shape_of(self.input)[axis] == 0:
             raise VerifyException(f"axis {axis} has no elements")
-        return [tensor(i64, _reduced(x, [axis], self.keepdims is not None))]
+        return [tensor(i64, self.reduced())]
 
 
 @operation
@@ -145,4 +152,5 @@ __all__ = [
     "ReduceOp",
     "ReduceProdOp",
     "ReduceSumOp",
+    "ReducingOp",
 ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from .histogram import Histogram
-from .observer import Array, NoValues, Observer
+from .histogram import HistogramObserver
+from .observer import Array
 
 _NEAR_ZERO = 0.002
 """The share of bins, from zero on, that is ignored: zeros after a ReLU do not show the shape of the distribution."""
@@ -16,36 +15,17 @@ _TINY = 1e-30
 
 
 @dataclass
-class EntropyObserver(Observer):
+class EntropyObserver(HistogramObserver):
     """Over thresholds of L, 2L, ... bins of absolute values, L being the number of positive steps: the least divergence between
     the clipped distribution and its quantized form. The first of equal ones wins.
     """
 
-    num_of_bins: int = 8192
-
-    histogram: Histogram = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.histogram = Histogram(self.num_of_bins)
-
-    @property
-    def batches_matter(self) -> bool:
-        return False
-
     def take(self, array: Array, low: float, high: float) -> None:
-        self.histogram.add(array, min(low, 0.0), max(high, 0.0))  # magnitudes are counted from 0 on
-
-    def merge(self, other: Self) -> None:
-        self.histogram.merge(other.histogram)
-
-    def check(self) -> None:
-        self.histogram.check()
+        super().take(array, min(low, 0.0), max(high, 0.0))  # magnitudes are counted from 0 on
 
     def finish(self) -> tuple[float, float]:
         """A symmetric range, cut at 0 if no value is negative, or none is positive."""
-        histogram = self.histogram
-        if not histogram.counts.size:
-            raise NoValues
+        histogram = self.counted()
         levels = 2 ** (self.bits - 1)
         bins = best_threshold(histogram.magnitudes(), levels)
         threshold = min(bins * histogram.width, max(-histogram.low, histogram.high))

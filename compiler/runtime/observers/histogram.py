@@ -7,11 +7,12 @@ quarters, ... of them, and adding up the finer ones makes them the same: no bin 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from ...diagnostics import CompileError
-from .observer import Array
+from .observer import Array, NoValues, Observer
 
 _BLOCK = 1 << 16
 """The number of elements at a time that fits into the cache."""
@@ -130,3 +131,34 @@ class Histogram:
         bin_ = self.counts.size - 1 - place if largest else place
         edge = (self.first + bin_ + (1 if largest else 0)) * self.width
         return min(max(edge, self.low), self.high)
+
+
+@dataclass
+class HistogramObserver(Observer):
+    """Base of observers that count all values in one histogram."""
+
+    num_of_bins: int = 8192
+
+    histogram: Histogram = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.histogram = Histogram(self.num_of_bins)
+
+    @property
+    def batches_matter(self) -> bool:
+        return False
+
+    def take(self, array: Array, low: float, high: float) -> None:
+        self.histogram.add(array, low, high)
+
+    def merge(self, other: Self) -> None:
+        self.histogram.merge(other.histogram)
+
+    def check(self) -> None:
+        self.histogram.check()
+
+    def counted(self) -> Histogram:
+        """The histogram. Raises NoValues if nothing was seen."""
+        if not self.histogram.counts.size:
+            raise NoValues
+        return self.histogram

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import Self
 
 import numpy as np
 
 from ..affine import asymmetric_params, rounded, symmetric_scales
-from .histogram import Histogram
-from .observer import Array, NoValues, Observer
+from .histogram import Histogram, HistogramObserver
+from .observer import Array
 
 _Errors = Callable[[Array], Array]
 """Maps candidates, float64 [candidates, 2], to their squared errors [candidates]."""
@@ -21,7 +20,7 @@ _FRACTIONS = 100
 
 
 @dataclass
-class MseObserver(Observer):
+class MseObserver(HistogramObserver):
     """Tries the range seen and parts of it, and takes the one of least squared distance between steps and values.
 
     Symmetric: one threshold for both sides. Asymmetric: each side in turn, with the other at its best, until neither moves; from
@@ -29,30 +28,8 @@ class MseObserver(Observer):
     moves one side only.
     """
 
-    num_of_bins: int = 8192
-
-    histogram: Histogram = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.histogram = Histogram(self.num_of_bins)
-
-    @property
-    def batches_matter(self) -> bool:
-        return False
-
-    def take(self, array: Array, low: float, high: float) -> None:
-        self.histogram.add(array, low, high)
-
-    def merge(self, other: Self) -> None:
-        self.histogram.merge(other.histogram)
-
-    def check(self) -> None:
-        self.histogram.check()
-
     def finish(self) -> tuple[float, float]:
-        histogram = self.histogram
-        if not histogram.counts.size:
-            raise NoValues
+        histogram = self.counted()
         low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
         if low == high:
             return low, high

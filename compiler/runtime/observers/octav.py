@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .mse import MseObserver
-from .observer import Array, NoValues
+from .observer import Array
 
 _MOST_STEPS = 100
 _SETTLED = 1e-6
@@ -24,9 +24,7 @@ class OctavObserver(MseObserver):
     """
 
     def finish(self) -> tuple[float, float]:
-        histogram = self.histogram
-        if not histogram.counts.size:
-            raise NoValues
+        histogram = self.counted()
         low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
         counted = (histogram.counts > 0) & (np.abs(histogram.centres) > histogram.width)
         values, counts = histogram.centres[counted], histogram.counts[counted].astype(np.float64)

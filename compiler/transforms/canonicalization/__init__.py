@@ -6,6 +6,7 @@ signatures and names stay, even if operations before a result are removed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,6 +17,7 @@ from xdsl.pattern_rewriter import RewritePattern
 
 from ...rewriting import Remarks, rewrite
 from ...session import Session
+from ..constant_folding import FoldConstantsPass
 from ..dead_code import erase_dead
 from .rules import Canonicalization, rules_of
 
@@ -34,6 +36,12 @@ class CanonicalizePass(ModulePass):
         rewrite(op, Canonicalization(remarks))
         erase_dead(list(op.walk()))
         remarks.flush()
+
+
+SIMPLIFY: Sequence[ModulePass] = (FoldConstantsPass(), CanonicalizePass())
+"""The steps of every command before anything is matched; afterwards biases, bounds and weights that exporters compute (Expand,
+CastLike, Transpose) are constants.
+"""
 
 
 def patterns_of(op: type[Operation]) -> tuple[RewritePattern, ...]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
+from ...dialects.nn.base import rebuilt
 from ...rewriting import Remarks, fused_location, layer_of
-from ..rebuild import rebuilt
 from .rules import rule
 
 

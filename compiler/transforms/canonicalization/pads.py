@@ -12,10 +12,10 @@ from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
+from ...dialects.nn.base import rebuilt
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range
 from ...rewriting import Remarks, fused_location, layer_of
-from ..rebuild import rebuilt
 from .rules import rule
 
 LOWEST: dict[Attribute, float] = {f16: -65504.0, f32: -float.fromhex("0x1.fffffep+127"), f64: -float_info.max}

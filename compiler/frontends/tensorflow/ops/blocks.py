@@ -8,11 +8,11 @@ from typing import NamedTuple
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.base import rebuilt
 from ....dialects.nn.shapes import DYNAMIC, axes_of, element_of, shape_of, tensor
 from ....ir.dtypes import Tensor
 from ....rewriting import fused_location
 from ....transforms.partial_shapes import Linear
-from ....transforms.rebuild import rebuilt
 from ...shapes import normalized
 from ..node import Converted, Node, Unmapped, converter
 

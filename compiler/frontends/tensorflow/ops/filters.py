@@ -8,8 +8,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.base import rebuilt
 from ....dialects.nn.shapes import known
-from ....transforms.rebuild import rebuilt
 from ....transforms.transposition import commute, permuted_type
 from ..node import Constant, Node
 

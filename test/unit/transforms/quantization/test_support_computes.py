@@ -25,9 +25,9 @@ from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
+from amct_opt.transforms.canonicalization import SIMPLIFY
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.transforms.simplification import SIMPLIFY
 from amct_opt.universe import new_session
 
 from .test_aligned_ranges import random_network
