@@ -5,7 +5,7 @@ Fields say how properties stand in the file. Numbers whose default and name are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,20 @@ class Ints:
 
     name: str
     input_since: int | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis, which files count from the start: 0 is the first."""
+
+    name: str
+    default: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where channels are. Files are written in the layout that is the default, without this attribute."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +76,15 @@ class Is:
     value: Any
 
 
-Field = Number | Int | Flag | Word | Ints | Is
+Field = Number | Int | Flag | Word | Ints | Axis | Layout | Is
 
 
 @dataclass(frozen=True)
 class Row:
     """One operator, for which `fields` has the properties of the operation by name.
 
-    `since` is the first version that has it, `only` the values that further attributes must have.
+    `since` is the first version that has it, `only` the values that further attributes must have. What `fits` is false for is
+    written as its expansion.
     """
 
     kind: type[NNOp]
@@ -77,11 +92,26 @@ class Row:
     fields: Mapping[str, Field]
     since: int
     only: Mapping[str, float]
+    fits: Callable[[Any], bool]
+    places: Mapping[str, int]
+    """The inputs of lists that are inputs, behind the operands."""
+
+
+def _always(op: NNOp) -> bool:
+    return True
 
 
 def row(
-    kind: type[NNOp], op_type: str, *, since: int = 1, only: Mapping[str, float] | None = None, **fields: Field
+    kind: type[NNOp],
+    op_type: str,
+    *,
+    since: int = 1,
+    only: Mapping[str, float] | None = None,
+    fits: Callable[[Any], bool] = _always,
+    **fields: Field,
 ) -> Row:
     """A row, with the numbers of the operation."""
     numbers: dict[str, Field] = {name: Number(name, default) for name, default in number_defaults(kind).items()}
-    return Row(kind, op_type, {**numbers, **fields}, since, only or {})
+    lists = [name for name, field in fields.items() if isinstance(field, Ints)]
+    places = {name: place for place, name in enumerate(lists, len(kind.get_irdl_definition().operands))}
+    return Row(kind, op_type, {**numbers, **fields}, since, only or {}, fits, places)

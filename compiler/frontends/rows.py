@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 from xdsl.irdl import OptOperandDef, VarOperandDef
 
-from ..formats.rows import Field, Flag, Int, Ints, Is, Number, Row
+from ..formats.rows import Axis, Flag, Int, Ints, Is, Layout, Number, Row
 from .building import Converted, Unmapped
 
 
@@ -17,7 +17,7 @@ def read(node: Any, row: Row, **given: Any) -> Converted:
     for name, value in row.only.items():
         if node.float(name, value) != value:
             raise Unmapped(f"its {name} is not {value:g}")
-    rest = {name: _property(node, row, field) for name, field in row.fields.items() if name not in given}
+    rest = {name: _property(node, row, name) for name in row.fields if name not in given}
     results: Sequence[SSAValue] = node.emit(row.kind, *_operands(node, row), **rest, **given).results
     return results if len(results) > 1 else results[0]
 
@@ -34,8 +34,8 @@ def _operands(node: Any, row: Row) -> list[SSAValue | Sequence[SSAValue] | None]
     return operands
 
 
-def _property(node: Any, row: Row, field: Field) -> Any:
-    match field:
+def _property(node: Any, row: Row, name: str) -> Any:
+    match field := row.fields[name]:
         case Is():
             return field.value
         case Number():
@@ -45,6 +45,10 @@ def _property(node: Any, row: Row, field: Field) -> Any:
         case Flag():
             return node.flag(field.name, field.default)
         case Ints():
-            return node.ints_of(field, len(row.kind.get_irdl_definition().operands))
+            return node.ints_of(field, row.places[name])
+        case Axis():
+            return node.axis_of(field.name, field.default)
+        case Layout():
+            return node.layout
         case _:
             return field.values[node.choice(field.name, field.default, field.values)]

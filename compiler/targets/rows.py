@@ -7,7 +7,8 @@ from typing import Any
 
 from ..dialects.nn import NNOp
 from ..dialects.nn.properties import value_of
-from ..formats.rows import Flag, Ints, Is, Row, Word
+from ..dialects.nn.shapes import axis_of, shape_of
+from ..formats.rows import Axis, Flag, Ints, Is, Layout, Row, Word
 from .converters import Expand
 
 
@@ -25,9 +26,9 @@ class Rows:
         return [*self._rows]
 
     def of(self, op: NNOp) -> Row:
-        """The first row with the properties of an operation. Raises Expand if there is none."""
+        """The first row that fits an operation. Raises Expand if there is none."""
         for row, fixed in self._rows[type(op)]:
-            if all(_value(op, name) == value for name, value in fixed.items()):
+            if all(_value(op, name) == value for name, value in fixed.items()) and row.fits(op):
                 return row
         raise Expand
 
@@ -40,8 +41,10 @@ def attributes_of(
     for name, field in row.fields.items():
         value = given[name] if name in given else _value(op, name)
         match field:
-            case Is():
+            case Is() | Layout():
                 pass
+            case Axis():
+                attributes[field.name] = axis_of(value, len(shape_of(op.results[0])))
             case Ints():
                 attributes.update(add_list(field, value))
             case Flag():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialects import nn
-from ..rows import Int, Number, Row, row
+from ..rows import Axis, Int, Ints, Number, Row, row
 
 ROWS: Sequence[Row] = (
     row(nn.AbsOp, "AbsVal"),
@@ -30,8 +30,9 @@ ROWS: Sequence[Row] = (
     row(nn.ReluOp, "ReLU"),
     row(nn.RsqrtOp, "Power", only={"power_param.power": -0.5}),
     row(nn.SigmoidOp, "Sigmoid"),
-    row(nn.SoftmaxOp, "Softmax", axis=Int("softmax_param.axis", 1)),
+    row(nn.SoftmaxOp, "Softmax", axis=Axis("softmax_param.axis", 1)),
     row(nn.SoftplusOp, "BNLL"),
     row(nn.SqrtOp, "Power", only={"power_param.power": 0.5}),
     row(nn.TanhOp, "TanH"),
+    row(nn.TransposeOp, "Permute", perm=Ints("permute_param.order")),  # of SSD's forks, OpenCV and Ascend's converter
 )

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import f64
+
 from ...dialects import nn
+from ...dialects.nn.shapes import axis_of, element_of, shape_of
 from ..rows import Flag, Int, Ints, Is, Row, Word, row
 
 _KEEPDIMS = Flag("keepdims", default=True)
+
+
+def _has_whole_parameters(op: nn.LayerNormOp) -> bool:
+    """Whether scale and bias have the shape that is normalized, and float32, in which it computes, is not too narrow."""
+    normalized = shape_of(op.input)[axis_of(op.axis.value.data, len(shape_of(op.input))) :]
+    parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
+    return all(p == normalized for p in parameters) and element_of(op.input) != f64
+
 
 ROWS: Sequence[Row] = (
     row(nn.AbsOp, "Abs"),
@@ -51,7 +62,7 @@ ROWS: Sequence[Row] = (
     row(nn.HardSwishOp, "HardSwish", since=14),
     row(nn.InstanceNormOp, "InstanceNormalization"),
     row(nn.LRNOp, "LRN", size=Int("size")),
-    row(nn.LayerNormOp, "LayerNormalization", since=17, axis=Int("axis", -1)),
+    row(nn.LayerNormOp, "LayerNormalization", since=17, fits=_has_whole_parameters, axis=Int("axis", -1)),
     row(nn.LeakyReluOp, "LeakyRelu"),
     row(nn.LogOp, "Log"),
     row(nn.LogSoftmaxOp, "LogSoftmax", axis=Int("axis", -1)),
@@ -63,6 +74,12 @@ ROWS: Sequence[Row] = (
     row(nn.NotOp, "Not"),
     row(nn.OrOp, "Or"),
     row(nn.PReluOp, "PRelu"),
+    row(
+        nn.PadOp,
+        "Pad",
+        pads=Ints("pads", input_since=11, required=True),
+        mode=Word("mode", "constant", {mode.value: mode for mode in nn.PadMode}),
+    ),
     row(nn.PowOp, "Pow"),
     row(nn.ReciprocalOp, "Reciprocal"),
     row(nn.ReduceMaxOp, "ReduceMax", axes=Ints("axes", input_since=18), keepdims=_KEEPDIMS),
@@ -75,6 +92,14 @@ ROWS: Sequence[Row] = (
     row(nn.SeluOp, "Selu"),
     row(nn.SigmoidOp, "Sigmoid"),
     row(nn.SinOp, "Sin"),
+    row(
+        nn.SliceOp,
+        "Slice",
+        starts=Ints("starts", input_since=10, required=True),
+        ends=Ints("ends", input_since=10, required=True),
+        axes=Ints("axes", input_since=10),
+        steps=Ints("steps", input_since=10),
+    ),
     row(nn.SoftmaxOp, "Softmax", axis=Int("axis", -1)),
     row(nn.SoftplusOp, "Softplus"),
     row(nn.SoftsignOp, "Softsign"),
@@ -85,6 +110,9 @@ ROWS: Sequence[Row] = (
     row(nn.SubOp, "Sub"),
     row(nn.TanhOp, "Tanh"),
     row(nn.TransposeOp, "Transpose", perm=Ints("perm")),
-    row(nn.UnsqueezeOp, "Unsqueeze", axes=Ints("axes", input_since=13)),
+    row(nn.UnsqueezeOp, "Unsqueeze", axes=Ints("axes", input_since=13, required=True)),
     row(nn.WhereOp, "Where"),
 )
+
+READ: Sequence[Row] = (row(nn.MatMulOp, "MatMul"), row(nn.CompareOp, "Xor", predicate=Is("ne")))
+"""The operators that are read as operations of `nn` which are written in another way."""

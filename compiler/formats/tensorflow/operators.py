@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from xdsl.dialects.builtin import IntegerType
+
 from ...dialects import nn
-from ..rows import Flag, Ints, Is, Number, Row, row
+from ...dialects.nn.shapes import element_of, shape_of
+from ..rows import Flag, Int, Ints, Is, Layout, Number, Row, row
 
 _REALS = frozenset({"float16", "bfloat16", "float32", "float64"})
 _SIGNED = frozenset({"int8", "int16", "int32", "int64"})
@@ -115,13 +118,23 @@ OPERATORS: Mapping[str, Operator] = {
 }
 """Operators as registered in tensorflow/core/ops, with the types of tensorflow/core/kernels."""
 
+
+def _has_channels_last(op: nn.BiasAddOp) -> bool:
+    rank = len(shape_of(op.input))
+    return op.channel_axis(rank) == rank - 1
+
+
+def _is_whole(op: nn.DivOp) -> bool:
+    return isinstance(element_of(op.lhs), IntegerType)
+
+
 _AXES, _KEEPDIMS = Ints("axes", input_since=0), Flag("keep_dims", default=False)
 
 ROWS: Sequence[Row] = (
     row(nn.AbsOp, "Abs"),
     row(nn.AddOp, "AddV2"),
-    row(nn.AddOp, "Add"),
     row(nn.AndOp, "LogicalAnd"),
+    row(nn.BiasAddOp, "BiasAdd", fits=_has_channels_last, layout=Layout()),
     row(nn.CeilOp, "Ceil"),
     row(nn.CompareOp, "Equal", predicate=Is("eq")),
     row(nn.CompareOp, "Greater", predicate=Is("gt")),
@@ -130,20 +143,24 @@ ROWS: Sequence[Row] = (
     row(nn.CompareOp, "LessEqual", predicate=Is("le")),
     row(nn.CompareOp, "NotEqual", predicate=Is("ne")),
     row(nn.CosOp, "Cos"),
+    row(nn.DepthToSpaceOp, "DepthToSpace", block=Int("block_size", 2), layout=Layout()),
+    row(nn.DivOp, "TruncateDiv", fits=_is_whole),
+    row(nn.DivOp, "RealDiv"),
     row(nn.EluOp, "Elu", alpha=Is(1.0)),
     row(nn.ErfOp, "Erf"),
     row(nn.ExpOp, "Exp"),
     row(nn.FloorOp, "Floor"),
     row(nn.LeakyReluOp, "LeakyRelu", alpha=Number("alpha", 0.2)),
     row(nn.LogOp, "Log"),
+    row(nn.LogSoftmaxOp, "LogSoftmax", axis=Is(-1)),
     row(nn.MaxOp, "Maximum"),
     row(nn.MinOp, "Minimum"),
     row(nn.MulOp, "Mul"),
     row(nn.NegOp, "Neg"),
     row(nn.NotOp, "LogicalNot"),
     row(nn.OrOp, "LogicalOr"),
+    row(nn.PowOp, "Pow"),
     row(nn.ReciprocalOp, "Reciprocal"),
-    row(nn.ReciprocalOp, "Inv"),
     row(nn.ReduceMaxOp, "Max", axes=_AXES, keepdims=_KEEPDIMS),
     row(nn.ReduceMeanOp, "Mean", axes=_AXES, keepdims=_KEEPDIMS),
     row(nn.ReduceMinOp, "Min", axes=_AXES, keepdims=_KEEPDIMS),
@@ -152,19 +169,32 @@ ROWS: Sequence[Row] = (
     row(nn.Relu6Op, "Relu6"),
     row(nn.ReluOp, "Relu"),
     row(nn.RoundOp, "Round"),
-    row(nn.RoundOp, "Rint"),
     row(nn.RsqrtOp, "Rsqrt"),
     row(nn.SeluOp, "Selu", alpha=Is(1.67326319217681884765625), gamma=Is(1.05070102214813232421875)),
     row(nn.SigmoidOp, "Sigmoid"),
     row(nn.SinOp, "Sin"),
+    row(nn.SoftmaxOp, "Softmax", axis=Is(-1)),
     row(nn.SoftplusOp, "Softplus"),
     row(nn.SoftsignOp, "Softsign"),
+    row(nn.SpaceToDepthOp, "SpaceToDepth", block=Int("block_size", 2), layout=Layout()),
     row(nn.SqrtOp, "Sqrt"),
     row(nn.SubOp, "Sub"),
     row(nn.TanhOp, "Tanh"),
+    row(nn.TransposeOp, "Transpose", perm=Ints("perm", input_since=0)),
     row(nn.WhereOp, "SelectV2"),
 )
-"""The operators that are operations of `nn`, read and written; of several of one operation the first is written.
+"""The operators that are operations of `nn`, read and written.
 
 What reads or writes in another way for other attributes or types has a converter in the frontend or the target.
 """
+
+READ: Sequence[Row] = (
+    row(nn.AddOp, "Add"),
+    row(nn.BiasAddOp, "BiasAddV1", layout=Layout()),
+    row(nn.DivOp, "Div"),
+    row(nn.ReciprocalOp, "Inv"),
+    row(nn.ReduceMaxOp, "Any", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.ReduceMinOp, "All", axes=_AXES, keepdims=_KEEPDIMS),
+    row(nn.RoundOp, "Rint"),
+)
+"""Older names, and operators that are read as operations which are written in another way."""

@@ -90,6 +90,10 @@ class Node(SourceNode):
         """Whether the layer declares the phase TRAIN itself, also in a net of inference."""
         return self.proto.HasField("phase") and self.proto.phase == TRAIN
 
+    def axis_of(self, name: str, default: int) -> int:
+        """An axis in a field of a message, counted from the start; without it the schema's default."""
+        return self.axis(int(self.float(name, default)))
+
     def axis(self, axis: int, index: int = 0) -> int:
         """An axis of input `index`, counted from the start. Raises CompileError when out of range."""
         try:

@@ -133,8 +133,8 @@ class Node(SourceNode):
     def ints_of(self, field: Ints, index: int) -> list[int] | None:
         """A list of integers, in an attribute or in input `index`, depending on the opset; None if absent."""
         if field.input_since is None or self.version < field.input_since:
-            return self.ints(field.name)
-        return self.known_ints(index) if self.has(index) else None
+            return self.required_ints(field.name) if field.required else self.ints(field.name)
+        return self.known_ints(index) if field.required or self.has(index) else None
 
     def same(self, a: Dimension, b: Dimension) -> bool:
         return self.shared.symbols.same(a, b)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...formats.tensorflow.operators import ROWS
+from ...formats.tensorflow.operators import READ, ROWS
 from ..rows import read
 from .node import CONVERTERS, Converted, Node
 
-_BY_TYPE = {row.op_type: row for row in ROWS}
+_BY_TYPE = {row.op_type: row for row in (*ROWS, *READ)}
 
 
 def by_row(node: Node, **given: Any) -> Converted:

@@ -1,4 +1,4 @@
-"""Batch norms, local response normalization, softmax."""
+"""Batch norms and local response normalization."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
-from ...dialects.nn.shapes import axis_of, shape_of
 from .layer import Layer, Written, converter
 from .rows import by_row
 
@@ -36,8 +35,3 @@ def lrn(op: nn.LRNOp, layer: Layer) -> Written:
     if size % 2 == 0:
         layer.fail(f"has size {size}, Caffe's LRN an odd one")
     return by_row(op, layer)
-
-
-@converter(nn.SoftmaxOp)
-def softmax(op: nn.SoftmaxOp, layer: Layer) -> Written:
-    return by_row(op, layer, axis=axis_of(op.axis.value.data, len(shape_of(op.input))))

@@ -66,12 +66,6 @@ def pad(op: nn.PadOp, layer: Layer) -> Written:
     return layer.layer("Power", blob)
 
 
-@converter(nn.TransposeOp)
-def transpose(op: nn.TransposeOp, layer: Layer) -> Written:
-    """Permute, a layer of SSD's forks, OpenCV and Ascend's converter."""
-    return layer.layer("Permute", op.input, permute_param={"order": list(nn.ints(op.perm))})
-
-
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: Layer) -> Written:
     if op.axis.value.data in (1, 1 - len(shape_of(op.input))):

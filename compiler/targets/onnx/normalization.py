@@ -1,26 +1,11 @@
-"""Normalizations and softmax."""
+"""Softmax."""
 
 from __future__ import annotations
 
 from ...dialects import nn
-from ...dialects.nn.shapes import element_of, shape_of
-from ...ir.dtypes import numpy_dtype
-from ..converters import Expand
+from ...dialects.nn.shapes import shape_of
 from .float_layers import softmax_input
-from .layer import Layer, Operand, Written, converter
-from .rows import by_row
-
-
-@converter(nn.LayerNormOp)
-def layer_norm(op: nn.LayerNormOp, layer: Layer) -> Written:
-    """LayerNormalization computes in float32 and requires scale and bias of the normalized shape."""
-    shape = shape_of(op.input)
-    axis = op.axis.value.data % len(shape)
-    parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
-    direct = all(p == shape[axis:] for p in parameters) and numpy_dtype(element_of(op.input)).itemsize <= 4
-    if not direct:
-        raise Expand
-    return by_row(op, layer)
+from .layer import Layer, Operand, converter
 
 
 @converter(nn.SoftmaxOp, nn.LogSoftmaxOp)

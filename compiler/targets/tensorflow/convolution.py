@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from xdsl.ir import SSAValue
+
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, static
+from ..graph import source
 from .layer import Layer, converter
 from .movement import cut, pad_all, weight
 from .window import Window, lifted, padded
@@ -38,9 +41,15 @@ def is_depthwise(op: nn.ConvolutionOp) -> bool:
     return op.spatial_rank < _AXES and op.group_count > 1 and shape_of(op.weight)[1] == 1
 
 
-def has_groups(op: nn.ConvolutionOp) -> bool:
+def _has_groups(op: nn.ConvolutionOp) -> bool:
     """Whether a Conv2D has groups. On a CPU it has them on its own, but fused with a BiasAdd or a FusedBatchNorm it fails."""
     return op.spatial_rank < _AXES and op.group_count > 1 and not is_depthwise(op)
+
+
+def is_of_groups(value: SSAValue) -> bool:
+    """Whether a value is the result of a Conv2D with groups."""
+    producer = source(value).owner
+    return isinstance(producer, nn.ConvOp) and _has_groups(producer)
 
 
 def _check_rank(op: nn.ConvolutionOp, layer: Layer) -> None:
@@ -108,7 +117,7 @@ def _split(layer: Layer, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
 def _biased(op: nn.ConvolutionOp, layer: Layer, x: str) -> str:
     if op.bias is None:
         return x
-    return layer.helper("AddV2" if has_groups(op) else "BiasAdd", x, op.bias)
+    return layer.helper("AddV2" if _has_groups(op) else "BiasAdd", x, op.bias)
 
 
 @converter(nn.ConvTransposeOp)

@@ -23,12 +23,6 @@ def clip(op: nn.ClipOp, layer: Layer) -> str:
     return layer.node("Minimum", x, layer.scalar(high, x, "max"))
 
 
-@converter(nn.DivOp)
-def div(op: nn.DivOp, layer: Layer) -> str:
-    integers = dtype_named(element_of(op.lhs)).kind in "iu"
-    return layer.node("TruncateDiv" if integers else "RealDiv", op.lhs, op.rhs)
-
-
 @converter(nn.PowOp)
 def power(op: nn.PowOp, layer: Layer) -> str:
     """Both operands have the base's type; an integer to a float power is computed in float64."""

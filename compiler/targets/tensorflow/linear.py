@@ -1,10 +1,9 @@
-"""Matrix multiplication and bias."""
+"""Matrix multiplication."""
 
 from __future__ import annotations
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from ..converters import Expand
 from .graph import is_weight
 from .layer import Layer, converter
 from .movement import weight
@@ -31,12 +30,3 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
     if op.bias is None:
         return y
     return layer.helper("BiasAdd" if len(shape_of(op.result)) > 1 else "AddV2", y, op.bias)
-
-
-@converter(nn.BiasAddOp)
-def bias_add(op: nn.BiasAddOp, layer: Layer) -> str:
-    """BiasAdd if the channels are last."""
-    rank = len(shape_of(op.input))
-    if op.channel_axis(rank) != rank - 1:
-        raise Expand
-    return layer.node("BiasAdd", op.input, op.bias)

@@ -9,8 +9,7 @@ from xdsl.dialects.builtin import FloatAttr
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ..converters import Expand
-from ..graph import source
-from .convolution import has_groups
+from .convolution import is_of_groups
 from .graph import element_of
 from .layer import Layer, converter, transposed
 
@@ -24,10 +23,7 @@ def batch_norm(op: nn.BatchNormOp, layer: Layer) -> str:
     """FusedBatchNormV3 of images with channels last, with float32 parameters."""
     parameters = (op.scale, op.offset, op.mean, op.variance)
     images = op.channels_last and len(shape_of(op.input)) == 4 and element_of(op.input) != "float64"
-    producer = source(op.input).owner
-    if isinstance(producer, nn.ConvOp) and has_groups(producer):
-        images = False
-    if not images or {element_of(p) for p in parameters} != {"float32"}:
+    if not images or is_of_groups(op.input) or {element_of(p) for p in parameters} != {"float32"}:
         raise Expand
     attributes = {"epsilon": _number(op.epsilon), "is_training": False}
     return layer.node("FusedBatchNormV3", op.input, *parameters, **attributes)

@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 
 from ...dialects import nn
-from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
+from ...dialects.nn.attributes import ResizeMode
 from ...dialects.nn.shapes import known, shape_of, static
+from ...formats.tensorflow.resize import FLAGS, ROUNDING, places
 from ...ir.dtypes import dtype_named
 from ...runtime.resample import Sampling, Taps, taps_of
-from .graph import Array
 from .layer import Layer, converter, transposed
 from .movement import cut
 
-
-class _Operator(NamedTuple):
-    name: str
-    attributes: Mapping[str, Any]
-    round: Callable[[Array, Array], Array]
-    """The input elements nearest to output elements, as TensorFlow computes them in float32."""
-
-    def nearest(self, size: int, out: int) -> Array:
-        corners = "align_corners" in self.attributes and out > 1
-        scale = np.float32(size - 1) / np.float32(out - 1) if corners else np.float32(size) / np.float32(out)
-        return np.clip(self.round(np.arange(out, dtype=np.float32), np.asarray(scale)), 0, size - 1)
-
-
-def _start(i: Array, scale: Array) -> Array:
-    return np.floor(i * scale)
-
-
-def _nearest(i: Array, scale: Array) -> Array:
-    return np.floor(i * scale + np.float32(0.5))
-
-
-def _center(i: Array, scale: Array) -> Array:
-    return np.floor((i + np.float32(0.5)) * scale)
-
-
-_FLAGS: Mapping[Coordinates, tuple[Mapping[str, Any], Callable[[Array, Array], Array], Nearest]] = {
-    Coordinates.ASYMMETRIC: ({}, _start, Nearest.FLOOR),
-    Coordinates.ALIGN_CORNERS: ({"align_corners": True}, _nearest, Nearest.ROUND_PREFER_CEIL),
-    Coordinates.HALF_PIXEL: ({"half_pixel_centers": True}, _center, Nearest.ROUND_PREFER_CEIL),
+_OPERATORS: Mapping[ResizeMode, str] = {
+    ResizeMode.NEAREST: "ResizeNearestNeighbor",
+    ResizeMode.LINEAR: "ResizeBilinear",
 }
-"""The attributes of TensorFlow's operators, and the rounding of the one for nearest elements."""
-
-_OPERATORS: Mapping[tuple[ResizeMode, Coordinates, Nearest | None], _Operator] = {
-    (mode, coordinates, rounding if mode is ResizeMode.NEAREST else None): _Operator(name, attributes, positions)
-    for mode, name in ((ResizeMode.NEAREST, "ResizeNearestNeighbor"), (ResizeMode.LINEAR, "ResizeBilinear"))
-    for coordinates, (attributes, positions, rounding) in _FLAGS.items()
-}
-"""The resizes that TensorFlow computes, for float32 images whose scales follow from their sizes."""
+"""The operators for float32 images whose scales follow from their sizes."""
 
 _LAYOUTS: Mapping[tuple[int, ...], tuple[int, ...]] = {(1, 2): (0, 1, 2, 3), (2, 3): (0, 2, 3, 1)}
 """By the axes of height and width, the order of axes that TensorFlow wants."""
@@ -62,19 +28,20 @@ _LAYOUTS: Mapping[tuple[int, ...], tuple[int, ...]] = {(1, 2): (0, 1, 2, 3), (2,
 @converter(nn.ResizeOp)
 def resize(op: nn.ResizeOp, layer: Layer) -> str:
     x = layer.value(op.input)
-    operator = _OPERATORS.get((op.mode.data, op.coordinates.data, _rounding(op)))
     space = next((axes for axes in _LAYOUTS if _resized_axes(op) <= set(axes)), None)
     if len(shape_of(op.input)) != 4 or layer.graph.elements[x] != "float32":
         return _by_axis(op, layer, x)
-    if operator is None or space is None or not all(_is_exact(op, operator, axis) for axis in space):
+    if space is None or not _has_operator(op) or not all(_is_exact(op, axis) for axis in space):
         return _by_axis(op, layer, x)
     if (perm := _LAYOUTS[space]) == (0, 1, 2, 3):
-        return _image(op, layer, x, operator, space)
-    return transposed(layer, _image(op, layer, transposed(layer, x, perm), operator, space), (0, 3, 1, 2))
+        return _image(op, layer, x, space)
+    return transposed(layer, _image(op, layer, transposed(layer, x, perm), space), (0, 3, 1, 2))
 
 
-def _rounding(op: nn.ResizeOp) -> Nearest | None:
-    return op.nearest.data if op.mode.data is ResizeMode.NEAREST else None
+def _has_operator(op: nn.ResizeOp) -> bool:
+    coordinates = op.coordinates.data
+    rounds = op.mode.data is not ResizeMode.NEAREST or ROUNDING.get(coordinates) is op.nearest.data
+    return op.mode.data in _OPERATORS and coordinates in FLAGS and rounds
 
 
 def _resized_axes(op: nn.ResizeOp) -> set[int]:
@@ -92,7 +59,7 @@ def _scale(op: nn.ResizeOp, axis: int) -> float | None:
     return op.output_sizes(shape_of(op.input))[axis] / size if known(size) else None
 
 
-def _is_exact(op: nn.ResizeOp, operator: _Operator, axis: int) -> bool:
+def _is_exact(op: nn.ResizeOp, axis: int) -> bool:
     """Whether TensorFlow, which derives the scale from the sizes in float32, selects the same elements."""
     size, scale = shape_of(op.input)[axis], _scale(op, axis)
     if not known(size):
@@ -103,10 +70,10 @@ def _is_exact(op: nn.ResizeOp, operator: _Operator, axis: int) -> bool:
         return False
     if op.mode.data is not ResizeMode.NEAREST:
         return True
-    return bool(np.array_equal(operator.nearest(size, out), _taps(op, axis).indices[:, 0]))
+    return bool(np.array_equal(places(op.coordinates.data, size, out), _taps(op, axis).indices[:, 0]))
 
 
-def _image(op: nn.ResizeOp, layer: Layer, x: str, operator: _Operator, space: tuple[int, ...]) -> str:
+def _image(op: nn.ResizeOp, layer: Layer, x: str, space: tuple[int, ...]) -> str:
     """The operator, on images with channels last."""
     shape, sizes = shape_of(op.input), op.output_sizes(shape_of(op.input))
     out = [sizes[axis] for axis in space]
@@ -120,7 +87,8 @@ def _image(op: nn.ResizeOp, layer: Layer, x: str, operator: _Operator, space: tu
             kept = layer.constant(np.array([not known(s) for s in out]), "kept")
             vector = layer.helper("SelectV2", kept, own, layer.ints(wanted, "size"))
     assert len(shape) == 4
-    return layer.node(operator.name, x, vector, **operator.attributes)
+    flag = FLAGS[op.coordinates.data]
+    return layer.node(_OPERATORS[op.mode.data], x, vector, **({flag: True} if flag else {}))
 
 
 def _taps(op: nn.ResizeOp, axis: int) -> Taps:

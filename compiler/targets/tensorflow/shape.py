@@ -113,11 +113,6 @@ def expand(op: nn.ExpandOp, layer: Layer) -> str:
     return layer.node("BroadcastTo", op.input, layer.helper("BroadcastArgs", own, shape))
 
 
-@converter(nn.TransposeOp)
-def transpose(op: nn.TransposeOp, layer: Layer) -> str:
-    return layer.node("Transpose", op.input, layer.ints(nn.ints(op.perm), "perm"))
-
-
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: Layer) -> str:
     """If both products are unknown, the first is computed; both beside 0 elements, of which no other size follows."""

@@ -71,7 +71,7 @@ Constants are data of files, regions of `nn.fused` are unpacked, observers are l
 
 _READ = """\
 These operators are converted to `nn`, in all forms or in some. Of ONNX, those that ONNX itself defines as functions of these
-(Attention, Range) are converted, too. Everything else is carried as it is (`nn.opaque`), or an error says what it lacks.
+(Attention, Celu) are converted, too. Everything else is carried as it is (`nn.opaque`), or an error says what it lacks.
 Written and checked as the table above."""
 
 

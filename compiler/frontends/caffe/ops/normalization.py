@@ -1,4 +1,4 @@
-"""BatchNorm, Scale, Bias, LRN, Softmax."""
+"""BatchNorm, Scale, Bias, LRN."""
 
 from __future__ import annotations
 
@@ -103,8 +103,3 @@ def _within_channel(node: Node, size: int, alpha: float, beta: float) -> Convert
     ).result
     power = node.emit(nn.PowOp, node.scaled(mean, alpha, 1.0), node.scalar(-beta, ".beta")).result
     return node.emit(nn.MulOp, x, power).result
-
-
-@converter("Softmax")
-def softmax(node: Node) -> Converted:
-    return node.emit(nn.SoftmaxOp, node.value(0), axis=node.axis(node.proto.softmax_param.axis)).result

@@ -16,6 +16,7 @@ from ....dialects.nn.shapes import axis_of, shape_of
 from ....formats.onnx.packing import unpacked_rows
 from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
+from ..rows import by_row
 from .convolution import conv
 from .linear import gemm
 
@@ -82,9 +83,7 @@ def matmul_nbits(node: Node) -> Converted:
     return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
 
 
-@converter("Gelu", domains=DOMAIN)
-def gelu(node: Node) -> Converted:
-    return node.emit(nn.GeluOp, node.value(0)).result
+converter("Gelu", domains=DOMAIN)(by_row)  # as in ONNX, without its attribute
 
 
 @converter("BiasGelu", domains=DOMAIN)

@@ -53,11 +53,6 @@ def _clip(node: Node, x: SSAValue, low: float | None, high: float | None) -> Con
     return x if low is None and high is None else node.emit(nn.ClipOp, x, min=low, max=high).result
 
 
-@converter("Xor")
-def xor(node: Node) -> Converted:
-    return node.emit(nn.CompareOp, node.value(0), node.value(1), predicate="ne").result
-
-
 _CHAINED: dict[str, type[nn.BinaryOp]] = {"Max": nn.MaxOp, "Mean": nn.AddOp, "Min": nn.MinOp, "Sum": nn.AddOp}
 
 

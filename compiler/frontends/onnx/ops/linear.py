@@ -1,4 +1,4 @@
-"""MatMul and Gemm."""
+"""Gemm."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from ....dialects import nn
 from ....dialects.nn.shapes import known
 from ....formats.onnx.tensors import Array
 from ..node import Constant, Converted, Node, Unmapped, converter
-
-
-@converter("MatMul")
-def matmul(node: Node) -> Converted:
-    return node.emit(nn.MatMulOp, node.value(0), node.value(1)).result
 
 
 @converter("Gemm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -12,15 +11,15 @@ from ....dialects import nn
 from ....dialects.nn.shapes import axes_of, axis_of, element_of, known, static
 from ...shapes import exact, expanded, reshape_target, runtime_shape
 from ..node import Constant, Converted, Node, Unmapped, converter
-from ..rows import by_row
+from ..rows import by_row, list_of
 
 
 @converter("Split")
 def split(node: Node) -> Converted:
-    """Part sizes: the attribute `split` before opset 13, an input since; absent, equal parts (`num_outputs` of opset 18)."""
+    """Without part sizes, equal parts (`num_outputs` of opset 18)."""
     shape = node.shape(0)
     axis = axis_of(node.int("axis", 0), len(shape))
-    sizes = node.known_ints(1) if node.has(1) else node.ints("split") if node.version < 13 else None
+    sizes = list_of(node, "sizes")
     if sizes is None:
         if (count := node.int("num_outputs", len(node.outputs))) != len(node.outputs):
             raise node.error(f"has {len(node.outputs)} outputs, num_outputs is {count}")
@@ -40,14 +39,10 @@ def _equal_parts(node: Node, size: int, count: int) -> list[int]:
 
 @converter("Slice")
 def slice_(node: Node) -> Converted:
-    """Ranges are attributes before opset 10, inputs since."""
-    x = node.value(0)
-    if node.version < 10:
-        starts, ends = node.required_ints("starts"), node.required_ints("ends")
-        return node.emit(nn.SliceOp, x, starts=starts, ends=ends, axes=node.ints("axes")).result
-    axes, steps = (node.known_ints(i) if node.has(i) else None for i in (3, 4))
-    steps = None if steps is None or all(s == 1 for s in steps) else steps
-    return node.emit(nn.SliceOp, x, starts=node.known_ints(1), ends=node.known_ints(2), axes=axes, steps=steps).result
+    """Steps of 1 are none."""
+    if node.has(4) and all(step == 1 for step in node.known_ints(4)):
+        return by_row(node, steps=None)
+    return by_row(node)
 
 
 @converter("Reshape")
@@ -84,30 +79,19 @@ def squeeze(node: Node) -> Converted:
     return by_row(node, axes=[i for i, d in enumerate(shape) if d == 1])
 
 
-@converter("Unsqueeze")
-def unsqueeze(node: Node) -> Converted:
-    if not node.has(1) and "axes" not in node.attributes:
-        raise node.error("has no axes")
-    return by_row(node)
-
-
 @converter("Pad")
 def pad(node: Node) -> Converted:
-    """Pads and value are attributes before opset 11, inputs since; opset 18 names the axes."""
-    x, rank = node.value(0), len(node.shape(0))
-    mode = node.choice("mode", "constant", [m.value for m in nn.PadMode])
+    """The value is an attribute before opset 11, an input since; opset 18 names the axes."""
     if node.version < 11:
-        return node.emit(nn.PadOp, x, pads=node.required_ints("pads"), mode=mode, value=node.float("value", 0.0)).result
+        return by_row(node)
     value = node.number(2) if node.has(2) and node.shape(2) != (0,) else np.zeros(())
     if not exact(value):
         raise Unmapped(f"its value {value} is not exact as float64")
-    pads = node.known_ints(1)
-    if node.has(3):
-        pads = _on_all_axes(node, pads, node.known_ints(3), rank)
-    return node.emit(nn.PadOp, x, pads=pads, mode=mode, value=float(value)).result
+    return by_row(node, value=float(value), **({"pads": _on_all_axes(node)} if node.has(3) else {}))
 
 
-def _on_all_axes(node: Node, pads: Sequence[int], axes: Sequence[int], rank: int) -> list[int]:
+def _on_all_axes(node: Node) -> list[int]:
+    pads, axes, rank = node.known_ints(1), node.known_ints(3), len(node.shape(0))
     if len(pads) != 2 * len(axes):
         raise node.error(f"has {len(pads)} pads for {len(axes)} axes")
     result = [0] * (2 * rank)

@@ -12,12 +12,6 @@ from ...shapes import exact
 from ..node import Constant, Converted, Node, Unmapped, converter
 
 
-@converter("Pow", "Div", "RealDiv", "TruncateDiv")
-def binary(node: Node) -> Converted:
-    """Divides; integers truncate, except in FloorDiv."""
-    return node.emit(nn.PowOp if node.op_type == "Pow" else nn.DivOp, node.value(0), node.value(1)).result
-
-
 @converter("Round")
 def round_(node: Node) -> Converted:
     """Rounds halves to even; integers stay unchanged."""

@@ -1,4 +1,4 @@
-"""Matrix products and BiasAdd."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -24,8 +24,3 @@ def _multiplied(node: Node, transpose_a: bool, transpose_b: bool) -> Converted:
         raise Unmapped(f"it multiplies {node.dtype(0)} by {node.dtype(1)}")
     flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     return node.emit(nn.MatMulOp, node.value(0), node.value(1), **flags).result
-
-
-@converter("BiasAdd", "BiasAddV1")
-def bias_add(node: Node) -> Converted:
-    return node.emit(nn.BiasAddOp, node.value(0), node.value(1), layout=node.layout).result

@@ -1,4 +1,4 @@
-"""Normalizations and softmax."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -70,12 +70,3 @@ def lrn(node: Node) -> Converted:
         bias=node.float("bias", 1.0),
         layout="nhwc",
     ).result
-
-
-_SOFTMAX: dict[str, type[nn.SoftmaxOp | nn.LogSoftmaxOp]] = {"Softmax": nn.SoftmaxOp, "LogSoftmax": nn.LogSoftmaxOp}
-
-
-@converter(*_SOFTMAX)
-def softmax(node: Node) -> Converted:
-    """Along the last axis."""
-    return node.emit(_SOFTMAX[node.op_type], node.value(0)).result

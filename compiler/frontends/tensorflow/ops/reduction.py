@@ -10,8 +10,6 @@ from ....ir.dtypes import element_type
 from ..node import Converted, Node, Unmapped, converter
 from ..rows import by_row
 
-_LOGICAL: dict[str, type[nn.ReduceOp]] = {"All": nn.ReduceMinOp, "Any": nn.ReduceMaxOp}
-
 
 @converter("All", "Any", "Max", "Mean", "Min", "Prod", "Sum")
 def reduce(node: Node) -> Converted:
@@ -21,9 +19,7 @@ def reduce(node: Node) -> Converted:
         return node.binding(0)
     if node.op_type == "Mean" and node.dtype(0).kind in "iu":
         raise Unmapped("the mean of integers is rounded")
-    if node.op_type not in _LOGICAL:
-        return by_row(node)
-    return node.emit(_LOGICAL[node.op_type], node.value(0), axes=axes, keepdims=node.flag("keep_dims")).result
+    return by_row(node)
 
 
 @converter("ArgMax", "ArgMin")

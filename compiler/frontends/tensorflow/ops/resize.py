@@ -10,42 +10,28 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, known, shape_of
+from ....formats.tensorflow.resize import FLAGS, ROUNDING, places
 from ....runtime.resample import Sampling, taps_of
 from ....transforms.partial_shapes import Dimension, Multiple
 from ...building import Size
 from ...shapes import kept_sizes
-from ..node import Array, Converted, Node, converter
+from ..node import Converted, Node, converter
 
 
 @converter("ResizeNearestNeighbor")
 def nearest(node: Node) -> Converted:
-    """Positions round down; with `align_corners` to the nearest, with `half_pixel_centers` those of ONNX less a half do.
-
-    TensorFlow computes them in float32. If exact positions give other elements, the elements are looked up.
-    """
+    """TensorFlow computes positions in float32. If exact positions give other elements, the elements are looked up."""
     coordinates, extent, x = _coordinates(node), _extent(node), node.value(0)
-    rounding = "floor" if coordinates == "asymmetric" else "round_prefer_ceil"
-    sampling = Sampling(nn.ResizeMode.NEAREST, nn.Coordinates(coordinates), nn.Nearest(rounding))
+    sampling = Sampling(nn.ResizeMode.NEAREST, coordinates, ROUNDING[coordinates])
     for axis in (1, 2):
         size, out = shape_of(x)[axis], extent["sizes"][axis] if "sizes" in extent else 0
         if not known(size) or out in (0, size):
             continue
-        places = _places(coordinates, size, out)
-        if not np.array_equal(places, taps_of(sampling, size, out, out / size).indices[:, 0]):
-            x = node.emit(nn.GatherOp, x, node.constant(places, f".places{axis}"), axis=axis).result
+        elements = places(coordinates, size, out)
+        if not np.array_equal(elements, taps_of(sampling, size, out, out / size).indices[:, 0]):
+            x = node.emit(nn.GatherOp, x, node.constant(elements, f".places{axis}"), axis=axis).result
             extent["sizes"][axis] = 0
-    return node.emit(nn.ResizeOp, x, **extent, coordinates=coordinates, nearest=rounding).result
-
-
-def _places(coordinates: str, size: int, out: int) -> Array:
-    """The input elements of `out` output elements along an axis, as the kernel of ResizeNearestNeighbor computes them."""
-    corners = coordinates == "align_corners" and out > 1
-    scale = np.float32(size - corners) / np.float32(out - corners)
-    shift = np.float32(0.5 if coordinates == "half_pixel" else 0)
-    positions = (np.arange(out, dtype=np.float32) + shift) * scale
-    # halves round away from 0; adding 0.5 could round up a number just below a half
-    up = coordinates == "align_corners" and positions - np.floor(positions) >= 0.5
-    return np.minimum(np.floor(positions) + up, size - 1).astype(np.int64)
+    return node.emit(nn.ResizeOp, x, **extent, coordinates=coordinates, nearest=ROUNDING[coordinates]).result
 
 
 @converter("ResizeBilinear")
@@ -57,7 +43,7 @@ def bilinear(node: Node) -> Converted:
 @converter("ResizeBicubic")
 def bicubic(node: Node) -> Converted:
     """Bicubic resizing; half-pixel centers use Keys' weights (a = -0.5) from a table of 1024 steps, without outside elements."""
-    how = {"cubic_coeff": -0.5, "exclude_outside": True} if _coordinates(node) == "half_pixel" else {}
+    how = {"cubic_coeff": -0.5, "exclude_outside": True} if _coordinates(node) is nn.Coordinates.HALF_PIXEL else {}
     return _resized(node, _float32(node), mode="cubic", cubic_steps=1024, **how)
 
 
@@ -65,11 +51,11 @@ def _resized(node: Node, x: SSAValue, **properties: Any) -> SSAValue:
     return node.emit(nn.ResizeOp, x, **_extent(node), coordinates=_coordinates(node), **properties).result
 
 
-def _coordinates(node: Node) -> str:
-    corners, centres = node.flag("align_corners"), node.flag("half_pixel_centers")
-    if corners and centres:
+def _coordinates(node: Node) -> nn.Coordinates:
+    given = [coordinates for coordinates, flag in FLAGS.items() if flag and node.flag(flag)]
+    if len(given) > 1:
         raise node.error("aligns both corners and pixel centres")
-    return "align_corners" if corners else "half_pixel" if centres else "asymmetric"
+    return given[0] if given else nn.Coordinates.ASYMMETRIC
 
 
 def _float32(node: Node) -> SSAValue:

@@ -286,16 +286,3 @@ def pads_of(node: Node) -> list[int]:
     if pairs.min(initial=0) < 0:
         raise node.error(f"has the paddings {pairs.tolist()}, which must not be negative")
     return pairs.T.reshape(-1).tolist()
-
-
-# Blocks
-
-
-@converter("DepthToSpace")
-def depth_to_space(node: Node) -> Converted:
-    return node.emit(nn.DepthToSpaceOp, node.value(0), block=node.int("block_size", 2), layout=node.layout).result
-
-
-@converter("SpaceToDepth")
-def space_to_depth(node: Node) -> Converted:
-    return node.emit(nn.SpaceToDepthOp, node.value(0), block=node.int("block_size", 2), layout=node.layout).result
