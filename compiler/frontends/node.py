@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -96,6 +96,18 @@ class SourceNode:
     def dtype(self, index: int) -> np.dtype[Any]:
         found = self.binding(index)
         return found.array.dtype if isinstance(found, Constant) else numpy_dtype(element_of(found))
+
+    # Attributes
+
+    def text(self, name: str, default: str) -> str:
+        raise NotImplementedError
+
+    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        """A text attribute that must be one of several choices. Raises CompileError for other text."""
+        text = self.text(name, default)
+        if text not in choices:
+            raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
+        return text
 
     # Results
 

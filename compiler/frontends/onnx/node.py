@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,13 +84,6 @@ class Node(SourceNode):
 
     def text(self, name: str, default: str) -> str:
         return self._attribute(name, str, default)
-
-    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        """A text attribute that must be one of several choices. Raises CompileError for other text."""
-        text = self.text(name, default)
-        if text not in choices:
-            raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
-        return text
 
     def ints(self, name: str) -> list[int] | None:
         """A list of integers; None if absent."""

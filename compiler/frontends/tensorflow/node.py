@@ -69,13 +69,6 @@ class Node(SourceNode):
         value = self._attribute(name, "s", default)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
-    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        """A text attribute that must be one of several choices. Raises CompileError for other text."""
-        text = self.text(name, default)
-        if text not in choices:
-            raise self.error(f"has the unknown {name} '{text}'", hint=f"known are {', '.join(sorted(choices))}")
-        return text
-
     def ints(self, name: str) -> list[int] | None:
         """A list of integers; None if absent or empty (absent lists are written so)."""
         values = self._attribute(name, "list", None)

@@ -13,8 +13,8 @@ from amct_opt.dialects import nn
 from amct_opt.formats.onnx.operators import ROWS
 from amct_opt.formats.rows import Row
 from amct_opt.frontends.caffe.ops import CONVERTERS as CAFFE
+from amct_opt.frontends.onnx import ops as ops  # registers the converters
 from amct_opt.frontends.onnx.node import CONVERTERS as ONNX
-from amct_opt.frontends.onnx.ops import FAMILIES as FAMILIES  # registers the converters
 from amct_opt.frontends.tensorflow.ops import CONVERTERS as TENSORFLOW
 from amct_opt.targets import Target, caffe, onnx, tensorflow
 from amct_opt.targets.caffe import CaffeTarget

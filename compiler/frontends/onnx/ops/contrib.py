@@ -104,18 +104,22 @@ def quick_gelu(node: Node) -> Converted:
     return node.emit(nn.MulOp, node.value(0), node.emit(nn.SigmoidOp, scaled).result).result
 
 
-@converter("SkipLayerNormalization", domains=DOMAIN)
+@converter("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domains=DOMAIN)
 def skip_layer_normalization(node: Node) -> Converted:
-    """Layer normalization of `input + skip + bias`, which is output 3."""
+    """Layer normalization of `input + skip + bias`, which is output 3; the simplified one has no shift."""
     if node.uses_output(1) or node.uses_output(2):
-        raise Unmapped("its mean and deviation are used")
+        raise Unmapped("its mean or deviation is used")
     if len(node.shape(0)) != len(node.shape(1)):
         raise Unmapped("it broadcasts the skipped input")
-    total = _sum(node, 0, 1)
-    if node.has(4):
-        total = node.emit(nn.AddOp, total, node.value(4)).result
-    epsilon = node.float("epsilon", 1e-12)
-    normalized = node.emit(nn.LayerNormOp, total, node.value(2), node.optional(3), axis=-1, epsilon=epsilon).result
+    total, is_simplified = _sum(node, 0, 1), node.op_type == "SkipSimplifiedLayerNormalization"
+    bias = 3 if is_simplified else 4
+    if node.has(bias):
+        total = node.emit(nn.AddOp, total, node.value(bias)).result
+    if is_simplified:
+        normalized = _root_mean_square(node, total, node.value(2), -1, 1e-12)
+    else:
+        epsilon = node.float("epsilon", 1e-12)
+        normalized = node.emit(nn.LayerNormOp, total, node.value(2), node.optional(3), axis=-1, epsilon=epsilon).result
     return [normalized, normalized, normalized, total]
 
 
@@ -125,20 +129,6 @@ def simplified_layer_normalization(node: Node) -> Converted:
     if node.uses_output(1):
         raise Unmapped("its deviation is used")
     return _root_mean_square(node, node.value(0), node.value(1), node.int("axis", -1), 1e-5)
-
-
-@converter("SkipSimplifiedLayerNormalization", domains=DOMAIN)
-def skip_simplified_layer_normalization(node: Node) -> Converted:
-    """Its normalization of `input + skip + bias`, which is output 3."""
-    if node.uses_output(1) or node.uses_output(2):
-        raise Unmapped("its deviation is used")
-    if len(node.shape(0)) != len(node.shape(1)):
-        raise Unmapped("it broadcasts the skipped input")
-    total = _sum(node, 0, 1)
-    if node.has(3):
-        total = node.emit(nn.AddOp, total, node.value(3)).result
-    normalized = _root_mean_square(node, total, node.value(2), -1, 1e-12)
-    return [normalized, normalized, normalized, total]
 
 
 def _root_mean_square(node: Node, x: SSAValue, scale: SSAValue, axis: int, epsilon: float) -> SSAValue:

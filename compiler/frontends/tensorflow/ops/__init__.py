@@ -1,51 +1,21 @@
-"""Converters from TensorFlow operators to `nn`, a module per family. Importing this package registers them all."""
+"""Converters from TensorFlow operators to `nn`, a module per family. Importing this package imports and so registers them all."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from ..node import CONVERTERS, Converter, Node
 from ..rows import by_row
-from . import (
-    ascend,
-    blocks,
-    comparison,
-    constant,
-    convolution,
-    einsum,
-    elementwise,
-    identity,
-    indexing,
-    linear,
-    normalization,
-    pooling,
-    quantization,
-    reduction,
-    resize,
-    shape,
-)
+from .ascend import converter_on_integers
 
-FAMILIES = (
-    blocks,
-    comparison,
-    constant,
-    convolution,
-    einsum,
-    elementwise,
-    identity,
-    indexing,
-    linear,
-    normalization,
-    pooling,
-    quantization,
-    reduction,
-    resize,
-    shape,
-    *ascend.FAMILIES,
-)
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 def converter_of(node: Node) -> Converter | None:
     """The function that converts a node; None if `nn` has no equivalent."""
-    return ascend.converter_on_integers(node) or CONVERTERS.get(node.op_type)
+    return converter_on_integers(node) or CONVERTERS.get(node.op_type)
 
 
-__all__ = ["CONVERTERS", "FAMILIES", "by_row", "converter_of"]
+__all__ = ["CONVERTERS", "by_row", "converter_of"]

@@ -29,6 +29,12 @@ Graph = tuple[bytes, Sequence[Array]]
 """A frozen GraphDef, and what TensorFlow computes with it."""
 
 
+def kinds(module: ModuleOp) -> list[str]:
+    """The operations of `nn`, constants left out."""
+    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
+    return [name for name in names if name != "constant"]
+
+
 @dataclass(frozen=True)
 class Frozen:
     """A frozen graph in a file. Its inputs are called x0, x1, ..., its outputs y0, y1, ..."""

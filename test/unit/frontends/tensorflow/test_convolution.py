@@ -13,6 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops
 SUMS = {"rtol": 1e-5, "atol": 1e-5}
@@ -21,12 +23,6 @@ SUMS = {"rtol": 1e-5, "atol": 1e-5}
 
 def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    """The operations, constants left out."""
-    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
-    return [name for name in names if name != "constant"]
 
 
 def only(module: ModuleOp, kind: type[nn.ConvolutionOp]) -> Any:

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 
 SIZES = dict(zip("abcdefgh", (2, 3, 4, 5, 6, 2, 3, 4), strict=True))
@@ -59,11 +61,6 @@ def array(labels: str) -> np.ndarray:
     """With the sizes that the letters stand for; an ellipsis is two axes."""
     sizes = [SIZES[c] for c in labels.replace("...", "gh")]
     return np.random.default_rng(sizes).normal(size=sizes).astype(np.float32)
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
-    return [name for name in names if name != "constant"]
 
 
 def written(equation: str) -> Callable[..., Any]:

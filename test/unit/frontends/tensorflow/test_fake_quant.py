@@ -17,6 +17,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 q = tf.quantization
 
@@ -30,11 +32,6 @@ RANGES = {
     "small": (-1e-3, 3e-3),
     "zero": (0.0, 0.0),
 }
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
-    return [name for name in names if name != "constant"]
 
 
 def off_the_middle(least: float, greatest: float, bits: int, narrow: bool, count: int = 400) -> np.ndarray:

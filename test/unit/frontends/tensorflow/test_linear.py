@@ -12,6 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops
 SUMS = {"atol": 1e-5}
@@ -25,11 +27,6 @@ def normal(*shape: int) -> np.ndarray:
 
 def turned(x: np.ndarray, flag: bool) -> np.ndarray:
     return np.ascontiguousarray(x.swapaxes(-1, -2)) if flag else x
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
-    return [name for name in names if name != "constant"]
 
 
 @pytest.mark.parametrize("sizes", ["known", "unknown"])

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops
 
@@ -26,11 +28,6 @@ PARAMETERS = [SCALE, OFFSET, MEAN, VARIANCE]
 
 NORMS = {"1": raw.FusedBatchNorm, "2": raw.FusedBatchNormV2, "3": raw.FusedBatchNormV3}
 SHAPES = {"NHWC": (2, 3, 5, 4), "NCHW": (2, 4, 3, 5), "NDHWC": (2, 3, 2, 3, 4), "NCDHW": (2, 4, 3, 2, 3)}
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    names = [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
-    return [name for name in names if name != "constant"]
 
 
 def norm(version: str, x: Any, parameters: Any, **how: Any) -> Any:

@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
+from .conftest import kinds
+
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops
 
@@ -40,10 +42,6 @@ def in_layout(x: np.ndarray, layout: str) -> np.ndarray:
 
 def signature(x: np.ndarray, sizes: str) -> list[Any] | None:
     return [tf.TensorSpec([None] * x.ndim, x.dtype)] if sizes == "unknown" else None
-
-
-def kinds(module: ModuleOp) -> list[str]:
-    return [op.name.removeprefix("nn.") for op in module.walk() if op.name.startswith("nn.")]
 
 
 # TensorFlow's own kernels of the others take the channels last only

@@ -20,7 +20,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
-from ..operations import CASES, Array, Case, X, const, nhwc, operations_of, positive, real, whole
+from ..operations import CASES, Array, Case, X, const, nhwc, positive, real, whole
 
 LINE, BOX = real(2, 4, 11), real(1, 4, 5, 6, 7)
 
@@ -317,7 +317,7 @@ CHAINS = {
 """What TensorFlow's optimizer makes one kernel of, which has limits of its own."""
 
 NEED_SIZES = {"conv_transpose-shape-dynamic"}
-"""What TensorFlow can only have with sizes that are known; test_errors.py has the errors."""
+"""What TensorFlow can only have with sizes that are known; targets/test_errors.py has the errors."""
 
 ALL = {
     **{k: c for k, c in CASES.items() if k not in NEED_SIZES},
@@ -339,10 +339,3 @@ def test_operation(name: str, tmp_path: Path, run_graph: Any) -> None:
     TfFakequantTarget().write(module, path, new_session())
     for actual, wanted in zip(run_graph(path, case.feeds, list(expected)), expected.values(), strict=True):
         case.check(actual, np.asarray(wanted))
-
-
-def test_every_operation_has_a_case() -> None:
-    """Operations without one are those that other tests cover, or that write nothing."""
-    elsewhere = {"nn.constant", "nn.yield", "nn.fused", "nn.opaque", "nn.observe", "nn.shift_accumulator"}
-    written = {op.name for case in ALL.values() for op in operations_of(case)}
-    assert {op.name for op in nn.OPERATIONS} - elsewhere == written - elsewhere
