@@ -28,8 +28,7 @@ from xdsl.ir import Block, Operation
 from ..dialects import nn
 from ..dialects.ascend import AscendOp
 from ..dialects.ascend.cube import DATA, CubeOp
-from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp
-from ..dialects.ascend.requantization import AscendRequantOp
+from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, AscendRequantOp
 from ..dialects.nn.shapes import element_of, shape_of
 from ..ir.dtypes import integer_range
 from ..ir.precision import FORCE_FP16

@@ -17,16 +17,13 @@ from . import (
     cube,
     elementwise,
     expansions,
-    functions,
     indexing,
     linear,
     logic,
-    moments,
     normalization,
     pooling,
     quantization,
     recurrent,
-    requantization,
     shape,
     space,
     transposed,
@@ -39,16 +36,13 @@ from .convolution import *  # noqa: F403
 from .cube import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .expansions import *  # noqa: F403
-from .functions import *  # noqa: F403
 from .indexing import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .logic import *  # noqa: F403
-from .moments import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .quantization import *  # noqa: F403
 from .recurrent import *  # noqa: F403
-from .requantization import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .space import *  # noqa: F403
 from .transposed import *  # noqa: F403
@@ -57,7 +51,6 @@ from .weights import *  # noqa: F403
 _FAMILIES = (
     quantization,
     recurrent,
-    requantization,
     weights,
     convolution,
     transposed,
@@ -65,12 +58,10 @@ _FAMILIES = (
     pooling,
     elementwise,
     normalization,
-    moments,
     shape,
     space,
     indexing,
     arithmetic,
-    functions,
     logic,
     caffe,
 )
@@ -86,16 +77,13 @@ __all__ += convolution.__all__
 __all__ += cube.__all__
 __all__ += elementwise.__all__
 __all__ += expansions.__all__
-__all__ += functions.__all__
 __all__ += indexing.__all__
 __all__ += linear.__all__
 __all__ += logic.__all__
-__all__ += moments.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
 __all__ += quantization.__all__
 __all__ += recurrent.__all__
-__all__ += requantization.__all__
 __all__ += shape.__all__
 __all__ += space.__all__
 __all__ += transposed.__all__

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.irdl import Operand, VarOperand, irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import Operand, VarOperand, operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -14,53 +14,43 @@ from .. import nn
 from ..nn.attributes import RealsAttr
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real
 from ..nn.shapes import broadcast, merge_shape, same_element, shape_of, size, tensor, tensor_of
-from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, check_range, i16
+from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, check_range, i16, operation
 from .elementwise import UnaryOp
 
 
-@irdl_op_definition
+@operation
 class SeluOp(UnaryOp):
     """`1.0507 * x` where positive, `1.0507 * 1.6733 * (exp(x) - 1)` elsewhere."""
-
-    name = "ascend.Selu"
 
     MEANS: ClassVar[Counterpart] = nn.SeluOp
 
 
-@irdl_op_definition
+@operation
 class SwishOp(UnaryOp):
     """`x / (1 + exp(-scale * x))`."""
-
-    name = "ascend.Swish"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
     scale: Real = prop_def(REAL, default_value=real(1.0))
 
 
-@irdl_op_definition
+@operation
 class FastGeluOp(UnaryOp):
     """`x / (1 + exp(-1.702 * |x|)) * exp(0.851 * (x - |x|))`, which is `x * sigmoid(1.702 * x)`."""
-
-    name = "ascend.FastGelu"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
-@irdl_op_definition
+@operation
 class SquareOp(UnaryOp):
     """`x * x`."""
-
-    name = "ascend.Square"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i32, i64)}
 
 
-@irdl_op_definition
+@operation
 class IdentityOp(UnaryOp):
     """Returns x unchanged."""
-
-    name = "ascend.Identity"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -71,20 +61,16 @@ class ByNumberOp(UnaryOp):
     value: Real = prop_def(REAL)
 
 
-@irdl_op_definition
+@operation
 class AddsOp(ByNumberOp):
     """`x + value`."""
-
-    name = "ascend.Adds"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32)}
 
 
-@irdl_op_definition
+@operation
 class MulsOp(ByNumberOp):
     """`x * value`."""
-
-    name = "ascend.Muls"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32, i64)}
 
@@ -105,23 +91,19 @@ class ManyOp(AscendOp):
         return [tensor(same_element(*self.x), shape)]
 
 
-@irdl_op_definition
+@operation
 class AddNOp(ManyOp):
     """The sum of `N` tensors of one shape, added in their order."""
-
-    name = "ascend.AddN"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER}
 
 
-@irdl_op_definition
+@operation
 class EltwiseOp(ManyOp):
     """Caffe: product (`mode 0`), sum (1) or largest element (2) of up to 32 tensors of one shape.
 
     The sum is weighted by `coeff`, which is empty or has a factor in [-1, 1] for each.
     """
-
-    name = "ascend.Eltwise"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
@@ -144,11 +126,9 @@ class EltwiseOp(ManyOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class SelectOp(AscendOp):
     """x1 where condition holds, else x2; all three of one shape, or broadcasting as in numpy."""
-
-    name = "ascend.Select"
 
     MEANS: ClassVar[Counterpart] = nn.WhereOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"condition": (i1,), "x1": REAL_NUMBER, "x2": REAL_NUMBER}
@@ -163,11 +143,9 @@ class SelectOp(AscendOp):
         return [tensor(same_element(self.x1, self.x2), broadcast(*(shape_of(v) for v in self.operands)))]
 
 
-@irdl_op_definition
+@operation
 class ClipByValueV2Op(AscendOp):
     """`min(max(x, clip_value_min), clip_value_max)`; each bound is one number, which may be computed at run time."""
-
-    name = "ascend.ClipByValueV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {
         "x": REAL_NUMBER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.irdl import irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -113,6 +114,9 @@ def stand_ins(types: Sequence[Attribute]) -> list[SSAValue]:
     return list(Block(arg_types=types).args)
 
 
+_Op = TypeVar("_Op", bound="AscendOp")
+
+
 class AscendOp(NNOp):
     """Base of the `ascend` operations: pure, with `origin`, checked element types and inferred result types."""
 
@@ -166,6 +170,12 @@ class AscendOp(NNOp):
         if element not in types:
             kind = self.name.partition(".")[2]
             raise VerifyException(f"{what} is of {element}, {kind} takes {', '.join(map(str, types))}")
+
+
+def operation(kind: type[_Op]) -> type[_Op]:
+    """Defines an operation, which has the name of its class without `Op`."""
+    kind.name = f"ascend.{kind.__name__.removesuffix('Op')}"
+    return irdl_op_definition(kind)
 
 
 def check_range(what: str, values: Iterable[int], low: int, high: int) -> None:

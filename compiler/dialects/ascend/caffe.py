@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, Bool, Int, Real, Result, integer, real
 from ..nn.shapes import Shape, axis_of, merge_dim, merge_shape, same_element, shape_of, size, tensor_of
-from .base import FB, TRUE, AscendOp, ElementTypes, F
+from .base import FB, TRUE, AscendOp, ElementTypes, F, operation
 
 
 class FromAxisOp(AscendOp):
@@ -49,11 +49,9 @@ class FromAxisOp(AscendOp):
         merge_shape(shape_of(self.x)[covered], shape, f"covered axes of x and {name}")
 
 
-@irdl_op_definition
+@operation
 class ScaleOp(FromAxisOp):
     """`x * scale + bias` (Caffe). scale, and bias like it, has the sizes of `num_axes` axes of x from `axis` on."""
-
-    name = "ascend.Scale"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "bias": FB}
 
@@ -70,11 +68,9 @@ class ScaleOp(FromAxisOp):
         return [tensor_of(self.x)]
 
 
-@irdl_op_definition
+@operation
 class BiasOp(FromAxisOp):
     """`x + bias` (Caffe). bias has the sizes of `num_axes` axes of x from `axis` on."""
-
-    name = "ascend.Bias"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "bias": FB}
 
@@ -88,15 +84,13 @@ class BiasOp(FromAxisOp):
         return [tensor_of(self.x)]
 
 
-@irdl_op_definition
+@operation
 class BNInferenceOp(AscendOp):
     """Caffe's BatchNorm: `(x - mean / momentum) / sqrt(variance / momentum + epsilon)` per channel (axis 1).
 
     x `[N, C, ...]`, mean and variance `[C]`, momentum one number, the factor that both were multiplied by; 0 stands for no sums,
     and gives mean and variance 0.
     """
-
-    name = "ascend.BNInference"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "mean": F, "variance": F, "momentum": F}
     DEVIATION: ClassVar[str] = "scale and offset, which the header says are of no use, are left out"

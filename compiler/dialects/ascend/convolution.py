@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -24,6 +24,7 @@ from .base import (
     full_rank,
     i8,
     int_list,
+    operation,
     pads_of,
     stand_ins,
     window_sizes,
@@ -213,7 +214,7 @@ class GroupedOp(XFirstOp):
         return self.as_convolution(nn.ConvOp, self.filter_sizes[:2], self.group_count)
 
 
-@irdl_op_definition
+@operation
 class Conv2DOp(GroupedOp):
     """Two-dimensional convolution.
 
@@ -225,20 +226,16 @@ class Conv2DOp(GroupedOp):
     ```
     """
 
-    name = "ascend.Conv2D"
-
     ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
     DEVIATION: ClassVar[str] = INT16_DEVIATION
 
 
-@irdl_op_definition
+@operation
 class Conv3DOp(GroupedOp):
     """Three-dimensional convolution: as Conv2D, with a depth axis (`NCDHW`, `NDHWC`). `offset_x` is reserved.
 
     pads are `[front, back, top, bottom, left, right]`. int8 operands need a dilation of 1 along the depth.
     """
-
-    name = "ascend.Conv3D"
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NCDHW", "NDHWC")
     DEVIATION: ClassVar[str] = (
@@ -256,14 +253,12 @@ class Conv3DOp(GroupedOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class DepthwiseConv2DOp(XFirstOp):
     """Convolution of each channel by itself. x as Conv2D, filter `[kh, kw, C, multiplier]`, bias `[C * multiplier]`.
 
     Output channel `c * multiplier + m` is channel c under filter `[:, :, c, m]`.
     """
-
-    name = "ascend.DepthwiseConv2D"
 
     ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
     DEVIATION: ClassVar[str] = f"{INT16_DEVIATION}; {FLOAT32_DEVIATION}"

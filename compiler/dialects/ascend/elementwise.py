@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -27,6 +27,7 @@ from .base import (
     Meaning,
     i8,
     i16,
+    operation,
     ui8,
     ui16,
 )
@@ -51,31 +52,25 @@ class UnaryOp(AscendOp):
         return [tensor_of(self.x)]
 
 
-@irdl_op_definition
+@operation
 class ReluOp(UnaryOp):
     """`max(x, 0)`."""
-
-    name = "ascend.Relu"
 
     MEANS: ClassVar[Counterpart] = nn.ReluOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU_TYPES}
 
 
-@irdl_op_definition
+@operation
 class Relu6Op(UnaryOp):
     """`min(max(x, 0), 6)`."""
-
-    name = "ascend.Relu6"
 
     MEANS: ClassVar[Counterpart] = nn.Relu6Op
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
 
 
-@irdl_op_definition
+@operation
 class Relu6DOp(UnaryOp):
     """`min(max(x, 0), 6 * scale)`: Relu6 of numbers that were multiplied by `scale` before. 6 * scale is rounded to float32."""
-
-    name = "ascend.Relu6D"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
 
@@ -85,11 +80,9 @@ class Relu6DOp(UnaryOp):
         return self.as_nn(nn.ClipOp, min=0.0, max=6 * self.scale.value.data)
 
 
-@irdl_op_definition
+@operation
 class LeakyReluOp(UnaryOp):
     """`x` where positive, `negative_slope * x` elsewhere."""
-
-    name = "ascend.LeakyRelu"
 
     negative_slope: Real = prop_def(REAL, default_value=real(0.0))
 
@@ -97,11 +90,9 @@ class LeakyReluOp(UnaryOp):
         return self.as_nn(nn.LeakyReluOp, alpha=self.negative_slope)
 
 
-@irdl_op_definition
+@operation
 class EluOp(UnaryOp):
     """`scale * x` where positive, `scale * alpha * (exp(x) - 1)` elsewhere; `input_scale` must be 1."""
-
-    name = "ascend.Elu"
 
     alpha: Real = prop_def(REAL, default_value=real(1.0))
     scale: Real = prop_def(REAL, default_value=real(1.0))
@@ -118,39 +109,31 @@ class EluOp(UnaryOp):
         return self.as_nn(nn.SeluOp, alpha=self.alpha, gamma=self.scale)
 
 
-@irdl_op_definition
+@operation
 class SigmoidOp(UnaryOp):
     """`1 / (1 + exp(-x))`."""
-
-    name = "ascend.Sigmoid"
 
     MEANS: ClassVar[Counterpart] = nn.SigmoidOp
 
 
-@irdl_op_definition
+@operation
 class TanhOp(UnaryOp):
     """Hyperbolic tangent."""
-
-    name = "ascend.Tanh"
 
     MEANS: ClassVar[Counterpart] = nn.TanhOp
 
 
-@irdl_op_definition
+@operation
 class HardSwishOp(UnaryOp):
     """`x * min(max(x + 3, 0), 6) / 6`."""
-
-    name = "ascend.HardSwish"
 
     MEANS: ClassVar[Counterpart] = nn.HardSwishOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
-@irdl_op_definition
+@operation
 class HardSigmoidOp(AscendOp):
     """`max(0, min(1, alpha * x + beta))`. The header calls operand and result input_x and output_y."""
-
-    name = "ascend.HardSigmoid"
 
     MEANS: ClassVar[Counterpart] = nn.HardSigmoidOp
 
@@ -165,49 +148,39 @@ class HardSigmoidOp(AscendOp):
         return [tensor_of(self.input_x)]
 
 
-@irdl_op_definition
+@operation
 class GeluOp(UnaryOp):
     """`x * Phi(x)` by the error function."""
-
-    name = "ascend.Gelu"
 
     MEANS: ClassVar[Counterpart] = nn.GeluOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
-@irdl_op_definition
+@operation
 class SoftplusOp(UnaryOp):
     """`log(exp(x) + 1)`."""
-
-    name = "ascend.Softplus"
 
     MEANS: ClassVar[Counterpart] = nn.SoftplusOp
 
 
-@irdl_op_definition
+@operation
 class MishOp(UnaryOp):
     """`x * tanh(log(1 + exp(x)))`."""
-
-    name = "ascend.Mish"
 
     MEANS: ClassVar[Counterpart] = nn.MishOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
 
-@irdl_op_definition
+@operation
 class ErfOp(UnaryOp):
     """The error function."""
-
-    name = "ascend.Erf"
 
     MEANS: ClassVar[Counterpart] = nn.ErfOp
 
 
-@irdl_op_definition
+@operation
 class ExpOp(UnaryOp):
     """`e ^ x`: base -1 stands for e, scale must be 1 and shift 0."""
-
-    name = "ascend.Exp"
 
     MEANS: ClassVar[Counterpart] = nn.ExpOp
 
@@ -221,58 +194,46 @@ class ExpOp(UnaryOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class SqrtOp(UnaryOp):
     """Square root."""
-
-    name = "ascend.Sqrt"
 
     MEANS: ClassVar[Counterpart] = nn.SqrtOp
 
 
-@irdl_op_definition
+@operation
 class RsqrtOp(UnaryOp):
     """`1 / sqrt(x)`."""
-
-    name = "ascend.Rsqrt"
 
     MEANS: ClassVar[Counterpart] = nn.RsqrtOp
 
 
-@irdl_op_definition
+@operation
 class ReciprocalOp(UnaryOp):
     """`1 / x`."""
-
-    name = "ascend.Reciprocal"
 
     MEANS: ClassVar[Counterpart] = nn.ReciprocalOp
 
 
-@irdl_op_definition
+@operation
 class NegOp(UnaryOp):
     """`-x`."""
-
-    name = "ascend.Neg"
 
     MEANS: ClassVar[Counterpart] = nn.NegOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": NEG_TYPES}
 
 
-@irdl_op_definition
+@operation
 class AbsOp(UnaryOp):
     """`|x|`."""
-
-    name = "ascend.Abs"
 
     MEANS: ClassVar[Counterpart] = nn.AbsOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ABS_TYPES}
 
 
-@irdl_op_definition
+@operation
 class PReluOp(AscendOp):
     """`x` where positive, `weight * x` elsewhere; weight has one number, or one per channel (axis 1). y has the type of x."""
-
-    name = "ascend.PRelu"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "weight": FB}
 
@@ -292,11 +253,9 @@ class PReluOp(AscendOp):
         return [tensor_of(self.x)]
 
 
-@irdl_op_definition
+@operation
 class ClipByValueOp(AscendOp):
     """`min(max(x, clip_value_min), clip_value_max)`; the bounds are constants of one element each."""
-
-    name = "ascend.ClipByValue"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {
         "x": REAL_NUMBER,
@@ -336,78 +295,62 @@ class BinaryOp(AscendOp):
         return [tensor(same_element(self.x1, self.x2), broadcast(shape_of(self.x1), shape_of(self.x2)))]
 
 
-@irdl_op_definition
+@operation
 class AddOp(BinaryOp):
     """`x1 + x2`, broadcasting."""
-
-    name = "ascend.Add"
 
     MEANS: ClassVar[Counterpart] = nn.AddOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
 
-@irdl_op_definition
+@operation
 class SubOp(BinaryOp):
     """`x1 - x2`, broadcasting."""
-
-    name = "ascend.Sub"
 
     MEANS: ClassVar[Counterpart] = nn.SubOp
 
 
-@irdl_op_definition
+@operation
 class MulOp(BinaryOp):
     """`x1 * x2`, broadcasting."""
-
-    name = "ascend.Mul"
 
     MEANS: ClassVar[Counterpart] = nn.MulOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
 
-@irdl_op_definition
+@operation
 class RealDivOp(BinaryOp):
     """`x1 / x2`, broadcasting."""
-
-    name = "ascend.RealDiv"
 
     MEANS: ClassVar[Counterpart] = nn.DivOp
 
 
-@irdl_op_definition
+@operation
 class MaximumOp(BinaryOp):
     """The larger one, broadcasting."""
-
-    name = "ascend.Maximum"
 
     MEANS: ClassVar[Counterpart] = nn.MaxOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
 
-@irdl_op_definition
+@operation
 class MinimumOp(BinaryOp):
     """The smaller one, broadcasting."""
-
-    name = "ascend.Minimum"
 
     MEANS: ClassVar[Counterpart] = nn.MinOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
 
-@irdl_op_definition
+@operation
 class PowOp(BinaryOp):
     """`x1 ^ x2`, broadcasting."""
-
-    name = "ascend.Pow"
 
     MEANS: ClassVar[Counterpart] = nn.PowOp
 
 
-@irdl_op_definition
+@operation
 class CastOp(AscendOp):
     """Converts elements to the type with number `dst_type`. x of any shape."""
-
-    name = "ascend.Cast"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -424,19 +367,81 @@ class CastOp(AscendOp):
         return self.as_nn(nn.CastOp, result_types=self.result_types)
 
 
+@operation
+class LogOp(UnaryOp):
+    """Natural logarithm: base -1 stands for e, scale must be 1 and shift 0."""
+
+    MEANS: ClassVar[Counterpart] = nn.LogOp
+
+    base: Real = prop_def(REAL, default_value=real(-1.0))
+    scale: Real = prop_def(REAL, default_value=real(1.0))
+    shift: Real = prop_def(REAL, default_value=real(0.0))
+
+    def derive(self) -> Sequence[Tensor]:
+        if (self.base.value.data, self.scale.value.data, self.shift.value.data) != (-1, 1, 0):
+            raise VerifyException("base, scale and shift must be -1, 1 and 0")
+        return super().derive()
+
+
+@operation
+class SinOp(UnaryOp):
+    """Sine of radians."""
+
+    MEANS: ClassVar[Counterpart] = nn.SinOp
+
+
+@operation
+class CosOp(UnaryOp):
+    """Cosine of radians."""
+
+    MEANS: ClassVar[Counterpart] = nn.CosOp
+
+
+@operation
+class FloorOp(UnaryOp):
+    """The largest integer not above x."""
+
+    MEANS: ClassVar[Counterpart] = nn.FloorOp
+
+
+@operation
+class CeilOp(UnaryOp):
+    """The smallest integer not below x."""
+
+    MEANS: ClassVar[Counterpart] = nn.CeilOp
+
+
+@operation
+class RintOp(UnaryOp):
+    """The nearest integer, halves to even."""
+
+    MEANS: ClassVar[Counterpart] = nn.RoundOp
+
+
+@operation
+class SoftsignOp(UnaryOp):
+    """`x / (1 + |x|)`."""
+
+    MEANS: ClassVar[Counterpart] = nn.SoftsignOp
+
+
 __all__ = [
     "AbsOp",
     "AddOp",
     "BinaryOp",
     "CastOp",
+    "CeilOp",
     "ClipByValueOp",
+    "CosOp",
     "EluOp",
     "ErfOp",
     "ExpOp",
+    "FloorOp",
     "GeluOp",
     "HardSigmoidOp",
     "HardSwishOp",
     "LeakyReluOp",
+    "LogOp",
     "MaximumOp",
     "MinimumOp",
     "MishOp",
@@ -449,9 +454,12 @@ __all__ = [
     "Relu6DOp",
     "Relu6Op",
     "ReluOp",
+    "RintOp",
     "RsqrtOp",
     "SigmoidOp",
+    "SinOp",
     "SoftplusOp",
+    "SoftsignOp",
     "SqrtOp",
     "SubOp",
     "TanhOp",

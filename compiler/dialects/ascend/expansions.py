@@ -15,7 +15,7 @@ from .arithmetic import AddNOp, AddsOp, ClipByValueV2Op, EltwiseOp, FastGeluOp, 
 from .base import AscendOp
 from .caffe import BiasOp, BNInferenceOp, FromAxisOp, ScaleOp
 from .elementwise import PReluOp
-from .moments import GroupNormOp, InstanceNormOp, LayerNormOp
+from .normalization import GroupNormOp, InstanceNormOp, LayerNormOp
 
 
 @expands(SwishOp)

@@ -10,7 +10,6 @@ from xdsl.ir import Attribute
 from xdsl.irdl import (
     Operand,
     VarOperand,
-    irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
@@ -34,15 +33,13 @@ from ..nn.shapes import (
     tensor,
     text,
 )
-from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes
+from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, operation
 from .shape import index_list, one_index
 
 
-@irdl_op_definition
+@operation
 class GatherOp(AscendOp):
     """Picks slices of the first axis of x by index, 0 or more. y: the shape of indices, then that of a slice."""
-
-    name = "ascend.Gather"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
@@ -60,11 +57,9 @@ class GatherOp(AscendOp):
         return [tensor(element_of(self.x), (*shape_of(self.indices), *shape_of(self.x)[1:]))]
 
 
-@irdl_op_definition
+@operation
 class GatherNdOp(AscendOp):
     """Picks slices by several indices at once, 0 or more: the last axis of indices counts along the first axes of x."""
-
-    name = "ascend.GatherNd"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
@@ -79,11 +74,9 @@ class GatherNdOp(AscendOp):
         return [tensor(element_of(self.x), (*indices[:-1], *x[indices[-1] :]))]
 
 
-@irdl_op_definition
+@operation
 class TileOp(AscendOp):
     """Repeats x along each axis by the number in `multiples`, one per axis."""
-
-    name = "ascend.Tile"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "multiples": INDEX}
 
@@ -112,11 +105,9 @@ class TileOp(AscendOp):
         return [tensor(element_of(self.x), [d * n if known(d) else DYNAMIC for d, n in rows])]
 
 
-@irdl_op_definition
+@operation
 class PackOp(AscendOp):
     """Joins `N` tensors of one shape along a new axis; `axis` is its index in y."""
-
-    name = "ascend.Pack"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -150,11 +141,9 @@ class PartsOp(AscendOp):
         return count.value.data if isinstance(count, IntegerAttr) else 1  # pyright: ignore[reportUnknownMemberType]
 
 
-@irdl_op_definition
+@operation
 class UnpackOp(PartsOp):
     """Cuts x along `axis` into its `num` slices, without that axis; one result each."""
-
-    name = "ascend.Unpack"
 
     COUNT: ClassVar[str] = "num"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
@@ -172,11 +161,9 @@ class UnpackOp(PartsOp):
         return [tensor(element_of(self.x), (*x[:axis], *x[axis + 1 :]))] * num
 
 
-@irdl_op_definition
+@operation
 class SplitOp(PartsOp):
     """Cuts x along the axis `split_dim` into `num_split` equal parts, one result each."""
-
-    name = "ascend.Split"
 
     COUNT: ClassVar[str] = "num_split"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"split_dim": (i32,), "x": ALL}
@@ -198,11 +185,9 @@ class SplitOp(PartsOp):
         return [tensor(element_of(self.x), (*x[:axis], part, *x[axis + 1 :]))] * num
 
 
-@irdl_op_definition
+@operation
 class SliceOp(AscendOp):
     """Takes `size` elements from `offsets` on along each axis, both constants; -1: all following elements."""
-
-    name = "ascend.Slice"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "offsets": INDEX, "size": INDEX}
 
@@ -233,11 +218,9 @@ class SliceOp(AscendOp):
         return [tensor(element_of(self.x), shape)]
 
 
-@irdl_op_definition
+@operation
 class FillOp(AscendOp):
     """A tensor of shape `dims` whose elements are all `value`, one number."""
-
-    name = "ascend.Fill"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"dims": INDEX, "value": ALL}
 
@@ -262,11 +245,9 @@ class FillOp(AscendOp):
         return dims
 
 
-@irdl_op_definition
+@operation
 class RangeOp(AscendOp):
     """`start`, `start + delta`, ... below `limit` (above it if delta is negative), operands of rank 0; y is of rank 1."""
-
-    name = "ascend.Range"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"start": INDEX, "limit": INDEX, "delta": INDEX}
     DEVIATION: ClassVar[str] = "of integers only: how floats are rounded is not said"
@@ -289,11 +270,9 @@ class RangeOp(AscendOp):
         return [tensor(element, [len(range(start, limit, delta))])]
 
 
-@irdl_op_definition
+@operation
 class ShapeOp(AscendOp):
     """The sizes of x, as int32 (`dtype 3`) or int64 (9)."""
-
-    name = "ascend.Shape"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -327,21 +306,17 @@ class ArgOp(AscendOp):
         return [tensor(index_type(self.dtype), (*x[:axis], *x[axis + 1 :]))]
 
 
-@irdl_op_definition
+@operation
 class ArgMaxV2Op(ArgOp):
     """The index of the largest element along the axis `dimension`, a constant; the first of equal elements.
 
     As int64 (`dtype 9`) or int32 (3); y loses the axis.
     """
 
-    name = "ascend.ArgMaxV2"
 
-
-@irdl_op_definition
+@operation
 class ArgMinOp(ArgOp):
     """The index of the smallest element along the axis `dimension`, a constant. Types and shapes as ArgMaxV2."""
-
-    name = "ascend.ArgMin"
 
 
 def index_type(dtype: IntegerAttr) -> Attribute:

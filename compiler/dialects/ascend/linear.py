@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import Shape, broadcast, element_of, merge_dim, same_element, shape_of, size, tensor, tensor_of
-from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, stand_ins
+from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, operation, stand_ins
 from .cube import INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
 
@@ -67,7 +67,7 @@ def _swapped(shape: Shape, flag: bool) -> Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if flag else shape
 
 
-@irdl_op_definition
+@operation
 class MatMulV2Op(MatrixOp):
     """Matrix product of rank 2: x1 `[M, K]`, x2 `[K, N]`, bias `[N]`, y `[M, N]`. Integers give int32.
 
@@ -75,8 +75,6 @@ class MatMulV2Op(MatrixOp):
     %y = ascend.MatMulV2 %x, %w, %b transpose_x2 true offset_x -128 : (...) -> tensor<1x10xi32>
     ```
     """
-
-    name = "ascend.MatMulV2"
 
     FLAGS: ClassVar[tuple[str, str]] = ("transpose_x1", "transpose_x2")
 
@@ -90,11 +88,9 @@ class MatMulV2Op(MatrixOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class BatchMatMulV2Op(MatrixOp):
     """Matrix products with numpy's batch broadcasting: x1 `[..., M, K]`, x2 `[..., K, N]`, bias `[N]`, y `[..., M, N]`."""
-
-    name = "ascend.BatchMatMulV2"
 
     FLAGS: ClassVar[tuple[str, str]] = ("adj_x1", "adj_x2")
 
@@ -108,14 +104,12 @@ class BatchMatMulV2Op(MatrixOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class FullyConnectionOp(OffsetOp):
     """Inner product (Caffe): x, whose axes from `axis` (1 or 2) on become K, times w, plus b `[num_output]`.
 
     w is `[num_output, K]`, with `transpose` `[K, num_output]`; y `[N, num_output]`, for axis 2 `[N, d1, num_output]`.
     """
-
-    name = "ascend.FullyConnection"
 
     x: Operand = operand_def(ANY_TENSOR)
     w: Operand = operand_def(ANY_TENSOR)
@@ -163,11 +157,9 @@ class FullyConnectionOp(OffsetOp):
         return Meaning(meaning, lambda arrays: (arrays[0].reshape(*arrays[0].shape[:axis], -1), *arrays[1:]))
 
 
-@irdl_op_definition
+@operation
 class BiasAddOp(AscendOp):
     """Adds one number per channel. x `[N, ..., C]` (`data_format "NCHW"`: `[N, C, ...]`), bias `[C]`, y as x."""
-
-    name = "ascend.BiasAdd"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "bias": REAL_NUMBER}
 

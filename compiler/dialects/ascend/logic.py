@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, result_def
+from xdsl.irdl import Operand, operand_def, result_def
 
 from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, Result
 from ..nn.shapes import broadcast, same_element, shape_of, tensor
-from .base import FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, Meaning, i8, i16, ui8
+from .base import FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, Meaning, i8, i16, operation, ui8
 from .elementwise import UnaryOp
 
 EQUAL_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, i1)
@@ -46,85 +46,67 @@ class OrderOp(ComparisonOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": REAL_NUMBER, "x2": REAL_NUMBER}
 
 
-@irdl_op_definition
+@operation
 class EqualOp(ComparisonOp):
     """`x1 == x2`."""
-
-    name = "ascend.Equal"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.EQ
 
 
-@irdl_op_definition
+@operation
 class NotEqualOp(ComparisonOp):
     """`x1 != x2`."""
-
-    name = "ascend.NotEqual"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.NE
 
 
-@irdl_op_definition
+@operation
 class LessOp(OrderOp):
     """`x1 < x2`."""
-
-    name = "ascend.Less"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.LT
 
 
-@irdl_op_definition
+@operation
 class LessEqualOp(OrderOp):
     """`x1 <= x2`."""
-
-    name = "ascend.LessEqual"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.LE
 
 
-@irdl_op_definition
+@operation
 class GreaterOp(OrderOp):
     """`x1 > x2`."""
-
-    name = "ascend.Greater"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.GT
 
 
-@irdl_op_definition
+@operation
 class GreaterEqualOp(OrderOp):
     """`x1 >= x2`."""
-
-    name = "ascend.GreaterEqual"
 
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.GE
 
 
-@irdl_op_definition
+@operation
 class LogicalAndOp(TruthOp):
     """`x1 and x2`."""
-
-    name = "ascend.LogicalAnd"
 
     MEANS: ClassVar[Counterpart] = nn.AndOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
 
-@irdl_op_definition
+@operation
 class LogicalOrOp(TruthOp):
     """`x1 or x2`."""
-
-    name = "ascend.LogicalOr"
 
     MEANS: ClassVar[Counterpart] = nn.OrOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
 
-@irdl_op_definition
+@operation
 class LogicalNotOp(UnaryOp):
     """`not x`."""
-
-    name = "ascend.LogicalNot"
 
     MEANS: ClassVar[Counterpart] = nn.NotOp
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i1,)}

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f16, f32, f64, i32
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -29,6 +29,7 @@ from .base import (
     i16,
     i64,
     int_list,
+    operation,
     pads_of,
     same_pad_pairs,
     ui8,
@@ -279,11 +280,9 @@ class AveragingOp(WindowOp):
         return self.as_pool(nn.AveragePoolOp, nn.GlobalAveragePoolOp, count_include_pad=self.counts_padding)
 
 
-@irdl_op_definition
+@operation
 class MaxPoolV3Op(PoolOp):
     """The largest element of each window; padding never wins. y has the type of x."""
-
-    name = "ascend.MaxPoolV3"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8, i16, i32, i64, ui8, ui16)}
 
@@ -291,11 +290,9 @@ class MaxPoolV3Op(PoolOp):
         return [tensor(element_of(self.x), self.result_shape())]
 
 
-@irdl_op_definition
+@operation
 class MaxPoolOp(SameOrValidOp):
     """The largest element of each window (TensorFlow); padding never wins. y has the type of x."""
-
-    name = "ascend.MaxPool"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, f64, i8, i16, i32, i64, ui8, ui16)}
 
@@ -303,14 +300,12 @@ class MaxPoolOp(SameOrValidOp):
         return [tensor(element_of(self.x), self.result_shape())]
 
 
-@irdl_op_definition
+@operation
 class AvgPoolV2Op(PoolOp, AveragingOp):
     """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
 
     With `exclusive` padding does not count, otherwise it counts as zeros. `divisor_override` must be 0 (unused).
     """
-
-    name = "ascend.AvgPoolV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
     DEVIATION: ClassVar[str] = _SUMS
@@ -334,11 +329,9 @@ class AvgPoolV2Op(PoolOp, AveragingOp):
         return super().derive()
 
 
-@irdl_op_definition
+@operation
 class AvgPoolOp(SameOrValidOp, AveragingOp):
     """The mean of each window (TensorFlow), padding not counted; of int8 x, the exact int32 sum of `x - offset_x`."""
-
-    name = "ascend.AvgPool"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
     DEVIATION: ClassVar[str] = _SUMS
@@ -348,7 +341,7 @@ class AvgPoolOp(SameOrValidOp, AveragingOp):
         return False
 
 
-@irdl_op_definition
+@operation
 class PoolingOp(AveragingOp):
     """Pooling (Caffe): the largest element (`mode 0`) or the mean (1) of each window of x `[N, C, H, W]`.
 
@@ -356,8 +349,6 @@ class PoolingOp(AveragingOp):
     a window that would begin behind the padded input; 1 rounds down. Padding is never the largest element. A mean counts padding
     as zeros, but not the elements that rounding up adds. int8 x (`mode 1`) gives the exact int32 sum of `x - offset_x`.
     """
-
-    name = "ascend.Pooling"
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NCHW",)
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, i8)}

@@ -7,15 +7,29 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, integer_range
 from ...ir.precision import FORCE_FP16, PRECISION_MODES
-from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints
+from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, REAL, TEXT, Bool, Int, Ints, Real, Result, Text, integer, ints, real
 from ..nn.constant import constant_of
-from ..nn.shapes import Shape, known, merge_dim, shape_of, size, tensor
-from .base import DATA_TYPES, FALSE, AscendOp, ElementTypes, F, check_choice, check_range, f32, i4, i8, i16, int_list
+from ..nn.shapes import Shape, known, merge_dim, merge_shape, shape_of, size, tensor
+from .base import (
+    DATA_TYPES,
+    FALSE,
+    AscendOp,
+    ElementTypes,
+    F,
+    check_choice,
+    check_range,
+    f32,
+    i4,
+    i8,
+    i16,
+    int_list,
+    operation,
+)
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
 """The result types of quantizations, by dst_type."""
@@ -51,7 +65,7 @@ class ScaledOp(AscendOp):
             raise VerifyException("scale must be positive and finite")
 
 
-@irdl_op_definition
+@operation
 class AscendQuantOp(ScaledOp):
     """`clip(round(x * scale + offset))` to int8 (`dst_type 2`), int16 (6) or int4 (29), per tensor. x of any shape of
     rank 1 to 8.
@@ -64,8 +78,6 @@ class AscendQuantOp(ScaledOp):
     %q = ascend.AscendQuant %x scale 50.0 offset -3.0 : tensor<1x3x8x8xf32> -> tensor<1x3x8x8xi8>
     ```
     """
-
-    name = "ascend.AscendQuant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
     DEVIATION: ClassVar[str] = "gives int16 as well, as AMCT's files have it"
@@ -100,11 +112,9 @@ class AscendQuantOp(ScaledOp):
         return [tensor(self.storage, shape)]
 
 
-@irdl_op_definition
+@operation
 class AscendAntiQuantOp(ScaledOp):
     """`(x + offset) * scale` in float32 (`dtype 0`) or float16 (1). x int8 of any shape; **offset is the negated zero point**."""
-
-    name = "ascend.AscendAntiQuant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,)}
 
@@ -158,7 +168,7 @@ class PerChannelOp(AscendOp):
             raise VerifyException(f"{name} must be a constant")
 
 
-@irdl_op_definition
+@operation
 class AscendDequantOp(PerChannelOp):
     """`float32(x) * deq_scale`, then `max(0, .)` with `relu_flag`: an int32 accumulator to float32 (`dtype 0`) or float16 (1).
 
@@ -172,8 +182,6 @@ class AscendDequantOp(PerChannelOp):
     %y = ascend.AscendDequant %acc, %scale : (tensor<1x4x8x8xi32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
     ```
     """
-
-    name = "ascend.AscendDequant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "deq_scale": (f32,)}
     DEVIATION: ClassVar[str] = (
@@ -220,4 +228,105 @@ def _float_type(number: int) -> Attribute:
     return element
 
 
-__all__ = ["AscendAntiQuantOp", "AscendDequantOp", "AscendQuantOp", "PerChannelOp"]
+_SCALES = "is float32; targets pack it into uint64"
+_INT16 = "the header defines neither where it rounds nor in which order it adds"
+
+
+@operation
+class AscendRequantOp(PerChannelOp):
+    """`clip(rint(x * req_scale) + offset)`: an int32 accumulator to int8, with `relu_flag` from `max(0, x * req_scale)`.
+
+    x int32 of any shape; req_scale as AscendDequant's deq_scale. x is rounded to float32, then the product is, then to an
+    integer, ties to even; `offset` is an integer in [-128, 127].
+
+    ```mlir
+    %q = ascend.AscendRequant %acc, %scale offset -3.0 : (tensor<1x4x8x8xi32>, tensor<4xf32>) -> tensor<1x4x8x8xi8>
+    ```
+    """
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "req_scale": (f32,)}
+    DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; has the attribute offset; x may be of any rank, not 4 to 6 only"
+
+    x: Operand = operand_def(ANY_TENSOR)
+    req_scale: Operand = operand_def(ANY_TENSOR)
+    offset: Real = prop_def(REAL, default_value=real(0.0))
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        self.check_channels("req_scale", self.req_scale)
+        offset = self.offset.value.data
+        if not (-128 <= offset <= 127 and float(offset).is_integer()):
+            raise VerifyException(f"offset {offset:g} is not an integer in [-128, 127]")
+        return [tensor(i8, shape_of(self.x))]
+
+
+@operation
+class AscendDequantS16Op(PerChannelOp):
+    """`clip(rint(x0 * deq_scale) + x1)`: an int32 accumulator to int16, with `relu_flag` no less than 0.
+
+    x0 int32; deq_scale as AscendDequant's; x1 an int16 bias of a shape like deq_scale's. x0 is rounded to float32, then the
+    product is, then to an integer, ties to even; the sum is exact.
+    """
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i32,), "deq_scale": (f32,), "x1": (i16,)}
+    DEVIATION: ClassVar[str] = f"deq_scale {_SCALES}; {_INT16}"
+
+    x0: Operand = operand_def(ANY_TENSOR)
+    deq_scale: Operand = operand_def(ANY_TENSOR)
+    x1: OptOperand = opt_operand_def(ANY_TENSOR)
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y: Result = result_def(ANY_TENSOR)
+
+    def derive(self) -> Sequence[Tensor]:
+        self.check_channels("deq_scale", self.deq_scale)
+        if self.x1 is not None:
+            self.check_channels("x1", self.x1)
+        return [tensor(i16, shape_of(self.x0))]
+
+
+@operation
+class AscendRequantS16Op(PerChannelOp):
+    """int16 to int8: y1 is `clip(x0 + x1)` (x0 without x1), with `relu_flag` no less than 0; y0 is `clip(rint(y1 * req_scale))`.
+
+    x0 and x1 int16 of one shape, req_scale as AscendDequant's deq_scale, y0 int8, y1 int16. y1, the sum that a following addition
+    takes, may be used with `dual_output` only.
+    """
+
+    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i16,), "req_scale": (f32,), "x1": (i16,)}
+    DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; {_INT16}"
+
+    x0: Operand = operand_def(ANY_TENSOR)
+    req_scale: Operand = operand_def(ANY_TENSOR)
+    x1: OptOperand = opt_operand_def(ANY_TENSOR)
+    dual_output: Bool = prop_def(BOOL, default_value=FALSE)
+    relu_flag: Bool = prop_def(BOOL, default_value=FALSE)
+    y0: Result = result_def(ANY_TENSOR)
+    y1: Result = result_def(ANY_TENSOR)
+
+    @classmethod
+    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
+        return 2
+
+    def derive(self) -> Sequence[Tensor]:
+        self.check_channels("req_scale", self.req_scale)
+        x = shape_of(self.x0)
+        if self.x1 is not None:
+            x = merge_shape(x, shape_of(self.x1), "shapes of x0 and x1")
+        return [tensor(i8, x), tensor(i16, x)]
+
+    def verify_operation(self) -> None:
+        super().verify_operation()
+        if self.y1.uses and not self.dual_output.value.data:
+            raise VerifyException("y1 is used, which needs dual_output")
+
+
+__all__ = [
+    "AscendAntiQuantOp",
+    "AscendDequantOp",
+    "AscendDequantS16Op",
+    "AscendQuantOp",
+    "AscendRequantOp",
+    "AscendRequantS16Op",
+    "PerChannelOp",
+]

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, integer_range
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer
 from ..nn.shapes import element_of, known, merge_dim, merge_shape, require_rank, shape_of, tensor
-from .base import AscendOp, ElementTypes, F, f32, i8, i16
+from .base import AscendOp, ElementTypes, F, f32, i8, i16, operation
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 6: i16}
 """The types of quantized inputs and states, by quant_dtype."""
@@ -100,11 +100,9 @@ class WindowCacheOp(AscendOp):
         return [tensor(element, (steps, *state)), tensor(element, state)]
 
 
-@irdl_op_definition
+@operation
 class BasicLSTMInplaceFillWindowCacheOp(WindowCacheOp):
     """An LSTM of one direction with the gates i, o, f, c; c and y_c `[1, batch, hidden]` are its cell state."""
-
-    name = "ascend.BasicLSTMInplaceFillWindowCache"
 
     GATES: ClassVar[int] = 4
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {**WindowCacheOp.TYPES, "c": F}
@@ -125,11 +123,9 @@ class BasicLSTMInplaceFillWindowCacheOp(WindowCacheOp):
         return [y, y_h, tensor(element_of(self.c), y_h.get_shape())]
 
 
-@irdl_op_definition
+@operation
 class BasicGRUInplaceFillWindowCacheOp(WindowCacheOp):
     """A GRU of one direction with the gates z, r, h, whose state is multiplied before the reset gate (linear_before_reset 1)."""
-
-    name = "ascend.BasicGRUInplaceFillWindowCache"
 
     GATES: ClassVar[int] = 3
 

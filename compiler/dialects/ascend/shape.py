@@ -11,7 +11,6 @@ from xdsl.irdl import (
     Operand,
     OptOperand,
     VarOperand,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     prop_def,
@@ -53,6 +52,7 @@ from .base import (
     Meaning,
     check_choice,
     int_list,
+    operation,
     stand_ins,
 )
 
@@ -77,11 +77,9 @@ def one_index(what: str, value: SSAValue) -> int:
     return numbers[0]
 
 
-@irdl_op_definition
+@operation
 class ReshapeOp(AscendOp):
     """The same elements in another shape; one entry of `shape` may be -1. y: the element type of x."""
-
-    name = "ascend.Reshape"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "shape": INDEX}
 
@@ -110,11 +108,9 @@ class ReshapeOp(AscendOp):
         return self.as_nn(nn.ReshapeOp, allow_zero=True)
 
 
-@irdl_op_definition
+@operation
 class TransposeOp(AscendOp):
     """Reorders axes: axis i of y is axis `perm[i]` of x."""
-
-    name = "ascend.Transpose"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "perm": INDEX}
 
@@ -134,11 +130,9 @@ class TransposeOp(AscendOp):
         return self.as_nn(nn.TransposeOp, 1, perm=index_list("perm", self.perm))
 
 
-@irdl_op_definition
+@operation
 class FlattenOp(AscendOp):
     """Reshapes to two axes: the product of the sizes before `axis`, and of the sizes from `axis` on."""
-
-    name = "ascend.Flatten"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -157,11 +151,9 @@ class FlattenOp(AscendOp):
         return self.as_nn(nn.FlattenOp, axis=self.axis)
 
 
-@irdl_op_definition
+@operation
 class SqueezeOp(AscendOp):
     """Drops the axes `axis`, of size 1; an empty list means all of them."""
-
-    name = "ascend.Squeeze"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -184,11 +176,9 @@ class SqueezeOp(AscendOp):
         return self.as_nn(nn.SqueezeOp, axes=ints(self.axis) or None)
 
 
-@irdl_op_definition
+@operation
 class UnsqueezeOp(AscendOp):
     """Inserts axes of size 1; `axes` count in y."""
-
-    name = "ascend.Unsqueeze"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
@@ -206,11 +196,9 @@ class UnsqueezeOp(AscendOp):
         return self.as_nn(nn.UnsqueezeOp, axes=self.axes)
 
 
-@irdl_op_definition
+@operation
 class ConcatV2Op(AscendOp):
     """Joins the tensors x along the axis `concat_dim`; all other sizes are equal. `N` is the number of inputs."""
-
-    name = "ascend.ConcatV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "concat_dim": INDEX}
 
@@ -240,11 +228,9 @@ class ConcatV2Op(AscendOp):
         return Meaning(nn.ConcatOp.make(stand_ins([v.type for v in self.x]), axis=axis), lambda arrays: arrays[:-1])
 
 
-@irdl_op_definition
+@operation
 class SplitVOp(AscendOp):
     """Cuts x along the axis `split_dim` into `num_split` parts of the sizes `size_splits`, one result each."""
-
-    name = "ascend.SplitV"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "size_splits": INDEX, "split_dim": INDEX}
 
@@ -274,14 +260,12 @@ class SplitVOp(AscendOp):
         return self.as_nn(nn.SplitOp, 1, sizes=sizes, axis=axis)
 
 
-@irdl_op_definition
+@operation
 class StridedSliceV2Op(AscendOp):
     """Takes ranges of the axes `axes` with steps `strides` of either sign; begins and ends count and clamp as in ONNX Slice.
 
     The header's masks are left out: they are 0.
     """
-
-    name = "ascend.StridedSliceV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {
         "x": ALL,
@@ -326,15 +310,13 @@ class StridedSliceV2Op(AscendOp):
         return self.as_nn(nn.SliceOp, 1, **dict(zip(("starts", "ends", "axes", "steps"), lists, strict=True)))
 
 
-@irdl_op_definition
+@operation
 class GatherV2Op(AscendOp):
     """Picks slices of the axis `axis` of x by index; with `negative_index_support` negative indices count from the end.
 
     y: the shape of x with that of indices in place of the axis. The first `batch_dims` axes of x and indices are the same: each
     batch is looked up in on its own.
     """
-
-    name = "ascend.GatherV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX, "axis": INDEX}
 
@@ -372,14 +354,12 @@ class GatherV2Op(AscendOp):
         return Meaning(meaning, arrange)
 
 
-@irdl_op_definition
+@operation
 class PadV3Op(AscendOp):
     """Adds elements around x. `paddings` lists begin and end per axis; all begins, then all ends where not contiguous.
 
     `mode`: `constant` (constant_values, 0 where absent), `reflect` or `edge`.
     """
-
-    name = "ascend.PadV3"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "paddings": INDEX}
 
@@ -447,47 +427,37 @@ class ReduceOp(AscendOp):
         return self.as_nn(self.REDUCES, 1, axes=self.axis_list, keepdims=self.keeps_axes)
 
 
-@irdl_op_definition
+@operation
 class ReduceMeanOp(ReduceOp):
     """The mean over axes."""
-
-    name = "ascend.ReduceMean"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceMeanOp
 
 
-@irdl_op_definition
+@operation
 class ReduceSumOp(ReduceOp):
     """The sum over axes."""
-
-    name = "ascend.ReduceSum"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceSumOp
 
 
-@irdl_op_definition
+@operation
 class ReduceMaxOp(ReduceOp):
     """The largest element over axes."""
-
-    name = "ascend.ReduceMax"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceMaxOp
 
 
-@irdl_op_definition
+@operation
 class ReduceMinOp(ReduceOp):
     """The smallest element over axes."""
-
-    name = "ascend.ReduceMin"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceMinOp
 
 
-@irdl_op_definition
+@operation
 class ReduceProdOp(ReduceOp):
     """The product over axes."""
-
-    name = "ascend.ReduceProd"
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceProdOp
 

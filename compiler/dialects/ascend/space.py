@@ -7,7 +7,7 @@ from math import inf, prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f32, i32
-from xdsl.irdl import Operand, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -27,6 +27,7 @@ from .base import (
     FormatOp,
     Meaning,
     check_choice,
+    operation,
 )
 
 FORMAT_DEVIATION = "has data_format, as tensors have no format here"
@@ -80,11 +81,9 @@ class ResizeImageOp(ImageOp):
         return self.as_nn(nn.ResizeOp, 1, sizes=self.sizes, mode=self.MODE, coordinates=coordinates, nearest=nearest)
 
 
-@irdl_op_definition
+@operation
 class ResizeBilinearV2Op(ResizeImageOp):
     """Bilinear resizing; y has the element type with number `dtype`, or that of x."""
-
-    name = "ascend.ResizeBilinearV2"
 
     MODE: ClassVar[str] = "linear"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD, "size": (i32,)}
@@ -99,11 +98,9 @@ class ResizeBilinearV2Op(ResizeImageOp):
         return [tensor(element_of(self.x), self.resized())]
 
 
-@irdl_op_definition
+@operation
 class ResizeNearestNeighborV2Op(ResizeImageOp):
     """Resizing by the nearest element; y has the type of x."""
-
-    name = "ascend.ResizeNearestNeighborV2"
 
     MODE: ClassVar[str] = "nearest"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "size": (i32,)}
@@ -112,14 +109,12 @@ class ResizeNearestNeighborV2Op(ResizeImageOp):
         return [tensor(element_of(self.x), self.resized())]
 
 
-@irdl_op_definition
+@operation
 class ResizeOp(AscendOp):
     """ONNX Resize of x of rank 4, by `scales` (float32, one per axis) or to `sizes`; the other one is empty.
 
     y of the type of x. `extrapolation_value` must be 0: nothing is cut out.
     """
-
-    name = "ascend.Resize"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "scales": (f32,), "sizes": INDEX}
     DEVIATION: ClassVar[str] = "roi is left out; scales and sizes are both there, one of them empty"
@@ -197,11 +192,9 @@ class BlockSizeOp(ImageOp):
         return block, x[0], x[self.channel_axis], self.spatial(x)
 
 
-@irdl_op_definition
+@operation
 class DepthToSpaceOp(BlockSizeOp):
     """Moves channels into space; `mode` is `DCR` (blocks are the outer part of the channels) or `CRD` (the inner one)."""
-
-    name = "ascend.DepthToSpace"
 
     mode: Text = prop_def(TEXT, default_value=StringAttr("DCR"))
 
@@ -219,11 +212,9 @@ class DepthToSpaceOp(BlockSizeOp):
         return self.as_nn(nn.DepthToSpaceOp, block=self.block_size, mode=mode, layout=self.nn_layout)
 
 
-@irdl_op_definition
+@operation
 class SpaceToDepthOp(BlockSizeOp):
     """Moves space into channels; the positions in a block become the outer part of the channels."""
-
-    name = "ascend.SpaceToDepth"
 
     def derive(self) -> Sequence[Tensor]:
         block, batch, channels, sizes = self.parts()
@@ -264,11 +255,9 @@ class BatchBlockOp(AscendOp):
         return block, (*(b for b, _ in pairs), *(e for _, e in pairs))
 
 
-@irdl_op_definition
+@operation
 class SpaceToBatchNDOp(BatchBlockOp):
     """Pads x `[N, *space, ...]` with zeros, then moves each position within a block into the batch (TensorFlow)."""
-
-    name = "ascend.SpaceToBatchND"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "paddings": INDEX}
 
@@ -293,11 +282,9 @@ class SpaceToBatchNDOp(BatchBlockOp):
         return self.as_nn(nn.SpaceToBatchOp, 1, block=block, layout="nhwc", pads=pads)
 
 
-@irdl_op_definition
+@operation
 class BatchToSpaceNDOp(BatchBlockOp):
     """Moves parts of the batch back into space, then crops it (TensorFlow)."""
-
-    name = "ascend.BatchToSpaceND"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "crops": INDEX}
 

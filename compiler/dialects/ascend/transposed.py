@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f16, f32, i32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -15,7 +15,7 @@ from .. import nn
 from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
-from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, full_rank, i8, int_list
+from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, full_rank, i8, int_list, operation
 from .convolution import ConvolutionOp, Filter, XFirstOp
 from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
@@ -93,15 +93,13 @@ def check_input_size(value: SSAValue, shape: Shape) -> None:
             merge_dim(wanted, size, "input_size and the size that the geometry gives")
 
 
-@irdl_op_definition
+@operation
 class Conv2DTransposeOp(TransposedOp, OffsetOp):
     """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
 
     input_size is the result's shape as integers, 0 for sizes that follow from the geometry:
     `stride*(size - 1) - (begin + end) + kernel + output_padding`.
     """
-
-    name = "ascend.Conv2DTranspose"
 
     ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
     DEVIATION: ClassVar[str] = f"{INT16_DEVIATION}; {FLOAT32_DEVIATION}"
@@ -145,7 +143,7 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
         check_input_size(self.input_size, shape)
 
 
-@irdl_op_definition
+@operation
 class Conv2DBackpropInputOp(TransposedOp):
     """Transposed convolution (TensorFlow): the gradient of a convolution's input. No bias, no zero point.
 
@@ -153,8 +151,6 @@ class Conv2DBackpropInputOp(TransposedOp):
     stride - 1. out_backprop `[N, H, W, C]` (`data_format "NCHW"`: channels second), filter `[kh, kw, cout/groups, C]`
     (NCHW: `[C, cout/groups, kh, kw]`).
     """
-
-    name = "ascend.Conv2DBackpropInput"
 
     DEVIATION: ClassVar[str] = (
         f"has the int8 row of Conv2DBackpropInputD (out_backprop symmetric, as there is no offset_x); {FLOAT32_DEVIATION}"
@@ -199,14 +195,12 @@ def _excess(wanted: int, least: int, stride: int) -> int:
     return wanted - least
 
 
-@irdl_op_definition
+@operation
 class DeconvolutionOp(TransposedOp, XFirstOp):
     """Transposed convolution (Caffe). x `[N, C, H, W]`, filter `[C, cout/groups, kh, kw]`, bias `[cout]`.
 
     strides has two entries, along H and W.
     """
-
-    name = "ascend.Deconvolution"
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NCHW",)
     ROWS: ClassVar[Mapping[Attribute, Row]] = {

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, bf16, f16, f32
 from xdsl.ir import SSAValue
-from xdsl.irdl import Operand, OptOperand, irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
@@ -24,20 +24,18 @@ from ..nn.shapes import (
     shape_of,
     tensor,
 )
-from .base import DATA_TYPES, FALSE, FB, AscendOp, ElementTypes, check_choice, i4, i8
+from .base import DATA_TYPES, FALSE, FB, AscendOp, ElementTypes, check_choice, i4, i8, operation
 from .quantization import STORAGE
 
 _HALF: ElementTypes = (f16, bf16)
 
 
-@irdl_op_definition
+@operation
 class AscendWeightQuantOp(AscendOp):
     """`x - offset`, the integers of a weight without its zero points; they must fit into int8 (`dst_type 2`) or int4 (29).
 
     x int8; offset int8, of a shape that broadcasts to x. A difference out of range is an error at run time.
     """
-
-    name = "ascend.AscendWeightQuant"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,), "offset": (i8,)}
     DEVIATION: ClassVar[str] = "the header gives no formula"
@@ -57,15 +55,13 @@ class AscendWeightQuantOp(AscendOp):
         return [tensor(self.storage, x)]
 
 
-@irdl_op_definition
+@operation
 class AscendQuantV2Op(AscendOp):
     """`clip(round(x * scale + offset))` along `axis`, to int8 (`dst_type 2`) or int4 (29).
 
     x of any shape; scale and offset of its element type, `[1]` or as long as the axis. Product, sum and rounding each round to
     float32; with `sqrt_mode` the product is `x * scale * scale`.
     """
-
-    name = "ascend.AscendQuantV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "offset": FB}
 
@@ -101,15 +97,13 @@ class AscendQuantV2Op(AscendOp):
         return [tensor(self.storage, x)]
 
 
-@irdl_op_definition
+@operation
 class AscendAntiQuantV2Op(AscendOp):
     """`(x + offset) * scale` along the last axis, as float16 (`dst_type 1`) or bfloat16 (27).
 
     x int8 or int4; scale and offset of one type, `[1]` or as long as the last axis. Sum and product each round to float32; with
     `sqrt_mode` it is multiplied twice.
     """
-
-    name = "ascend.AscendAntiQuantV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8, i4), "scale": (f32, bf16), "offset": (f32, bf16)}
 
@@ -133,7 +127,7 @@ class AscendAntiQuantV2Op(AscendOp):
         return [tensor(element, x)]
 
 
-@irdl_op_definition
+@operation
 class WeightQuantBatchMatmulV2Op(AscendOp):
     """`x * ((weight + antiquant_offset) * antiquant_scale) + bias`: a product of floats with a quantized weight.
 
@@ -141,8 +135,6 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
     with `antiquant_group_size` g `[ceil(K/g), N]`; bias `[N]` as x or float32; y `[M, N]` as x. The weight is computed in
     float32 and rounded to the type of x; sums are taken in float32.
     """
-
-    name = "ascend.WeightQuantBatchMatmulV2"
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {
         "x": _HALF,

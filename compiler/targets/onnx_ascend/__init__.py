@@ -20,37 +20,13 @@ from ..onnx import check_opset
 from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.model import check_carried, model_of, skeleton, written_graph
-from . import (
-    arithmetic,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    moments,
-    pooling,
-    quantization,
-    recurrent,
-    shape,
-    weights,
-)
+from . import convolution, elementwise, indexing, linear, pooling, quantization, recurrent, shape, weights
 from .deployable import deployable
 from .table import CONVERTERS, OPERATORS
 
 FAMILIES = (
     *NN_FAMILIES,
-    *(
-        arithmetic,
-        convolution,
-        elementwise,
-        indexing,
-        linear,
-        moments,
-        pooling,
-        quantization,
-        recurrent,
-        shape,
-        weights,
-    ),
+    *(convolution, elementwise, indexing, linear, pooling, quantization, recurrent, shape, weights),
 )
 """The modules that register the converters."""
 

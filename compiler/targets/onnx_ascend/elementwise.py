@@ -1,14 +1,18 @@
-"""Activations and sums whose operands differ from those of their meaning, or that may be part of another layer."""
+"""Operations whose operands or results differ from those of their meaning, or that may be part of another layer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
-from ..onnx.layer import Layer
-from .table import converter, name_beside
+from ...dialects.ascend.base import FormatOp
+from ...dialects.nn.shapes import shape_of
+from ..onnx.layer import Layer, Operand
+from .table import converter, name_beside, require_channels_second, written_as
 
 
 @converter(ascend.AddOp)
@@ -27,3 +31,35 @@ def clip(op: ascend.ClipByValueOp, layer: Layer) -> str:
         None if high.item() == inf else layer.constant(np.reshape(high, ()), "max"),
     )
     return layer.node("Clip", op.x, *bounds)
+
+
+@converter(ascend.IdentityOp)
+def identity(op: ascend.IdentityOp, layer: Layer) -> str:
+    return layer.node("Identity", op.x)
+
+
+@converter(ascend.ClipByValueV2Op)
+def clip_by_value(op: ascend.ClipByValueV2Op, layer: Layer) -> str:
+    """Bounds are of rank 0 in ONNX."""
+    bounds = (reshaped(v, (), layer, role) for v, role in ((op.clip_value_min, "min"), (op.clip_value_max, "max")))
+    return layer.node("Clip", op.x, *bounds)
+
+
+def reshaped(value: SSAValue, shape: Sequence[int], layer: Layer, role: str) -> Operand:
+    """A parameter in another shape: a constant of its own, or computed."""
+    if shape_of(value) == tuple(shape):
+        return value
+    if (array := nn.array_of(value)) is not None:
+        return layer.constant(np.reshape(array, tuple(shape)), role)
+    return layer.helper("Reshape", value, layer.ints(shape, "shape"))
+
+
+@converter(ascend.LayerNormOp, ascend.InstanceNormOp, ascend.GroupNormOp)
+def normalization(op: ascend.MomentsOp, layer: Layer) -> list[str | None]:
+    """y. Raises CompileError if mean and variance are used."""
+    if isinstance(op, FormatOp):
+        require_channels_second(op, layer)
+    if op.mean.uses or op.variance.uses:
+        raise layer.error("gives mean and variance, which files have no place for")
+    y = written_as(op.normalization(), op, layer)
+    return [y if isinstance(y, str) else y[0], None, None]

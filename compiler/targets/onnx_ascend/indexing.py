@@ -13,7 +13,7 @@ from ...dialects.nn import constant_ints
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ..onnx.layer import Layer, Operand
 from ..onnx.rows import unsqueezed, with_list
-from .arithmetic import reshaped
+from .elementwise import reshaped
 from .table import converter
 
 _END = 2**63 - 1
