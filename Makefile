@@ -12,21 +12,25 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all fuzz lint types docs bench
+.PHONY: demo test test-all test-versions fuzz lint types docs bench
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
 
 test: $(READY)
 	$(LIT)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not versions"
 
 # What fresh seeds find is printed, and work for later: it does not fail the change that happens to be tested.
 test-all: $(READY)
 	$(LIT)
-	$(PYTEST)
+	$(PYTEST) -m "not versions"
 	$(BIN)/python test/fuzz --graphs 500 --seed 0
 	-$(BIN)/python test/fuzz --graphs 200 --seed fresh
+
+# The oldest and the newest versions that pyproject.toml allows: some ten gigabytes, which are not kept.
+test-versions: $(READY)
+	$(BIN)/python -m pytest -n 0 test/unit/test_versions.py
 
 # Until Ctrl-C; what fails is kept in out/fuzz.
 fuzz: $(READY)
