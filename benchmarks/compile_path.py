@@ -150,7 +150,7 @@ QUANTIZATION = {
     "canonicalize": "",
     "fuse-all": "",
     "insert-observers": "",
-    "calibrate": "backend=numpy",
+    "calibrate": "engine=numpy",
     "convert-observers": "",
 }
 LOWERING = ("lower-to-ascend", "fuse-requant")

@@ -108,7 +108,7 @@ class Runs(NamedTuple):
 
     def arguments(self, observer: str, folder: Path) -> list[str]:
         command = ["quantize", self.model, "--data", self.data, "-o", folder, "--observer", observer]
-        return [*map(str, command), "--backend", "numpy", "--no-report", "-q"]
+        return [*map(str, command), "--engine", "numpy", "--no-report", "-q"]
 
     def run(self, observer: str, folder: Path) -> int:
         return amct.run(self.arguments(observer, folder))

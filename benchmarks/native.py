@@ -61,7 +61,7 @@ def measured(network: str) -> Sequence[str]:
         *times, compiling, code, differing = done.stdout.strip().split("\t")
         peaks = [
             process.run([sys.executable, __file__, engine, f"{folder}/model.mlir", given[1]]).peak
-            for engine in ("interpreter", "iree")
+            for engine in ("numpy", "iree")
         ]
     return network, *times, *(f"{peak >> 20} MB" for peak in peaks), compiling, code, differing
 
@@ -119,7 +119,7 @@ def once(engine: str, path: Path, data: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         main()
-    elif sys.argv[1] in ("interpreter", "iree"):
+    elif sys.argv[1] in ("numpy", "iree"):
         once(sys.argv[1], *map(Path, sys.argv[2:]))
     else:
         compare(*map(Path, sys.argv[1:]))

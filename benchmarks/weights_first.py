@@ -21,7 +21,7 @@ from amct_opt.flows.model_file import simplify_and_fuse
 from amct_opt.pipelines.passes import run_on_verified
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
-from amct_opt.transforms.quantization.options import BackendOptions, DataOptions, QuantizeOptions, SettingsOptions
+from amct_opt.transforms.quantization.options import DataOptions, EngineOptions, QuantizeOptions, SettingsOptions
 from amct_opt.transforms.quantization.quantize import Quantize
 from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session
@@ -39,7 +39,7 @@ def quantized(model: Path, profile: str, data: Path, first: bool) -> tuple[Execu
     original = module.clone()
     request = request_of(QuantizeOptions(settings=SettingsOptions(weights_first=first)), session)
     simplify_and_fuse(request, module, session)
-    run_on_verified(module, [Quantize(request, DataOptions(str(data)), BackendOptions())], session)
+    run_on_verified(module, [Quantize(request, DataOptions(str(data)), EngineOptions())], session)
     return Executable(original), Executable(module)
 
 

@@ -11,7 +11,7 @@ from .configuration.record import Record
 from .configuration.settings import Settings
 from .pipelines.options import leaves
 from .runtime.data import Preprocess
-from .transforms.quantization.options import AllOptions, Backend, Method
+from .transforms.quantization.options import AllOptions, Engine, Method
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -72,7 +72,7 @@ class Keywords(DataKeywords, total=False):
     fit_ranges: bool
     round_weights: Method | None
     correct_bias: bool
-    backend: Backend
+    engine: Engine
     threads: int | None
     cluster_tls: Sequence[str]
     cluster_store: str | None

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from .. import frontends
-from ..backends.cluster import Engine, engine_of
+from ..backends.cluster import Workers, workers_of
 from ..configuration.settings import Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import is_layer
@@ -214,9 +214,9 @@ def calibrate(
     return Loaded(module, session)
 
 
-def engine_of_client(client: Any) -> Engine | None:
+def workers_of_client(client: Any) -> Workers | None:
     """What shares work among the machines of a client; None without one. Raises CompileError for anything else."""
-    return None if client is None else engine_of(client)
+    return None if client is None else workers_of(client)
 
 
 def check_session(session: object, call: str) -> None:
@@ -238,7 +238,7 @@ def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOption
     if settings is not None and not isinstance(settings, Settings | str | os.PathLike):
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
-    return from_keywords(AllOptions, "quantization", {**asked, "cluster": engine_of_client(client)})
+    return from_keywords(AllOptions, "quantization", {**asked, "cluster": workers_of_client(client)})
 
 
 def with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:

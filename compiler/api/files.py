@@ -28,11 +28,11 @@ from ..runtime.data.given import Given
 from ..runtime.executor import Array
 from ..session import Session
 from ..tables import Table, Tabled
-from ..transforms.quantization.options import AllOptions, DataOptions
+from ..transforms.quantization.options import AllOptions, DataOptions, engine_named
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import request_of, wanted_of
 from ..universe import new_session
-from . import Loaded, asked_by, check_session, engine_of_client, is_pytorch, load, report, save, with_data
+from . import Loaded, asked_by, check_session, is_pytorch, load, report, save, with_data, workers_of_client
 
 if TYPE_CHECKING:
     from ..checking.bisection import Bisection
@@ -369,10 +369,11 @@ def evaluate(
         raise CompileError("labels need samples", hint="give data")
     given, runner = (
         from_keywords(DataOptions, "data", {**options, "data": source}),
-        Runner(cluster=engine_of_client(client)),
+        Runner(cluster=workers_of_client(client)),
     )
     measure = None if metric is None else _metric(metric)
-    return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, engine, runner)
+    asked = cast("Engine | None", engine and engine_named(engine))
+    return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, asked, runner)
 
 
 def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:
@@ -416,7 +417,7 @@ def compare(
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
     layers: bool = False,
-    engine: Literal["interpreter", "iree"] = "interpreter",
+    engine: Literal["numpy", "iree"] = "numpy",
     session: Session | None = None,
 ) -> Comparison:
     """Run two models or modules on the same inputs, of one run or of several: how much B's outputs differ from A's.
@@ -428,7 +429,7 @@ def compare(
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
-    if engine == "interpreter":
+    if engine_named(engine) == "numpy":
         return compared(first, second, runs, layers=layers)
     from ..backends.iree import IreeModule
 
@@ -443,7 +444,7 @@ def bisect(
     b: ModuleOp | PathLike,
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
-    engine: Literal["interpreter", "iree"] = "interpreter",
+    engine: Literal["numpy", "iree"] = "numpy",
     session: Session | None = None,
 ) -> Bisection:
     """Find the first layer where two models or modules part, as `amct bisect` does: `result.first`, None if there is none.
@@ -456,7 +457,7 @@ def bisect(
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
-    if engine == "interpreter":
+    if engine_named(engine) == "numpy":
         return bisected(first, second, runs)
     from ..checking.native import NativeGraph
 

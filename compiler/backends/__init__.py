@@ -15,8 +15,8 @@ from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
 from ..runtime.kernels import Array
-from ..transforms.quantization.options import Backend
-from .cluster import Engine, check
+from ..transforms.quantization.options import Engine
+from .cluster import Workers, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
 
@@ -27,46 +27,46 @@ _INSTALL = "pip install 'amct-opt[onnxruntime]'"
 
 @dataclass(frozen=True)
 class Runner:
-    """The backend and its number of threads."""
+    """The engine and its number of threads."""
 
-    backend: Backend = "auto"
+    engine: Engine = "auto"
     threads: int | None = None
     """The number of threads of onnxruntime; default: one per core, at most 8."""
-    cluster: str | Engine | None = None
-    """What shares the work: a Dask cluster, `local:2` or `tcp://host:8786`, or an engine. None for this process."""
+    cluster: str | Workers | None = None
+    """What shares the work: a Dask cluster, `local:2` or `tcp://host:8786`, or workers. None for this process."""
     checkpoint: Path | None = None
     """The folder that keeps what a cluster has computed."""
 
     def __post_init__(self) -> None:
-        """Raises CompileError for a backend that is not installed, an invalid number of threads, or a bad name of a cluster."""
+        """Raises CompileError for an engine that is not installed, an invalid number of threads, or a bad name of a cluster."""
         if isinstance(self.cluster, str):
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
             raise CompileError(f"threads must be positive, not {self.threads}", option="threads")
-        if self.backend in ("numpy", "iree", "torch") and (self.threads or 1) > 1:
-            hint = "backend=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
-            raise CompileError(f"backend {self.backend} runs one batch at a time", hint=hint, option="threads")
-        if self.backend == "onnxruntime" and not _installed():
-            message = "backend onnxruntime requires onnxruntime to be installed"
-            raise CompileError(message, hint=_INSTALL, option="backend")
-        if self.backend == "torch" and not torch_installed():
-            message = "backend torch requires PyTorch to be installed"
-            raise CompileError(message, hint="pip install 'amct-opt[torch]'", option="backend")
+        if self.engine in ("numpy", "iree", "torch") and (self.threads or 1) > 1:
+            hint = "engine=onnxruntime has threads; those inside of numpy's products are OPENBLAS_NUM_THREADS"
+            raise CompileError(f"engine {self.engine} runs one batch at a time", hint=hint, option="threads")
+        if self.engine == "onnxruntime" and not _installed():
+            message = "engine onnxruntime requires onnxruntime to be installed"
+            raise CompileError(message, hint=_INSTALL, option="engine")
+        if self.engine == "torch" and not torch_installed():
+            message = "engine torch requires PyTorch to be installed"
+            raise CompileError(message, hint="pip install 'amct-opt[torch]'", option="engine")
 
     def run(self, work: Work) -> None:
         """`auto` uses onnxruntime if there is enough to compute and it supports the module; a note reports if it does not.
 
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
-        if self.backend == "iree":
+        if self.engine == "iree":
             from .iree import run_in_iree
 
             run_in_iree(work)
-        elif self.backend == "torch":
+        elif self.engine == "torch":
             from .in_torch import run_in_torch
 
             run_in_torch(work)
-        elif self.backend == "numpy" or (self.backend == "auto" and not worthwhile(work)):
+        elif self.engine == "numpy" or (self.engine == "auto" and not worthwhile(work)):
             _in_numpy(work)
         elif not _installed():
             work.session.note(f"{_INSTALL} makes this several times faster")
@@ -75,24 +75,24 @@ class Runner:
             self._in_onnxruntime(work)
 
     def power(self, x: Array, exponent: float) -> Array:
-        """The powers of float32 numbers, as PyTorch rounds them if it is the backend; otherwise they are the nearest float32."""
-        if self.backend == "torch":
+        """The powers of float32 numbers, as PyTorch rounds them if it is the engine; otherwise they are the nearest float32."""
+        if self.engine == "torch":
             from .in_torch import power
 
             return power(x, exponent)
         return (x.astype(np.float64) ** exponent).astype(np.float32)
 
     def settled(self, work: Work) -> Runner:
-        """The backend that `run` would take, as one that is not `auto`: parts of the work must all take the same."""
-        if self.backend != "auto":
+        """The engine that `run` would take, as one that is not `auto`: parts of the work must all take the same."""
+        if self.engine != "auto":
             return self
         if worthwhile(work) and _installed():
             from .onnx_runtime import OnnxRuntime
 
             with suppress(CompileError), scratch() as folder:
                 OnnxRuntime(work, 1, folder)
-                return replace(self, backend="onnxruntime")
-        return replace(self, backend="numpy", threads=None)
+                return replace(self, engine="onnxruntime")
+        return replace(self, engine="numpy", threads=None)
 
     def _in_onnxruntime(self, work: Work) -> None:
         from .onnx_runtime import OnnxRuntime
@@ -103,8 +103,8 @@ class Runner:
                     _set_weights_aside(work, folder)
                     prepared = OnnxRuntime(work, self.threads, folder)
             except CompileError as e:
-                if self.backend == "onnxruntime":
-                    raise CompileError(e.message, where=e.where, hint="backend=numpy runs every module") from None
+                if self.engine == "onnxruntime":
+                    raise CompileError(e.message, where=e.where, hint="engine=numpy runs every module") from None
                 place = f"{e.where}: " if e.where else ""
                 work.session.note(f"running in numpy, as onnxruntime cannot: {place}{e.message}")
                 _in_numpy(work)
@@ -143,6 +143,6 @@ def torch_installed() -> bool:
 
 
 HERE = Runner()
-"""This process, with the backend that finishes first."""
+"""This process, with the engine that finishes first."""
 
 __all__ = ["HERE", "Runner", "Wanted", "Work", "torch_installed"]

@@ -1,4 +1,4 @@
-"""Engines that share out work: a Dask cluster, an executor of this machine, or any object with the method of `Engine`.
+"""Engines that share out work: a Dask cluster, an executor of this machine, or any object with the method of `Workers`.
 
 A Dask cluster is `local:N` processes of this machine, the address of a scheduler, or a `distributed.Client`.
 """
@@ -69,7 +69,7 @@ class Settled:
 
 
 @runtime_checkable
-class Engine(Protocol):
+class Workers(Protocol):
     """Computes shares of work somewhere."""
 
     def shared_out(
@@ -78,19 +78,19 @@ class Engine(Protocol):
         """What `work(common, share)` returns, with the number of the share, in order of arrival; `Failed()` for a share on which
         workers die.
 
-        All three can be pickled, and so can results. Work may be done twice. Raises CompileError if the engine fails.
+        All three can be pickled, and so can results. Work may be done twice. Raises CompileError if they fail.
         """
         ...
 
 
-def engine_of(given: Any) -> Engine:
-    """The engine of a `distributed.Client`, of a `concurrent.futures.Executor`, or an object that is one.
+def workers_of(given: Any) -> Workers:
+    """The workers of a `distributed.Client`, of a `concurrent.futures.Executor`, or of an object with `shared_out`.
 
     Raises CompileError for anything else.
     """
     if isinstance(given, Executor):
         return OfExecutor(given)
-    if isinstance(given, Engine):
+    if isinstance(given, Workers):
         return given
     if hasattr(given, "scatter") and hasattr(given, "submit"):
         return OnDask(given)
@@ -107,10 +107,10 @@ def check(text: str) -> None:
         raise CompileError("a cluster requires Dask to be installed", hint=_INSTALL, option="cluster")
 
 
-def secured(cluster: str | Engine | None, files: tuple[str, ...]) -> Engine:
+def secured(cluster: str | Workers | None, files: tuple[str, ...]) -> Workers:
     """The cluster of a scheduler that is reached by TLS, with the certificate of its authority, an own one, and its key.
 
-    Raises CompileError if it cannot be reached, and for files that are missing.
+    Raises CompileError if they cannot be reached, and for files that are missing.
     """
     if not isinstance(cluster, str) or not cluster.startswith("tls://") or len(files) != len(_TLS):
         message = "certificates are three files, for a cluster at tls://"
@@ -124,7 +124,7 @@ def secured(cluster: str | Engine | None, files: tuple[str, ...]) -> Engine:
 
 @cache
 def client(text: str, tls: tuple[str, ...] = ()) -> Any:
-    """The client (`distributed.Client`) of a cluster, open until the end. Raises CompileError if it cannot be reached."""
+    """The client (`distributed.Client`) of a cluster, open until the end. Raises CompileError if they cannot be reached."""
     from distributed import Client, LocalCluster, Security
 
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what goes wrong is an error here
@@ -160,15 +160,15 @@ def _until_the_end(opened: Any) -> Any:
 
 
 class Status:
-    """The workers of an engine, in words."""
+    """The workers, in words."""
 
-    def __init__(self, engine: Engine):
-        self._client = engine.client if isinstance(engine, OnDask) else None
+    def __init__(self, workers: Workers):
+        self._client = workers.client if isinstance(workers, OnDask) else None
         self._seen: set[str] = set()
         self._text = ""
 
     def text(self) -> str:
-        """How many workers there are, and how many were lost; empty if the engine cannot tell."""
+        """How many workers there are, and how many were lost; empty if that is not known."""
         if self._client is None:
             return ""
         with suppress(OSError):  # a scheduler that is gone is an error where work is waited for
@@ -193,7 +193,7 @@ class OnDask:
     def shared_out(
         self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /
     ) -> Iterator[tuple[int, R | Failed]]:
-        """See `Engine`. Raises CompileError if workers die before they begin, or the scheduler does not answer any more.
+        """See `Workers`. Raises CompileError if workers die before they begin, or the scheduler does not answer any more.
 
         `common` is the result of a task, not scattered data: if all workers that have it die, Dask computes it again. Scattered
         data may be lost unnoticed if a worker dies while it receives them, and then all others wait for ever.
@@ -329,7 +329,7 @@ class OfExecutor:
     executor: Executor
 
     def shared_out(self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /) -> Iterator[tuple[int, R]]:
-        """See `Engine`. Raises CompileError if a process dies."""
+        """See `Workers`. Raises CompileError if a process dies."""
         futures = {self.executor.submit(work, common, share): number for number, share in enumerate(shares)}
         try:
             for future in as_completed(futures):
@@ -343,27 +343,27 @@ class OfExecutor:
 
 @dataclass(frozen=True)
 class Storing:
-    """An engine whose workers read the weights of models from a folder, or from an address that fsspec reads."""
+    """Workers that read the weights of models from a folder, or from an address that fsspec reads."""
 
-    engine: Any
-    """The name of a cluster, or what `engine_of` takes."""
+    workers: Any
+    """The name of a cluster, or what `workers_of` takes."""
     folder: str
 
     def __post_init__(self) -> None:
         """Raises CompileError for a bad name of a cluster, and for anything else that is not one."""
-        if isinstance(self.engine, str):
-            check(self.engine)
+        if isinstance(self.workers, str):
+            check(self.workers)
         else:
-            engine_of(self.engine)
+            workers_of(self.workers)
 
     def shared_out(
         self, work: Callable[[Any, T], R], common: Any, shares: Sequence[T], /
     ) -> Iterator[tuple[int, R | Failed]]:
-        """See `Engine`."""
-        return engine_named(self).shared_out(work, common, shares)
+        """See `Workers`."""
+        return workers_named(self).shared_out(work, common, shares)
 
 
-def engine_named(named: str | Engine) -> Engine:
-    """The engine of `--cluster`, or the given one. Raises CompileError if it cannot be reached."""
-    inner = named.engine if isinstance(named, Storing) else named
-    return OnDask(client(inner)) if isinstance(inner, str) else engine_of(inner)
+def workers_named(named: str | Workers) -> Workers:
+    """The workers of `--cluster`, or the given ones. Raises CompileError if they cannot be reached."""
+    inner = named.workers if isinstance(named, Storing) else named
+    return OnDask(client(inner)) if isinstance(inner, str) else workers_of(inner)

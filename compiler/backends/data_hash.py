@@ -8,20 +8,20 @@ from itertools import chain
 from ..runtime.data import Samples
 from ..runtime.data.samples import BLOCK
 from ..session import Session
-from .cluster import Engine
+from .cluster import Workers
 
 _FEWEST = 4 * BLOCK
 _MOST_SHARES = 1000
 
 
-def digest_of(samples: Samples, session: Session, cluster: str | Engine | None) -> str:
+def digest_of(samples: Samples, session: Session, cluster: str | Workers | None) -> str:
     """`samples.digest()`, with the help of a cluster. Raises CompileError if data cannot be read."""
     if cluster is not None and not samples.hashes:
         _hash_on(cluster, samples, session)
     return samples.digest()
 
 
-def _hash_on(cluster: str | Engine, samples: Samples, session: Session) -> None:
+def _hash_on(cluster: str | Workers, samples: Samples, session: Session) -> None:
     """Fills the hashes, unless workers do not read the data themselves."""
     from .sharing import Bar, in_order, part_of, sends
 

@@ -43,7 +43,7 @@ def _with_sizes(module: ModuleOp, samples: Samples) -> ModuleOp:
     try:
         set_input_shapes(main_function(sized), {n: _run_shape(samples, n, shape) for n, shape in open_inputs.items()})
         infer_shapes(sized)
-    except CompileError:  # if it is an error, the backend reports it
+    except CompileError:  # if it is an error, the engine reports it
         return module
     return sized
 

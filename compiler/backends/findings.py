@@ -92,7 +92,7 @@ class _Common(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """What is found, as plain data, beside the samples."""
-        return self.module.digest, self.findings.hex(), self.runner.backend
+        return self.module.digest, self.findings.hex(), self.runner.engine
 
 
 def _shared(

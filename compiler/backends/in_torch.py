@@ -22,7 +22,7 @@ from .work import Work
 
 
 def run_in_torch(work: Work) -> None:
-    """The backend `torch`: batches one after the other. Raises CompileError as the interpreter and the watcher do."""
+    """The engine `torch`: batches one after the other. Raises CompileError as the interpreter and the watcher do."""
     executable, orders = Executable(work.module, list(work.wanted), in_torch), input_orders(main_function(work.module))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)

@@ -92,7 +92,7 @@ class IreeModule:
 
 
 def run_in_iree(work: Work) -> None:
-    """The backend `iree`: batches one after the other. Raises CompileError as `IreeModule` and the watcher do."""
+    """The engine `iree`: batches one after the other. Raises CompileError as `IreeModule` and the watcher do."""
     with work.session.phase("compile with IREE"):
         native = IreeModule(work.module, work.session, in_order(work.module, list(work.wanted)))
     for batch in work.samples.batches():

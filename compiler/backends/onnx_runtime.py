@@ -1,4 +1,4 @@
-"""The backend `onnxruntime`: the module as an ONNX file with the wanted values as outputs, run in threads.
+"""The engine `onnxruntime`: the module as an ONNX file with the wanted values as outputs, run in threads.
 
 One session, and one thread per core that runs whole batches: threads inside operations gain less, and wait for each other.
 """

@@ -21,7 +21,7 @@ from ..files import scratch, scratch_until_the_end
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
-from .cluster import Engine, Failed, Status, Storing, engine_named, failure
+from .cluster import Failed, Status, Storing, Workers, failure, workers_named
 from .store import Stored, fetched, stored
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -165,7 +165,7 @@ def halves(samples: Samples) -> Sequence[Samples]:
 
 
 def in_order(
-    cluster: str | Engine,
+    cluster: str | Workers,
     work: Callable[[Any, S], R],
     common: Any,
     shares: Sequence[S],
@@ -181,14 +181,14 @@ def in_order(
     `work` is a function of a module. Raises the CompileError of the first share that has one, the one that a single process
     would find; `parts` raises it for a share that cannot be cut.
     """
-    engine = engine_named(cluster)
-    waiting, merged, done, status = dict[int, Outcome[list[R]]](), 0, bar.done, Status(engine)
+    workers = workers_named(cluster)
+    waiting, merged, done, status = dict[int, Outcome[list[R]]](), 0, bar.done, Status(workers)
     failed, cut = 0, 0
-    for number, found in engine.shared_out(partial(_outcome, work), common, shares):
+    for number, found in workers.shared_out(partial(_outcome, work), common, shares):
         if isinstance(found, Failed):
             failed += 1
             session.progress(bar.text(status, failed), done, bar.total)
-            smaller, found = _in_parts(engine, work, common, shares[number], parts)
+            smaller, found = _in_parts(workers, work, common, shares[number], parts)
             cut += smaller > 1
         waiting[number], done = found, done + bar.sizes[number]
         session.progress(bar.text(status, failed), done, bar.total)
@@ -201,7 +201,7 @@ def in_order(
 
 
 def _in_parts(
-    engine: Engine, work: Callable[[Any, S], R], common: Any, share: S, parts: Callable[[S], Sequence[S]]
+    workers: Workers, work: Callable[[Any, S], R], common: Any, share: S, parts: Callable[[S], Sequence[S]]
 ) -> tuple[int, Outcome[list[R]]]:
     """The number of parts that a share is cut into, and what they give together."""
     try:
@@ -209,9 +209,9 @@ def _in_parts(
     except CompileError as e:
         return 0, _error(e)
     outcomes: dict[int, Outcome[list[R]]] = {}
-    for number, found in engine.shared_out(partial(_outcome, work), common, smaller):
+    for number, found in workers.shared_out(partial(_outcome, work), common, smaller):
         outcomes[number] = (
-            _in_parts(engine, work, common, smaller[number], parts)[1] if isinstance(found, Failed) else found
+            _in_parts(workers, work, common, smaller[number], parts)[1] if isinstance(found, Failed) else found
         )
     try:
         return len(smaller), Outcome([each for number in sorted(outcomes) for each in _result(outcomes[number])])
@@ -241,7 +241,7 @@ def _result(outcome: Outcome[R]) -> R:
     return outcome.result
 
 
-def packed(module: ModuleOp, session: Session, cluster: str | Engine) -> Packed:
+def packed(module: ModuleOp, session: Session, cluster: str | Workers) -> Packed:
     """A module that can be sent to a cluster. Raises CompileError if its weights cannot be stored for the workers."""
     with scratch() as folder:
         path = folder / _FILE
@@ -249,7 +249,7 @@ def packed(module: ModuleOp, session: Session, cluster: str | Engine) -> Packed:
         return Packed(path.read_bytes(), _arrays(beside[0], cluster) if beside else b"", session.profile)
 
 
-def _arrays(file: Path, cluster: str | Engine) -> bytes | Stored:
+def _arrays(file: Path, cluster: str | Workers) -> bytes | Stored:
     return stored(file, cluster.folder) if isinstance(cluster, Storing) else file.read_bytes()
 
 

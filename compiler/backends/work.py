@@ -1,4 +1,4 @@
-"""The work of a backend: run a module over samples, and show some of its values to a watcher."""
+"""The work of an engine: run a module over samples, and show some of its values to a watcher."""
 
 from __future__ import annotations
 

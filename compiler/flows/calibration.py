@@ -20,7 +20,7 @@ from ..runtime.data import Samples, input_types
 from ..session import Session
 from ..transforms.quantization.decide.planning import SKIPPED
 from ..transforms.quantization.decide.recurrent import recurrent_layers
-from ..transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions, SettingsOptions
+from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
@@ -57,13 +57,13 @@ def calibrate_file(
     batch_num: int | None = None,
     reads: frozenset[Path] = frozenset(),
     shapes: Shapes | None = None,
-    running: BackendOptions = AUTOMATIC,
+    running: EngineOptions = AUTOMATIC,
 ) -> Calibrated:
     """Import, fuse, calibrate and quantize `model`, by AMCT's defaults unless `config` says otherwise.
 
     `save_path` is a folder, made when missing, and the prefix of the files' names; without a prefix they begin with no
     underscore. All or none are written. They may replace files of an earlier run, but no file that was read (or is in `reads`).
-    `shapes` are those of the data, adopted if the model's framework lets a run choose them. `running` selects the backend.
+    `shapes` are those of the data, adopted if the model's framework lets a run choose them. `running` selects the engine.
     Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path)
@@ -103,7 +103,7 @@ def quantize_runs(
     session: Session,
     config: str | None,
     batch_num: int | None,
-    running: BackendOptions,
+    running: EngineOptions,
     files: Files,
     model: Path,
 ) -> int:

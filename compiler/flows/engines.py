@@ -16,19 +16,19 @@ from ..runtime.inputs import Runnable
 from ..session import Session
 from .peer import open_session
 
-Engine = Literal["interpreter", "onnxruntime", "iree"]
+Engine = Literal["numpy", "onnxruntime", "iree"]
 
 
 def default_engine(shared: bool) -> Engine:
     """onnxruntime where it is installed, because it is what deploys; the interpreter if workers of a cluster share samples, which
     may not have the file.
     """
-    return "interpreter" if shared or find_spec("onnxruntime") is None else "onnxruntime"
+    return "numpy" if shared or find_spec("onnxruntime") is None else "onnxruntime"
 
 
 def named_engine(engine: Engine, path: Path) -> Engine:
     """The engine that runs a model: files that onnxruntime does not read are for the interpreter."""
-    return "interpreter" if engine == "onnxruntime" and path.suffix.lower() != ".onnx" else engine
+    return "numpy" if engine == "onnxruntime" and path.suffix.lower() != ".onnx" else engine
 
 
 def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> Runnable:
@@ -40,7 +40,7 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> 
             from ..backends.iree import IreeModule
 
             return IreeModule(module, session)
-        case "interpreter":
+        case "numpy":
             return Executable(module)
 
 
@@ -58,7 +58,7 @@ class _OnnxRuntime:
             self._session: Any = open_session(onnxruntime, path)
         except Exception as e:  # onnxruntime's have no other base
             message = f"onnxruntime does not take the file: {first_line(str(e))}"
-            raise CompileError(message, hint="--engine interpreter runs it") from None
+            raise CompileError(message, hint="--engine numpy runs it") from None
         self._outputs: list[str] = [output.name for output in self._session.get_outputs()]
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

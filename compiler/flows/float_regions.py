@@ -17,7 +17,7 @@ from ..runtime.data import Samples
 from ..session import ImportOptions, Session
 from ..tables import some
 from ..targets.onnx import OnnxTarget
-from ..transforms.quantization.options import NO_RECOVERY, BackendOptions, DataOptions
+from ..transforms.quantization.options import NO_RECOVERY, DataOptions, EngineOptions
 from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import quantized_layers
@@ -60,7 +60,7 @@ class Networks:
     onnx: OnnxTarget
     calibrating: DataOptions
     measuring: Samples
-    running: BackendOptions
+    running: EngineOptions
 
 
 def layers_to_return(networks: Networks, request: Request, session: Session) -> list[Returned]:

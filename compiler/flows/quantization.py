@@ -38,7 +38,7 @@ from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split, available, split
-from ..transforms.quantization.options import AUTOMATIC, NO_DATA, BackendOptions, DataOptions
+from ..transforms.quantization.options import AUTOMATIC, NO_DATA, DataOptions, EngineOptions
 from ..transforms.quantization.profiles import QDQ, like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
@@ -93,7 +93,7 @@ class FileOptions:
 
     wanted: Wanted
     data: DataOptions = NO_DATA
-    running: BackendOptions = AUTOMATIC
+    running: EngineOptions = AUTOMATIC
     results: ResultOptions = AS_USUAL
     report: bool = True
     """Whether what the report shows is measured (`report_of`)."""
@@ -200,7 +200,7 @@ def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, s
 
 
 def _quantized(
-    original: ModuleOp, module: ModuleOp, request: Request, samples: Split, running: BackendOptions, session: Session
+    original: ModuleOp, module: ModuleOp, request: Request, samples: Split, running: EngineOptions, session: Session
 ) -> _Forms:
     """Quantize a fused module in place, and lower a copy of it."""
     large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original

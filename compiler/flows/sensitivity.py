@@ -24,7 +24,7 @@ from ..transforms.inline_fused import inline_fused
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import split
 from ..transforms.quantization.decide.sites import sites
-from ..transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
+from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.recover.exchange import exchanged
@@ -106,7 +106,7 @@ def sensitivity_of(
     data: DataOptions,
     session: Session,
     samples: int = SAMPLES,
-    running: BackendOptions = AUTOMATIC,
+    running: EngineOptions = AUTOMATIC,
     measure: str = "sqnr",
 ) -> Sensitivity:
     """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends.cluster import Engine
+from ..backends.cluster import Workers
 from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..runtime.data import Samples
 from ..runtime.executor import Executable
@@ -27,7 +27,7 @@ class _Pair(NamedTuple):
 
 
 def shared_difference(
-    cluster: str | Engine,
+    cluster: str | Workers,
     expected: ModuleOp,
     other: ModuleOp,
     samples: Samples,

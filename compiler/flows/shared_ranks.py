@@ -41,7 +41,7 @@ class _Judged(NamedTuple):
 
 
 def shared_ranks(
-    shared_by: str | cluster.Engine,
+    shared_by: str | cluster.Workers,
     engine: Engine,
     path: Path,
     module: ModuleOp,

@@ -46,11 +46,13 @@ class Facts(NamedTuple):
     """A further name of its flag."""
     flag: bool = True
     """Whether the commands of `amct` have it."""
+    was: str = ""
+    """The name that it had in the last release: it still works, with a warning."""
 
 
-def option(default: Any, value: str = "", group: str = "", *, also: str = "", flag: bool = True) -> Any:
+def option(default: Any, value: str = "", group: str = "", *, also: str = "", flag: bool = True, was: str = "") -> Any:
     """A field of a dataclass that is an option with these facts."""
-    return field(default=default, metadata={_DECLARED: Facts(value, group, also, flag)})
+    return field(default=default, metadata={_DECLARED: Facts(value, group, also, flag, was)})
 
 
 def build(cls: type[_T], text: str, what: str) -> _T:
@@ -223,8 +225,8 @@ def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any]) -> _T:
     Raises CompileError for a name that is none of them.
     """
     known, given = leaves(cls), dict[str, Any]()
-    for name, value in keywords.items():
-        if name not in known:
+    for key, value in keywords.items():
+        if (name := _current(key, known)) not in known:
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
             raise CompileError(f"{what} has no option '{name}'", hint=hint)
@@ -235,6 +237,19 @@ def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any]) -> _T:
         if value is not None:
             given[name] = value
     return composed(cls, given)
+
+
+def _current(name: str, known: Mapping[str, Option]) -> str:
+    """The name of an option, in place of the one that it had in the last release."""
+    new = next((new for new, leaf in known.items() if leaf.facts.was == name), name)
+    if new != name:
+        warn_of_rename(name, new)
+    return new
+
+
+def warn_of_rename(was: str, name: str) -> None:
+    """Print that an option has another name now."""
+    print(f"warning: {was} is called {name} now; the old name is removed in the next release", file=sys.stderr)
 
 
 def build_from_spec(cls: type[_T], spec: ArgSpec) -> _T:
@@ -286,8 +301,7 @@ def build_from(cls: type[_T], given: Iterable[tuple[str, str]], what: str) -> _T
     known = leaves(cls)
     values: dict[str, Any] = {}
     for key, value in given:
-        name = key.replace("-", "_")
-        if name not in known:
+        if (name := _current(key.replace("-", "_"), known)) not in known:
             options = ", ".join(n.replace("_", "-") for n in known)
             raise CompileError(
                 f"{what} has no option '{key}'", hint=f"options are {options}" if known else "it has none"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..tables import print_tables
+from ..transforms.quantization.options import engine_named
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -46,8 +47,8 @@ def add_parser(commands: Any) -> None:
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", NAMES_OF_INPUTS)
-    text = "what runs A: interpreter (default), or iree, as native code"
-    parser.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
+    text = "what runs A: numpy, the interpreter (default), or iree, as native code"
+    parser.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
     add_json(parser.add_argument)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import CompileError
 from ..pipelines.options import shapes
 from ..tables import progress_bar
-from ..transforms.quantization.options import BackendOptions
+from ..transforms.quantization.options import EngineOptions
 from .amct_quantize import print_saved
 from .parser import add_command
 from .shared import (
@@ -63,7 +63,7 @@ def add_parser(commands: Any) -> None:
     add("--batch_num", type=positive, help=text)
     add("--gpu_id", type=int, help="accepted from Caffe command lines and ignored, with a warning")
     add_json(add)
-    add_options(parser, BackendOptions)
+    add_options(parser, EngineOptions)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
             args.batch_num,
             reads,
             given,
-            options_of(args, BackendOptions),
+            options_of(args, EngineOptions),
         )
     print_saved(args, "calibration", result.layers, result.files, result.runs)
 

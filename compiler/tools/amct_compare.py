@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..tables import print_tables
+from ..transforms.quantization.options import engine_named
 from .parser import UsageError, add_command
 from .shared import (
     INTEGERS,
@@ -47,8 +48,8 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also compare every layer that both have, matched by its name in the source",
     )
-    text = "what runs B: interpreter (default), or iree, as native code"
-    parser.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
+    text = "what runs B: numpy, the interpreter (default), or iree, as native code"
+    parser.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
     add_json(parser.add_argument)
 
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from ..runtime.comparison import compare
     from ..runtime.inputs import load_runs
 
-    if args.integers and args.engine != "interpreter":
+    if args.integers and args.engine != "numpy":
         raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")
     (a, _), (b, _) = load_with(args, args.a), load_with(args, args.b, "b-")
     runs = load_runs(args.data, main_function(a), args.batch, image_form(args))

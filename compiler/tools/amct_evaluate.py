@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
 from ..tables import print_tables, progress_bar
-from ..transforms.quantization.options import ClusterOptions, DataOptions
+from ..transforms.quantization.options import ClusterOptions, DataOptions, engine_named
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -48,9 +48,9 @@ def add_parser(commands: Any) -> None:
     add("models", metavar="MODEL", type=Path, nargs="+", help=MODEL)
     add_option(add, leaves(ResultOptions)["labels"])
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
-    text = """what runs the models: onnxruntime for ONNX files and the interpreter for others (the default where onnxruntime is
-installed, without --cluster), interpreter, or iree"""
-    add("--engine", choices=("interpreter", "onnxruntime", "iree"), help=text)
+    text = """what runs the models: onnxruntime for ONNX files and numpy, the interpreter, for others (the default where
+onnxruntime is installed, without --cluster), numpy, or iree"""
+    add("--engine", type=engine_named, choices=("numpy", "onnxruntime", "iree"), help=text)
     add_json(add)
     add_options(parser, DataOptions, without=("batch_num",))
     add_options(parser, ClusterOptions)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..transforms.quantization.options import engine_named
 from .parser import add_command
 from .shared import (
     INTEGERS,
@@ -41,8 +42,8 @@ def add_parser(commands: Any) -> None:
         "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
-    text = "what runs it: interpreter (default), or iree, as native code"
-    modes.add_argument("--engine", choices=("interpreter", "iree"), default="interpreter", help=text)
+    text = "what runs it: numpy, the interpreter (default), or iree, as native code"
+    modes.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
     add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)
     parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")

@@ -16,7 +16,7 @@ from ..catalogue import FRONTENDS
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
-from ..pipelines.options import Option, composed, leaves, names, shapes
+from ..pipelines.options import Option, composed, leaves, names, shapes, warn_of_rename
 from ..session import ImportOptions, Session
 from ..transforms.quantization.options import AllOptions, ClusterOptions, ImageOptions, SessionOptions
 from .parser import TOOLS, Parser
@@ -156,6 +156,19 @@ def add_option(add: Callable[..., object], option: Option) -> None:
         form["default"] = option.default
     flags = (f"--{option.name}", option.facts.also)
     add(*filter(None, flags), dest=option.field, help=option.brief(_flags()).replace("%", "%%"), **form)
+    if was := option.facts.was:
+        old = {**form, "type": _renamed(form["type"], f"--{was}", f"--{option.name}"), "default": argparse.SUPPRESS}
+        add(f"--{was}", dest=option.field, help=argparse.SUPPRESS, **old)
+
+
+def _renamed(read: Callable[[str], Any], was: str, name: str) -> Callable[[str], Any]:
+    """Reads a value that was given under the option's old name."""
+
+    def reading(text: str) -> Any:
+        warn_of_rename(was, name)
+        return read(text)
+
+    return reading
 
 
 @cache
@@ -230,7 +243,13 @@ def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
     words: list[str] = parser.prog.split()
     for action in parser.actions():
         value = getattr(args, action.dest, action.default)
-        if action.dest in _OWN or value == action.default or value is None or value == "":
+        if (
+            action.help == argparse.SUPPRESS
+            or action.dest in _OWN
+            or value == action.default
+            or value is None
+            or value == ""
+        ):
             continue
         option = action.option_strings[-1 if value is False else 0 :][:1]
         text = str(value)

@@ -120,7 +120,7 @@ def _quantized(model: Any, folder: Path) -> tuple[ModuleOp, Path]:
         *model.options,
         "--profile=ppq",
         "--fuse-all",
-        f"--quantize=observer=minmax data={model.calibration} backend=numpy",
+        f"--quantize=observer=minmax data={model.calibration} engine=numpy",
     ]
     for arguments in ([*source, "-o", str(module)], [str(module), "--profile=ppq", "-t", "onnx", "-o", str(path)]):
         if amct_opt.run(arguments) != 0:

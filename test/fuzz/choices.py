@@ -92,7 +92,7 @@ def _quantize(profile: str, random: np.random.Generator, pick: Any) -> list[str]
         "round-weights": pick("gptq", "mismatch", "adaround"),
         "correct-bias": "true",
         "equalize": "true",
-        "backend": pick("numpy", "onnxruntime"),
+        "engine": pick("numpy", "onnxruntime"),
     }
     several |= _of_layers(pick) if profile.startswith("ascend") else _of_values(pick)
     chosen = random.choice(list(several), int(random.integers(1, 4)), replace=False)

@@ -15,7 +15,7 @@ from ...tables import Table, Tabled, some
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.data import available, split
-from ...transforms.quantization.options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
+from ...transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
 from ..float_regions import Networks, layers_to_return
@@ -102,7 +102,7 @@ def tune_file(
     folder: Path,
     session: Session,
     goal: Goal,
-    running: BackendOptions = AUTOMATIC,
+    running: EngineOptions = AUTOMATIC,
     test: DataOptions | None = None,
     budget: Budget = UNLIMITED,
     rank_by: str = "sqnr",

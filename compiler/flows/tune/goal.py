@@ -81,7 +81,7 @@ def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, sa
     """How often the label ranks first, in percent."""
     if runner.cluster is None:
         return ranks(Executable(module), samples, labels, session).top(1).percent
-    return shared_ranks(runner.cluster, "interpreter", Path(), module, samples, labels, session).top(1).percent
+    return shared_ranks(runner.cluster, "numpy", Path(), module, samples, labels, session).top(1).percent
 
 
 class Judge(Protocol):

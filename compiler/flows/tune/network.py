@@ -19,7 +19,7 @@ from ...targets.onnx import OnnxTarget
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.decide.sites import Site, sites
-from ...transforms.quantization.options import BackendOptions, DataOptions, QuantizeOptions
+from ...transforms.quantization.options import DataOptions, EngineOptions, QuantizeOptions
 from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import Equalize
@@ -42,7 +42,7 @@ class Network:
     whole: ModuleOp
     options: QuantizeOptions
     calibration: DataOptions
-    running: BackendOptions
+    running: EngineOptions
     measuring: Samples
     rank_by: type[Measure]
     macs: Mapping[str, int]

@@ -13,23 +13,31 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...configuration.ranges import at_least
 from ...diagnostics import CompileError
-from ...pipelines.options import option, values_of
+from ...pipelines.options import option, values_of, warn_of_rename
 
 if TYPE_CHECKING:
-    from ...backends.cluster import Engine
+    from ...backends.cluster import Workers
     from ...configuration.record import Record
     from ...configuration.settings import Settings
     from ...runtime.data import Preprocess, Samples
     from .profiles import Alignment, Mode, Profile
 else:  # what Python may give in place of text
-    Engine = Preprocess = Record = Samples = Settings = object
+    Workers = Preprocess = Record = Samples = Settings = object
 
-Backend = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
+Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 Method = Literal["gptq", "mismatch", "adaround"]
 """How weights are rounded, other than to the nearest number."""
 
 _WHAT, _SHARED, _RECOVERY = "what is quantized", "which values share scales", "recovery of accuracy"
 """Headings of options."""
+
+
+def engine_named(name: str) -> str:
+    """The name of an engine. `interpreter`, the one of numpy in the last release, is warned of."""
+    if name != "interpreter":
+        return name
+    warn_of_rename("the engine interpreter", "numpy")
+    return "numpy"
 
 
 @dataclass(frozen=True)
@@ -290,7 +298,7 @@ class ClusterOptions:
 
     GROUP: ClassVar[str] = "what shares the work"
 
-    cluster: str | Engine | None = None
+    cluster: str | Workers | None = None
     """A Dask cluster that shares the work, with the same result: `local:N` for N processes here, or a scheduler,
     `tcp://host:8786`.
     """
@@ -303,12 +311,12 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendOptions:
+class EngineOptions:
     """Options that affect speed only."""
 
     GROUP: ClassVar[str] = "what runs the model"
 
-    backend: Backend = "auto"
+    engine: Engine = option("auto", was="backend")
     """What runs the model: `numpy`, `onnxruntime`, `iree`, `torch`, or `auto` (default): numpy or onnxruntime, whichever should
     finish first; for a model from PyTorch that is calibrated as AMCT does it is torch.
     """
@@ -317,7 +325,7 @@ class BackendOptions:
     sharing: ClusterOptions = ClusterOptions()
 
 
-AUTOMATIC = BackendOptions()
+AUTOMATIC = EngineOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,4 +334,4 @@ class AllOptions:
 
     quantization: QuantizeOptions = QuantizeOptions()
     calibration: DataOptions = NO_DATA
-    running: BackendOptions = AUTOMATIC
+    running: EngineOptions = AUTOMATIC

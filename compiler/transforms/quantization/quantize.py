@@ -14,7 +14,7 @@ from ...ir.metadata import add_metadata
 from ...pipelines.options import Parts
 from ...session import Session, session_of
 from .data import load, within
-from .options import AUTOMATIC, BackendOptions, DataOptions, QuantizeOptions
+from .options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
 from .recover.equalize import equalize
 from .request import Request, request_of
 from .running import runner_of
@@ -40,7 +40,7 @@ class QuantizePass(Parts, ModulePass):
 
     calibration: DataOptions
     quantization: QuantizeOptions
-    running: BackendOptions
+    running: EngineOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         request = request_of(self.quantization, session_of(ctx))
@@ -55,13 +55,13 @@ class Quantize(ModulePass):
 
     request: Request
     data: DataOptions
-    running: BackendOptions = AUTOMATIC
+    running: EngineOptions = AUTOMATIC
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         quantize(op, self.request, self.data, self.running, session_of(ctx))
 
 
-def quantize(module: ModuleOp, request: Request, data: DataOptions, running: BackendOptions, session: Session) -> None:
+def quantize(module: ModuleOp, request: Request, data: DataOptions, running: EngineOptions, session: Session) -> None:
     """Run the steps in their order; data is read when the first of them needs it, and marks the module if it is synthetic.
 
     Raises CompileError, located in the file of settings, record or data, or at an operation.
@@ -70,7 +70,7 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Bac
     samples = cache(lambda: load(within(data, request.settings), module, session))
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)
-    if runner.backend == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):
+    if runner.engine == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):
         session.note("onnxruntime runs calibration; weights are rounded and biases corrected in numpy, layer by layer")
     quantize_channels(module, request, samples, session, runner)
     if samples.cache_info().currsize and samples().synthetic:

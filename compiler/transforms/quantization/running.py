@@ -8,7 +8,7 @@ from pathlib import Path
 from ...backends import Runner, torch_installed
 from ...backends.cluster import Storing, secured
 from ...diagnostics import CompileError
-from .options import BackendOptions, ClusterOptions
+from .options import ClusterOptions, EngineOptions
 from .profiles import Profile
 
 
@@ -24,13 +24,13 @@ def sharing_runner(options: ClusterOptions) -> Runner:
     return Runner(cluster=cluster, checkpoint=None if options.checkpoint is None else Path(options.checkpoint))
 
 
-def runner_of(options: BackendOptions, profile: Profile | None = None) -> Runner:
+def runner_of(options: EngineOptions, profile: Profile | None = None) -> Runner:
     """The runner: torch where `auto` may choose and numbers are to be those that the profile's AMCT for PyTorch has.
 
-    Raises CompileError for a backend that is not installed, threads that it does not have, or a bad cluster.
+    Raises CompileError for an engine that is not installed, threads that it does not have, or a bad cluster.
     """
-    runner = replace(sharing_runner(options.sharing), backend=options.backend, threads=options.threads)
+    runner = replace(sharing_runner(options.sharing), engine=options.engine, threads=options.threads)
     as_amct = profile is not None and profile.amct == "pytorch"
-    if not as_amct or runner.backend != "auto" or runner.cluster is not None or not torch_installed():
+    if not as_amct or runner.engine != "auto" or runner.cluster is not None or not torch_installed():
         return runner
-    return replace(runner, backend="torch", threads=None)
+    return replace(runner, engine="torch", threads=None)

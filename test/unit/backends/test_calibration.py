@@ -13,7 +13,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import backends, frontends
-from amct_opt.backends.cluster import engine_of
+from amct_opt.backends.cluster import workers_of
 from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
@@ -100,8 +100,8 @@ def calibrated(
 
 
 def agree(model: Callable[[Session], ModuleOp], data: str, observer: str, profile: str = "ascend") -> None:
-    ours = calibrated(model, f"{data} backend=numpy", observer, profile)
-    theirs = calibrated(model, f"{data} backend=onnxruntime threads=2", observer, profile)
+    ours = calibrated(model, f"{data} engine=numpy", observer, profile)
+    theirs = calibrated(model, f"{data} engine=onnxruntime threads=2", observer, profile)
     np.testing.assert_allclose(np.array(theirs), np.array(ours), rtol=1e-4, atol=1e-6)
 
 
@@ -124,7 +124,7 @@ def test_layouts(model: Callable[[Session], ModuleOp], observer: str, folder: Pa
 
 @pytest.mark.parametrize("observer", [*OBSERVERS, EXACT])
 def test_threads_change_nothing(observer: str) -> None:
-    data = f"data={EXAMPLES}/digits/calib.npz samples=12 backend=onnxruntime"
+    data = f"data={EXAMPLES}/digits/calib.npz samples=12 engine=onnxruntime"
     one, two, many = (
         calibrated(example("digits/digits.onnx"), f"{data} threads={n}", observer, "qdq") for n in (1, 2, 5)
     )
@@ -139,12 +139,12 @@ def test_states_of_parts(folder: Path) -> None:
         module = net()(session)
         run_passes(module, [make_pass("fuse-all"), make_pass("insert-observers", "observer=mse")], session)
         for name in "ab":
-            save = make_pass("calibrate", f"data={name}.npz save-state={name} backend=onnxruntime")
+            save = make_pass("calibrate", f"data={name}.npz save-state={name} engine=onnxruntime")
             run_passes(module, [save], session)
         return module
 
     merged = calibrated(parts, "load-state=a,b", "mse")
-    assert merged == calibrated(net(), "data=x.npz backend=onnxruntime", "mse")
+    assert merged == calibrated(net(), "data=x.npz engine=onnxruntime", "mse")
 
 
 @pytest.mark.parametrize("observer", ["minmax", "percentile"])
@@ -155,9 +155,9 @@ def test_what_is_not_finite_is_located_alike(observer: str, threads: int, folder
     np.savez("x.npz", x=images)
     message = r"conv.*NaN or Inf|NaN or Inf"
     with pytest.raises(CompileError, match=message) as ours:
-        calibrated(net("exp"), "data=x.npz backend=numpy", observer)
+        calibrated(net("exp"), "data=x.npz engine=numpy", observer)
     with pytest.raises(CompileError) as theirs:
-        calibrated(net("exp"), f"data=x.npz backend=onnxruntime threads={threads}", observer)
+        calibrated(net("exp"), f"data=x.npz engine=onnxruntime threads={threads}", observer)
     assert str(theirs.value) == str(ours.value)
 
 
@@ -167,7 +167,7 @@ def test_nan_that_a_reduction_overlooks(folder: Path) -> None:
     np.savez("x.npz", x=images)
     for backend in ("numpy", "onnxruntime"):
         with pytest.raises(CompileError, match="NaN or Inf among the values"):
-            calibrated(net("sqrt"), f"data=x.npz backend={backend}")
+            calibrated(net("sqrt"), f"data=x.npz engine={backend}")
 
 
 def test_sums_that_overflow_are_no_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +186,7 @@ def test_bad_data_is_located(folder: Path) -> None:
     images[2, 1, 0, 0] = np.nan
     np.savez("x.npz", x=images)
     with pytest.raises(CompileError, match="holds NaN or Inf in sample 2"):
-        calibrated(net(), "data=x.npz backend=onnxruntime threads=2")
+        calibrated(net(), "data=x.npz engine=onnxruntime threads=2")
 
 
 def carried(session: Session) -> ModuleOp:
@@ -199,11 +199,11 @@ def carried(session: Session) -> ModuleOp:
 def test_operations_without_a_form_in_onnx(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = r"holds Hardmax of opset 11, which opset 17 defines otherwise\n  hint: backend=numpy runs every module"
+    message = r"holds Hardmax of opset 11, which opset 17 defines otherwise\n  hint: engine=numpy runs every module"
     with pytest.raises(CompileError, match=message):
-        calibrated(carried, "data=x.npz backend=onnxruntime")
+        calibrated(carried, "data=x.npz engine=onnxruntime")
     large(monkeypatch)
-    assert calibrated(carried, "data=x.npz") == calibrated(carried, "data=x.npz backend=numpy")
+    assert calibrated(carried, "data=x.npz") == calibrated(carried, "data=x.npz engine=numpy")
     assert "note: running in numpy, as onnxruntime cannot: <stdin>:7:3: 'nn.opaque' op" in capsys.readouterr().err
 
 
@@ -213,7 +213,7 @@ def test_a_cluster_knows_what_onnxruntime_cannot_run(folder: Path, monkeypatch: 
     session = new_session()
     module = carried(session)
     with ThreadPoolExecutor(1) as client:
-        calibrate = replace(make_pass("calibrate", "data=x.npz"), cluster=engine_of(client))
+        calibrate = replace(make_pass("calibrate", "data=x.npz"), cluster=workers_of(client))
         run_passes(module, [make_pass("insert-observers", ""), calibrate], session)
     points = [op for op in module.walk() if isinstance(op, nn.ObserveOp)]
     assert points
@@ -226,10 +226,10 @@ def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    expected = calibrated(net(), "data=x.npz backend=numpy")
+    expected = calibrated(net(), "data=x.npz engine=numpy")
     monkeypatch.setattr(backends, "set_aside", full)
-    with pytest.raises(CompileError, match="No space left on device\n  hint: backend=numpy runs every module"):
-        calibrated(net(), "data=x.npz backend=onnxruntime")
+    with pytest.raises(CompileError, match="No space left on device\n  hint: engine=numpy runs every module"):
+        calibrated(net(), "data=x.npz engine=onnxruntime")
     large(monkeypatch)
     assert calibrated(net(), "data=x.npz") == expected
     note = capsys.readouterr().err
@@ -243,7 +243,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = calibrated(net(), "data=x.npz backend=numpy")
+    expected = calibrated(net(), "data=x.npz engine=numpy")
     with monkeypatch.context() as patch:
         patch.setattr(backends.Runner, "_in_onnxruntime", None)
         assert calibrated(net(), "data=x.npz") == expected
@@ -251,24 +251,24 @@ def test_auto_takes_numpy_for_little_work(folder: Path, monkeypatch: pytest.Monk
         with pytest.raises(TypeError):
             calibrated(net(), "data=x.npz")
     large(monkeypatch)
-    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=onnxruntime")
+    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz engine=onnxruntime")
 
 
 def test_without_onnxruntime(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     large(monkeypatch)
     monkeypatch.setattr(backends, "find_spec", lambda name: None)
     with pytest.raises(CompileError, match=r"to be installed\n  hint: pip install 'amct-opt\[onnxruntime\]'"):
-        calibrated(net(), "data=x.npz backend=onnxruntime")
-    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz backend=numpy")
+        calibrated(net(), "data=x.npz engine=onnxruntime")
+    assert calibrated(net(), "data=x.npz") == calibrated(net(), "data=x.npz engine=numpy")
     assert "pip install 'amct-opt[onnxruntime]' makes this several times faster" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("backend=numpy threads=2", "backend numpy runs one batch at a time"),
+        ("engine=numpy threads=2", "engine numpy runs one batch at a time"),
         ("threads=0", "threads must be positive, not 0"),
-        ("backend=cuda", "backend"),
+        ("engine=cuda", "backend"),
     ],
 )
 def test_bad_options(options: str, message: str, folder: Path) -> None:
@@ -280,7 +280,7 @@ def test_channels_are_balanced_alike(folder: Path) -> None:
     def products(backend: str) -> list[np.ndarray]:
         session = new_session()
         module = net()(session)
-        names = ("fuse-all", ""), ("insert-observers", "dmq=0.5"), ("balance-channels", f"data=x.npz backend={backend}")
+        names = ("fuse-all", ""), ("insert-observers", "dmq=0.5"), ("balance-channels", f"data=x.npz engine={backend}")
         run_passes(module, [make_pass(name, options) for name, options in names], session)
         return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
 
@@ -292,10 +292,10 @@ def test_channels_are_balanced_alike(folder: Path) -> None:
 
 def test_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["quantize", f"{EXAMPLES}/digits/digits.onnx", "--data", f"{EXAMPLES}/digits/calib.npz"]
-    assert amct.run([*arguments, "--backend", "onnxruntime", "--threads", "2", "-o", "a"]) == 0
-    assert amct.run([*arguments, "--backend", "numpy", "-o", "b"]) == 0
-    assert amct.run([*arguments, "--backend", "numpy", "--threads", "2", "-o", "c"]) == 1
-    assert "backend numpy runs one batch at a time" in capsys.readouterr().err
+    assert amct.run([*arguments, "--engine", "onnxruntime", "--threads", "2", "-o", "a"]) == 0
+    assert amct.run([*arguments, "--engine", "numpy", "-o", "b"]) == 0
+    assert amct.run([*arguments, "--engine", "numpy", "--threads", "2", "-o", "c"]) == 1
+    assert "engine numpy runs one batch at a time" in capsys.readouterr().err
     a, b = (Path(f"{name}/digits_record.txt").read_text().splitlines() for name in "ab")
     scales = [
         [float(line.rpartition(":")[2]) for line in lines if line.strip().startswith("scale_d:")] for lines in (a, b)

@@ -98,14 +98,14 @@ def test_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def judged(most: int, labels: Labels) -> tuple[list[int], int]:
         """The ranks, and how many shares were computed for them."""
         engine = Stopping(most)
-        found = shared_ranks(engine, "interpreter", Path(), module, samples, labels, session, tmp_path)
+        found = shared_ranks(engine, "numpy", Path(), module, samples, labels, session, tmp_path)
         return found.ranks.tolist(), engine.computed
 
     with pytest.raises(amct_opt.CompileError, match="gone"):
         judged(2, labels)
     found, computed = judged(1000, labels)
     assert computed == len(shares_of(samples)) - 2
-    assert found == shared_ranks(Stopping(1000), "interpreter", Path(), module, samples, labels, session).ranks.tolist()
+    assert found == shared_ranks(Stopping(1000), "numpy", Path(), module, samples, labels, session).ranks.tolist()
     assert judged(0, labels) == (found, 0)
     _, computed = judged(1000, Labels(np.arange(100) % 7))
     assert computed == len(shares_of(samples))

@@ -67,7 +67,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "x.npz"
 
 
-def found(data: Path | str, observer: str, batch: str = "?", options: str = "backend=numpy") -> list[tuple[Any, Any]]:
+def found(data: Path | str, observer: str, batch: str = "?", options: str = "engine=numpy") -> list[tuple[Any, Any]]:
     """Ranges and parameters of all points."""
     session = new_session()
     module = parse_module(session, NET.replace("BATCH", batch))
@@ -81,14 +81,14 @@ def found(data: Path | str, observer: str, batch: str = "?", options: str = "bac
     ["minmax", "percentile", "kl", "mse", "octav", "isotone", "ifmr", "ifmr{exact=true}"],
 )
 def test_equal_to_one_process(observer: str, data: Path) -> None:
-    assert found(data, observer, options=f"backend=numpy cluster={LOCAL}") == found(data, observer)
+    assert found(data, observer, options=f"engine=numpy cluster={LOCAL}") == found(data, observer)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime", "auto"])
 @pytest.mark.parametrize("batch", ["?", "1", "7"])
 def test_any_batch_and_backend(backend: str, batch: str, data: Path) -> None:
     """The last of 115 samples make an incomplete run of 7, which takes some of the run before it."""
-    options = f"backend={backend} samples=115"
+    options = f"engine={backend} samples=115"
     assert found(data, "mse", batch, f"{options} cluster={LOCAL}") == found(data, "mse", batch, options)
 
 
@@ -97,7 +97,7 @@ def test_shards(data: Path, tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     for i, part in enumerate(np.array_split(x, [3, 50, 90])):
         np.savez(tmp_path / "shards" / f"{i}.npz", x=part)
-    assert found(tmp_path / "shards", "mse", options=f"backend=numpy cluster={LOCAL}") == found(data, "mse")
+    assert found(tmp_path / "shards", "mse", options=f"engine=numpy cluster={LOCAL}") == found(data, "mse")
 
 
 def test_batches_of_a_function(data: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_batches_of_a_function(data: Path, tmp_path: Path) -> None:
         f"import numpy as np\ndef batches():\n    return np.array_split(np.load({str(data)!r})['x'], range(3, 200, 3))\n"
     )
     given = f"{tmp_path}/calib.py:batches"
-    assert found(given, "mse", options=f"backend=numpy cluster={LOCAL}") == found(given, "mse")
+    assert found(given, "mse", options=f"engine=numpy cluster={LOCAL}") == found(given, "mse")
     module = parse_module(new_session(), NET.replace("BATCH", "?"))
     samples = load_samples(given, main_function(module))
     sizes = [len(pickle.dumps(share)) for share in shares_of(samples)]
@@ -125,7 +125,7 @@ def test_the_first_error_is_the_one_of_one_process(data: Path) -> None:
     x[[60, 150], 0, 0, 0] = np.nan
     np.savez(data, x=x)
     errors: list[str] = []
-    for options in ("backend=numpy", f"backend=numpy cluster={LOCAL}"):
+    for options in ("engine=numpy", f"engine=numpy cluster={LOCAL}"):
         with pytest.raises(CompileError) as e:
             found(data, "mse", options=options)
         errors.append(str(e.value))
@@ -141,7 +141,7 @@ def test_rounding(data: Path) -> None:
         module = parse_module(session, NET.replace("BATCH", "?"))
         passes = [
             make_pass("insert-observers", ""),
-            make_pass("calibrate", f"data={data} backend=numpy{options}"),
+            make_pass("calibrate", f"data={data} engine=numpy{options}"),
             make_pass("round-weights", f"data={data}{options}"),
         ]
         run_passes(module, passes, session)
@@ -179,7 +179,7 @@ def test_certificates(tmp_path: Path) -> None:
         ("tls://127.0.0.1:9", (), "a cluster at tls:// needs certificates"),
     ):
         with pytest.raises(CompileError, match=message):
-            cluster.engine_named(sharing_runner(ClusterOptions(cluster=address, cluster_tls=given)).cluster or LOCAL)
+            cluster.workers_named(sharing_runner(ClusterOptions(cluster=address, cluster_tls=given)).cluster or LOCAL)
 
 
 def test_the_bar_counts_workers(data: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_scheduler_that_goes_away(data: Path) -> None:
     cluster.client(address)
     others.close()
     with pytest.raises(CompileError, match="the scheduler of the cluster is gone") as e:
-        found(data, "mse", options=f"backend=numpy cluster={address}")
+        found(data, "mse", options=f"engine=numpy cluster={address}")
     assert "--checkpoint DIR" in e.value.hint
 
 
@@ -216,7 +216,7 @@ def test_no_worker_is_left(workers: Any, data: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cluster, "_LOOK", 1)
     for worker in list(workers.cluster.workers.values()):
         workers.cluster.sync(worker.close)
-    assert found(data, "minmax", options=f"backend=numpy cluster={LOCAL}") == found(data, "minmax")
+    assert found(data, "minmax", options=f"engine=numpy cluster={LOCAL}") == found(data, "minmax")
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     x = np.random.default_rng(1).normal(size=(20000, 3, 8, 8)).astype(np.float32)
     np.savez(data, x=x)
     with pytest.raises(CompileError, match="the cluster has lost all of its workers"):
-        found(data, "mse", "1", options=f"backend=numpy cluster={address}")
+        found(data, "mse", "1", options=f"engine=numpy cluster={address}")
     closing.join()
     others.close()
 
@@ -303,7 +303,7 @@ def test_workers_that_are_killed(workers: Any, tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    assert found(tmp_path / "x.npz", "mse", "1", f"backend=numpy cluster={LOCAL}") == expected
+    assert found(tmp_path / "x.npz", "mse", "1", f"engine=numpy cluster={LOCAL}") == expected
     killer.join()
     assert len(set(killed)) == 2
 
@@ -328,7 +328,7 @@ def test_workers_out_of_memory(limit: str, monkeypatch: pytest.MonkeyPatch) -> N
     def calibrated(client: Any) -> tuple[str, list[str]]:
         session = new_session()
         module = parse_module(session, WIDE)
-        calibrate = replace(make_pass("calibrate", "backend=numpy"), data=samples_from(x, module), cluster=client)
+        calibrate = replace(make_pass("calibrate", "engine=numpy"), data=samples_from(x, module), cluster=client)
         run_passes(module, [make_pass("insert-observers", "observer=minmax"), calibrate], session)
         return to_text(module), list(session.warnings)
 
@@ -338,7 +338,7 @@ def test_workers_out_of_memory(limit: str, monkeypatch: pytest.MonkeyPatch) -> N
         LocalCluster(n_workers=1, memory_limit=limit, **options) as others,
         Client(others) as client,
     ):
-        (there, warnings), (here, none) = calibrated(cluster.engine_of(client)), calibrated(None)
+        (there, warnings), (here, none) = calibrated(cluster.workers_of(client)), calibrated(None)
     assert there == here
     assert none == []
     assert warnings == ["calibrate: a share computed in smaller parts, because workers ran out of memory or died"]

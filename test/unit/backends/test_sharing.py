@@ -14,7 +14,7 @@ import pytest
 
 import amct_opt
 from amct_opt.backends import Runner
-from amct_opt.backends.cluster import Failed, engine_of
+from amct_opt.backends.cluster import Failed, workers_of
 from amct_opt.backends.data_hash import digest_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
@@ -25,9 +25,9 @@ from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.runtime.data import Samples, load_samples
 from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.options import (
-    BackendOptions,
     ClusterOptions,
     DataOptions,
+    EngineOptions,
     QuantizeOptions,
 )
 from amct_opt.transforms.quantization.recover.round_weights import round_weights, shared_sums
@@ -50,7 +50,7 @@ class Elsewhere:
             yield number, found[-1]
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "onnxruntime"])
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
 def test_evaluation(engine: Any) -> None:
     found, shared = (
         amct_opt.evaluate(MODEL, HELD, LABELS, engine=engine, client=client) for client in (None, Elsewhere())
@@ -69,9 +69,9 @@ def test_what_is_wrong_with_labels() -> None:
     wrong = np.load(LABELS)
     wrong[[90, 300]] = 10
     with pytest.raises(amct_opt.CompileError, match="sample 90 has label 10, but output 'logits' has 10 classes"):
-        shared_ranks(Elsewhere(), "interpreter", MODEL, module, samples, Labels(wrong), session)
+        shared_ranks(Elsewhere(), "numpy", MODEL, module, samples, Labels(wrong), session)
     with pytest.raises(amct_opt.CompileError, match="396 labels for 397 samples: a cluster shares"):
-        shared_ranks(Elsewhere(), "interpreter", MODEL, module, samples, Labels(wrong[1:]), session)
+        shared_ranks(Elsewhere(), "numpy", MODEL, module, samples, Labels(wrong[1:]), session)
 
 
 def test_a_function_judges_in_one_process() -> None:
@@ -89,7 +89,7 @@ def test_sensitivity(measure: str) -> None:
         sensitivity_of(
             MODEL, QuantizeOptions(), DataOptions(DATA), amct_opt.new_session(), running=running, measure=measure
         )
-        for running in (BackendOptions(), BackendOptions(sharing=ClusterOptions(cluster=Elsewhere())))
+        for running in (EngineOptions(), EngineOptions(sharing=ClusterOptions(cluster=Elsewhere())))
     )
     assert found == shared
 
@@ -260,9 +260,7 @@ def test_little_memory_for_judging() -> None:
     module, session = amct_opt.load(MODEL)
     samples = load_samples(HELD, main_function(module))
     labels = Labels(np.load(LABELS))
-    found = (
-        shared_ranks(each, "interpreter", MODEL, module, samples, labels, session) for each in (Small(5), Elsewhere())
-    )
+    found = (shared_ranks(each, "numpy", MODEL, module, samples, labels, session) for each in (Small(5), Elsewhere()))
     one, other = (each.ranks for each in found)
     np.testing.assert_array_equal(one, other)
 
@@ -296,5 +294,5 @@ def test_search(tmp_path: Path) -> None:
 
 def test_what_is_not_a_client() -> None:
     with pytest.raises(amct_opt.CompileError, match="int is not a client of a cluster") as e:
-        engine_of(3)
+        workers_of(3)
     assert "concurrent.futures.Executor" in e.value.hint

@@ -57,24 +57,24 @@ FORMATS: Mapping[str, Format] = {
     "onnx": Format(
         ["a.onnx", "ext.onnx", "ext.onnx.data", "q.onnx", "deployed.onnx", "loop.onnx"],
         ["a.onnx", "ext.onnx", "q.onnx", "deployed.onnx", "loop.onnx"],
-        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
+        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='engine=numpy' -o o/r.mlir"],
     ),
     "tensorflow": Format(
         ["a.pb", "ascend.pb", "call.pbtxt"],
         ["a.pb", "ascend.pb", "call.pbtxt"],
-        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
+        ["amct-opt {} --fuse-all -o o/r.mlir", "amct-opt {} --fuse-all --quantize='engine=numpy' -o o/r.mlir"],
     ),
     "saved model": Format(
         ["sm/saved_model.pb", "sm/variables/variables.index", "sm/variables/variables.data-00000-of-00001"],
         ["sm/saved_model.pb", "sm/variables/variables.index", "sm/variables/variables.data-00000-of-00001"],
-        ["amct-opt sm --fuse-all -o o/r.mlir", "amct-opt sm --fuse-all --quantize='backend=numpy' -o o/r.mlir"],
+        ["amct-opt sm --fuse-all -o o/r.mlir", "amct-opt sm --fuse-all --quantize='engine=numpy' -o o/r.mlir"],
     ),
     "caffe": Format(
         ["b.prototxt", "b.caffemodel"],
         ["b.prototxt", "b.caffemodel"],
         [
             "amct-opt b.prototxt --weights b.caffemodel --fuse-all -o o/r.mlir",
-            "amct-opt b.prototxt --weights b.caffemodel --fuse-all --quantize='backend=numpy' -t onnx -o o/r.onnx",
+            "amct-opt b.prototxt --weights b.caffemodel --fuse-all --quantize='engine=numpy' -t onnx -o o/r.onnx",
         ],
     ),
     "module text": Format(
@@ -82,7 +82,7 @@ FORMATS: Mapping[str, Format] = {
         ["nn.mlir", "q.mlir", "ascend.mlir"],
         [
             "amct-opt {} --fold-constants --canonicalize --fuse-all -o o/r.mlir",
-            "amct-opt {} --fuse-all --quantize='backend=numpy'",
+            "amct-opt {} --fuse-all --quantize='engine=numpy'",
         ],
     ),
     "safetensors": Format(
@@ -466,7 +466,7 @@ def make_files(folder: Path) -> None:
             status = tool.run([str(folder / a) if a.partition(".")[2] in _ENDINGS else a for a in arguments])
         assert status == 0, said.getvalue()
 
-    quantize = f"--quantize=data={folder / 'a.npz'} backend=numpy"
+    quantize = f"--quantize=data={folder / 'a.npz'} engine=numpy"
     run(amct_opt, "a.onnx", "-o", "a.mlir")
     run(amct_opt, "a.onnx", "--fuse-all", "-o", "nn.mlir")
     run(amct_opt, "a.onnx", "--fuse-all", quantize, "-o", "q.mlir")
@@ -527,11 +527,11 @@ override_layer_configs : {
 }
 """,
     "s.yaml": "observer: minmax\nbatch-num: 1\nskip-layers: [conv, fc]\nlayer-weight-bits: {fc: 8}\nweight-only: false\n"
-    "backend: numpy\n",
-    "s.toml": 'observer = "minmax"\nbatch-num = 1\nskip-layers = ["conv", "fc"]\nbackend = "numpy"\n'
+    "engine: numpy\n",
+    "s.toml": 'observer = "minmax"\nbatch-num = 1\nskip-layers = ["conv", "fc"]\nengine = "numpy"\n'
     "[layer-weight-bits]\nfc = 8\n",
     "s.json": '{"observer": "minmax", "batch-num": 1, "skip-layers": ["conv", "fc"], "layer-weight-bits": {"fc": 8},\n'
-    ' "backend": "numpy"}\n',
+    ' "engine": "numpy"}\n',
     "call.pbtxt": """node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
   attr { key: "shape" value { shape { dim { size: 2 } dim { size: 4 } } } } }
 node { name: "y" op: "PartitionedCall" input: "x" attr { key: "f" value { func { name: "f0" } } }

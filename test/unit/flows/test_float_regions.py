@@ -90,7 +90,7 @@ def test_without_onnxruntime_nothing_can_be_promised(
     faster: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    result = faster("quantize", "--backend", "numpy")
+    result = faster("quantize", "--engine", "numpy")
     assert (result.status, "digits.onnx: error: timing needs onnxruntime" in result.err) == (1, True)
 
 

@@ -344,7 +344,7 @@ def test_names_do_not_reach_the_terminal(name: str, folder: Path, capsys: pytest
     (folder / "m.onnx").write_bytes(model(nodes, {"x": [2, 4]}, {f"{name}y": [2, 4]}, [weight]))
     (folder / "x.npz").write_bytes(npz(x=np.ones((2, 4), "f")))
     for command in (
-        "quantize m.onnx -o o --backend numpy --data x.npz -v",
+        "quantize m.onnx -o o --engine numpy --data x.npz -v",
         "support m.onnx -v",
         RUN.removeprefix("amct "),
         "quantize m.onnx -o p --skip-layers none",
@@ -381,7 +381,7 @@ def test_time_grows_linearly(folder: Path) -> None:
     for count in (10, 60, 240):  # the first loads what the command needs
         (folder / "m.onnx").write_bytes(chained(count))
         started = time.process_time()
-        status, said = ended("amct quantize m.onnx -o o --backend numpy")
+        status, said = ended("amct quantize m.onnx -o o --engine numpy")
         seconds.append(time.process_time() - started)
         assert status == 0, said
     assert seconds[2] < 8 * seconds[1]

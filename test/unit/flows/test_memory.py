@@ -63,7 +63,7 @@ def peak_of(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> in
     """The largest number of bytes that are allocated at once."""
     monkeypatch.setattr(quantization, "_LARGE", 0)
     monkeypatch.setattr(quantization, "threads_here", lambda: 2)
-    argv = ["quantize", network(tmp_path), "--data", tmp_path / "x.npz", "-o", tmp_path / "out", "--backend", "numpy"]
+    argv = ["quantize", network(tmp_path), "--data", tmp_path / "x.npz", "-o", tmp_path / "out", "--engine", "numpy"]
     argv += ["--profile", profile]
     tracemalloc.start()
     try:

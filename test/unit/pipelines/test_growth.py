@@ -177,7 +177,7 @@ def _calls(profile: str, size: int, folder: Path) -> Counter[CodeType | str]:
     for form in FORMS:
         form(net)
     source = net.save(folder / "net.onnx")
-    passes = ["--fold-constants", "--canonicalize", "--fuse-all", "--quantize=backend=numpy"]
+    passes = ["--fold-constants", "--canonicalize", "--fuse-all", "--quantize=engine=numpy"]
     recorder = cProfile.Profile(builtins=False)
     calls: Counter[CodeType | str] = Counter()
 

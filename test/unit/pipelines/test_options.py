@@ -13,9 +13,11 @@ from xdsl.utils.exceptions import PassFailedException
 from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import WeightError
-from amct_opt.pipelines.options import build, composed, split, values_of
+from amct_opt.pipelines.options import build, composed, from_keywords, split, values_of
 from amct_opt.pipelines.passes import BrokenPass, make_pass, parse_pipeline, run_passes
 from amct_opt.session import Session, session_of
+from amct_opt.tools import amct
+from amct_opt.transforms.quantization.options import EngineOptions, engine_named
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 
@@ -227,3 +229,17 @@ def test_options_of_parts_are_options_of_the_pass() -> None:
     with pytest.raises(TypeError, match="QuantizePass has no option bit"):
         QuantizePass(bit=8)
     assert replace(made, weight_bits=4, data="x.npz") == make_pass("quantize", f"{options} weight-bits=4 data=x.npz")
+
+
+def test_an_old_name_works_and_warns(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "called {} now; the old name is removed in the next release"
+    assert build(EngineOptions, "backend=numpy", "--quantize").engine == "numpy"
+    assert f"backend is {said.format('engine')}" in capsys.readouterr().err
+    assert from_keywords(EngineOptions, "quantization", {"backend": "numpy"}).engine == "numpy"
+    assert f"backend is {said.format('engine')}" in capsys.readouterr().err
+    quantize = amct.parser().commands()["quantize"]
+    assert quantize.parse_args(["m.onnx", "-o", "out", "--backend", "numpy"]).engine == "numpy"
+    assert f"--backend is {said.format('--engine')}" in capsys.readouterr().err
+    assert "--backend" not in quantize.format_help()
+    assert engine_named("interpreter") == "numpy"
+    assert f"the engine interpreter is {said.format('numpy')}" in capsys.readouterr().err

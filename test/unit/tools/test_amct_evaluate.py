@@ -41,7 +41,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_stages_side_by_side(amct_tool, data: Path, out: Path) -> None:
     models = MODEL, out / "digits_qdq.onnx", out / "digits_ascend.mlir"
     given = ("--data", data / "x.npz", "--labels", data / "labels.npy")
-    scores = json.loads(amct_tool("evaluate", *models, *given, "--json", "--engine", "interpreter").out)
+    scores = json.loads(amct_tool("evaluate", *models, *given, "--json", "--engine", "numpy").out)
     logits = onnxruntime.InferenceSession(MODEL).run(None, {"image": np.load(data / "x.npz")["image"]})[0]
     right = int((logits.argmax(1) == np.load(data / "labels.npy")).sum())
     first, *_ = scores["models"]
@@ -55,7 +55,7 @@ def test_stages_side_by_side(amct_tool, data: Path, out: Path) -> None:
     ]
     by_onnx = amct_tool("evaluate", *models, *given, "--json")
     by_onnx = json.loads(by_onnx.out)
-    assert [m["engine"] for m in by_onnx["models"]] == ["onnxruntime", "onnxruntime", "interpreter"]
+    assert [m["engine"] for m in by_onnx["models"]] == ["onnxruntime", "onnxruntime", "numpy"]
     assert [m["top1"] for m in by_onnx["models"]] == [m["top1"] for m in scores["models"]]
     table = amct_tool("evaluate", MODEL, *given).out
     assert f"{COUNT} samples, labels from {data / 'labels.npy'}" in table

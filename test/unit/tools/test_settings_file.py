@@ -134,7 +134,7 @@ def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path
         ("cluster: none", "'none' is not a cluster"),
         ("cluster-tls: a.pem", "certificates are three files"),
         ("checkpoint: kept", "a checkpoint is for work on a cluster"),
-        ("threads: 2\nbackend: numpy", "backend numpy runs one batch at a time"),
+        ("threads: 2\nengine: numpy", "engine numpy runs one batch at a time"),
         ("opset: 99", "target onnx does not write opset 99"),
     ],
 )

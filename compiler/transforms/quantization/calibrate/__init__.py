@@ -23,7 +23,7 @@ from ....session import Session, session_of
 from ..convert.parameters import activation_params
 from ..data import load
 from ..decide.sites import graph_points, note_other_functions
-from ..options import BackendOptions, DataOptions
+from ..options import DataOptions, EngineOptions
 from ..place.alignment import group_ranges, settle
 from ..running import runner_of
 from .observing import Observation, observations, passes
@@ -38,7 +38,7 @@ class CalibratePass(Parts, ModulePass):
     name = "calibrate"
 
     calibration: DataOptions
-    running: BackendOptions
+    running: EngineOptions
     save_state: str | None = None
     """A file to save the observers' state to. Makes one pass over the data; the observers get no parameters."""
     load_state: tuple[str, ...] = ()

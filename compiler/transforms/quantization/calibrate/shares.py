@@ -58,7 +58,7 @@ def observe_shares(
     wanted = {value: Wanted() for each in observed for value in each.values}
     settled = runner.settled(Work(module, wanted, samples, _ignore, _ignore, session))
     here = replace(settled, cluster=None, checkpoint=None, threads=settled.threads or 1)
-    key = (fingerprint(module), points_data(observed), digest, turn, settled.backend)
+    key = (fingerprint(module), points_data(observed), digest, turn, settled.engine)
     checkpoint = Checkpoint.of(runner.checkpoint, lambda: key)
     merged, arrays = checkpoint.taken_up()
     if checkpoint.path is not None and merged:

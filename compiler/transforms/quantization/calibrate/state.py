@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....backends.cluster import Engine
+from ....backends.cluster import Workers
 from ....backends.data_hash import digest_of
 from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     source: str
 
     @staticmethod
-    def of(samples: Samples, session: Session, cluster: str | Engine | None) -> Part:
+    def of(samples: Samples, session: Session, cluster: str | Workers | None) -> Part:
         """Data that a cluster may help to hash. Raises CompileError if it cannot be read."""
         return Part(digest_of(samples, session, cluster), samples.count, samples.synthetic, samples.source)
 

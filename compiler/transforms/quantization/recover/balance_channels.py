@@ -38,7 +38,7 @@ from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..data import load, runs_of
 from ..decide.sites import Site, sites
-from ..options import BackendOptions, DataOptions
+from ..options import DataOptions, EngineOptions
 from ..running import runner_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -171,7 +171,7 @@ class BalanceChannelsPass(Parts, ModulePass):
     name = "balance-channels"
 
     calibration: DataOptions
-    running: BackendOptions
+    running: EngineOptions
 
     PATTERNS: ClassVar[Patterns] = (BalanceChannels,)
 
@@ -292,7 +292,7 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5, r
 
     `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; if one of
     the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1. All is computed in
-    float32, powers by the backend (AMCT).
+    float32, powers by the engine (AMCT).
     """
     a, w = activations.astype(np.float32), weights.astype(np.float32)
     no_a, no_w = (peaks <= SMALLEST * min(1.0, peaks.max(initial=0.0)) for peaks in (a, w))

@@ -4,7 +4,7 @@
 // RUN: filecheck %s --input-file=%t.fitted.mlir
 // RUN: amct-opt %t.fitted.mlir --convert-observers 2>/dev/null > %t.steps.mlir
 // RUN: amct-opt %s --quantize='bits=4 observer=minmax fit-ranges=true' 2>/dev/null | diff - %t.steps.mlir
-// RUN: amct-opt %t.mlir --fit-ranges=backend=onnxruntime 2>/dev/null | diff - %t.fitted.mlir
+// RUN: amct-opt %t.mlir --fit-ranges=engine=onnxruntime 2>/dev/null | diff - %t.fitted.mlir
 // RUN: amct-opt %s --insert-observers='observer=minmax' --calibrate --fit-ranges --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix MISSED
 // RUN: amct-opt %s --insert-observers --fit-ranges --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix CALIBRATED
 

@@ -122,7 +122,7 @@ def quantized_sqnr(net: Attention, weights: str, profile: str, observer: str, tm
     module, session = amct_opt.load(tmp_path / "float.onnx", session)
     inputs = {"x": x, "keep": keep} if any("keep" in node.input for node in net.nodes) else {"x": x}
     np.savez(tmp_path / "data.npz", **inputs)
-    pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} backend=numpy}}'
+    pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} engine=numpy}}'
     amct_opt.run_pipeline(module, pipeline, session)
     amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     first = [array[:1] for array in inputs.values()]

@@ -598,6 +598,6 @@ def test_a_backend_that_does_not_round_is_not_used_in_silence(
 ) -> None:
     session = new_session()
     module = parse_module(session, network())
-    (each,) = parse_pipeline(f"quantize{{backend=onnxruntime {options}}}", session.passes)
+    (each,) = parse_pipeline(f"quantize{{engine=onnxruntime {options}}}", session.passes)
     run_passes(module, [replace(each, data=samples_from(DATA[:8], module))], session)
     assert capsys.readouterr().err.count("biases corrected in numpy, layer by layer") == notes

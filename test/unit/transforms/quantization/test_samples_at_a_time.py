@@ -119,7 +119,7 @@ def test_the_parameters_are_those_of_one_sample_at_a_time(
         session = new_session()
         module = parse_module(session, text)
         points = points_to_calibrate(module)
-        run_passes(module, [make_pass("calibrate", f"data={path} backend={backend}")], session)
+        run_passes(module, [make_pass("calibrate", f"data={path} engine={backend}")], session)
         found.append([(p.range, p.qparams) for p in points])
     assert found[0] == found[1]
 

@@ -24,8 +24,8 @@ from ...decide.sites import Site
 from ...options import (
     AUTOMATIC,
     NO_RECOVERY,
-    BackendOptions,
     DataOptions,
+    EngineOptions,
     PointOptions,
     QuantizeOptions,
     RecoveryOptions,
@@ -79,7 +79,7 @@ class EqualizePass(Parts, ModulePass):
     calibration: DataOptions
     settings: SettingsOptions
     points: PointOptions
-    running: BackendOptions
+    running: EngineOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
@@ -96,7 +96,7 @@ class Equalize(ModulePass):
 
     request: Request
     data: DataOptions
-    running: BackendOptions = AUTOMATIC
+    running: EngineOptions = AUTOMATIC
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session, data = session_of(ctx), within(self.data, self.request.settings)

@@ -24,7 +24,7 @@ from .....session import Session, session_of
 from ...convert.parameters import activation_params
 from ...data import load
 from ...decide.sites import graph_points
-from ...options import BackendOptions, DataOptions
+from ...options import DataOptions, EngineOptions
 from ...profiles import profile_of
 from ...running import runner_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
@@ -46,7 +46,7 @@ class FitRangesPass(Parts, ModulePass):
     name = "fit-ranges"
 
     calibration: DataOptions
-    running: BackendOptions
+    running: EngineOptions
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
