@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
-import numpy as np
 from xdsl.irdl import (
     Operand,
     operand_def,
@@ -17,9 +17,12 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .attributes import AutoPad
 from .base import ANY_TENSOR, INT, INTS, Int, Ints, integer, ints, operation
-from .linear import Array, WeightedOp
+from .linear import WeightedOp, counted
 from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, size_left, tensor
 from .window import WindowOp
+
+if TYPE_CHECKING:
+    from ...ir.dtypes import Array
 
 
 class ConvolutionOp(WeightedOp, WindowOp):
@@ -65,11 +68,12 @@ class ConvolutionOp(WeightedOp, WindowOp):
 
     def _counted(self) -> Array:
         """The channels that the weight's first axis counts, for each of its numbers."""
-        shape = shape_of(self.weight)
-        return np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
+        return counted(shape_of(self.weight), 0)
 
     def _counted_by_group(self) -> Array:
         """The channels that the second axis counts in each group; those of group g follow those of group g-1."""
+        import numpy as np
+
         first, per_group, *space = shape_of(self.weight)
         group = np.arange(first) // (first // self.group_count)
         return (group[:, None] * per_group + np.arange(per_group)).reshape(first, per_group, *(1,) * len(space))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -18,7 +17,8 @@ from .fused import outside
 from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    from ...ir.dtypes import Array
 
 
 class WeightedOp(NNOp):
@@ -124,11 +124,13 @@ class MatMulOp(WeightedOp):
 
     def weight_inputs(self) -> Array:
         shape = shape_of(self.rhs)
-        return _counted(shape, max(0, len(shape) - (2 if self.transpose_b is None else 1)))
+        return counted(shape, max(0, len(shape) - (2 if self.transpose_b is None else 1)))
 
     def weight_outputs(self) -> Array:
+        import numpy as np
+
         axis = self.weight_axis
-        return np.zeros(1, np.int64) if axis is None else _counted(shape_of(self.rhs), axis)
+        return np.zeros(1, np.int64) if axis is None else counted(shape_of(self.rhs), axis)
 
     def products(self, x: Shape, y: Shape) -> int:
         return prod(y) * x[-2 if self.transpose_a is not None and len(x) > 1 else -1]
@@ -158,8 +160,10 @@ class MatMulOp(WeightedOp):
         return [tensor(same_element(self.lhs, self.rhs, self.bias), shape)]
 
 
-def _counted(shape: Shape, axis: int) -> Array:
+def counted(shape: Shape, axis: int) -> Array:
     """The indices of one axis, in a shape that broadcasts to this one."""
+    import numpy as np
+
     return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
