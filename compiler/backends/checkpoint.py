@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..diagnostics import CompileError
+from ..ir.array import Array
 from ..ir.metadata import tool_version
 from ..ir.weights import WeightError, open_side_file, write_side_file
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SECONDS = 5
 """How much time may pass between two writes, about."""

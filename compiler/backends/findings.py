@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ..ir.array import Array
 from ..runtime.data import Samples
 from ..session import Session
 from . import Runner, Wanted, Work
@@ -24,7 +24,6 @@ from .data_hash import digest_of
 from .references import referred, resolved
 from .sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 
-Array = np.ndarray[Any, np.dtype[Any]]
 State = Mapping[str, Array]
 
 

@@ -18,13 +18,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..diagnostics import CompileError
 from ..files import scratch, scratch_until_the_end
+from ..ir.array import Array
 from ..ir.text import parse_module, write_module
 from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
 from .cluster import Failed, Status, Storing, Workers, failure, workers_named
 from .store import Stored, fetched, stored
 
-Array = np.ndarray[Any, np.dtype[Any]]
 S = TypeVar("S")
 R = TypeVar("R")
 

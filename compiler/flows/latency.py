@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import CompileError, first_line
+from ..ir.array import Array
 from ..pipelines.timing import peak_memory
 from ..tables import Table, Tabled
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Inputs = Mapping[str, Array]
 
 SECONDS = 0.3

@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
+from ..ir.array import Array
 from ..runtime.data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
@@ -28,7 +29,6 @@ RUNS = 2
 CLOSE = 60.0
 """Outputs at or above this SQNR (dB) need no explanation: float32 sums are rounded in a different order."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _FATAL = 4
 _UNSIGNED = 128

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..ir.array import Array
 
 _Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""

@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, TypeAttribute
 if TYPE_CHECKING:
     import numpy as np
 
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from .array import Array
 
 Tensor = TensorType[Attribute]
 """A ranked tensor of any element type; the only value type of `nn` and `ascend`."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from .array import Array
 from .metadata import add_metadata, metadata
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FORCE_FP16 = "FORCE_FP16_QUANT"
 PRECISION_MODES = ("DEFAULT", FORCE_FP16)

@@ -49,9 +49,7 @@ from .unique_names import Names
 from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from .array import Array
 
 Dense: TypeAlias = DenseIntOrFPElementsAttr[Any]
 

@@ -26,7 +26,7 @@ from .dtypes import as_stored, dtype_of_safetensors, from_stored, safetensors_na
 if TYPE_CHECKING:
     import numpy as np
 
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from .array import Array
 
 _MAX_HEADER = 100 << 20
 _ALIGN = 64

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from ..dialects.nn import QuantizeOp
 from ..dialects.nn.shapes import element_of
+from ..ir.array import Array
 from ..ir.dtypes import integer_range, is_float
 from ..ir.functions import main_function
 from ..runtime.comparison import match_layers
@@ -20,8 +21,6 @@ from ..runtime.executor import Executable
 from ..runtime.metrics import Differences
 from ..runtime.observers.histogram import Histogram
 from ..session import Session
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 SAMPLES = 16
 """The default number of samples to measure with."""

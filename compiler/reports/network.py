@@ -15,14 +15,13 @@ from ..diagnostics import Remark
 from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, NNOp, OpaqueOp, QParams, QuantizeOp, YieldOp, is_layer
 from ..dialects.nn.fused import outside
 from ..dialects.nn.shapes import shape_of
+from ..ir.array import Array
 from ..ir.dtypes import integer_range
 from ..ir.functions import input_names, main_function
 from ..rewriting import layer_of
 from ..transforms.quantization.decide.layers import channel_axis
 from .measures import clip_lines, quantize_ops
 from .reading import LayerError, Run
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _CHANNELS = 256

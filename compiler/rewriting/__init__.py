@@ -23,12 +23,12 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ..diagnostics import Gain, Remark, RemarkKind, describe, op_error
 from ..dialects.nn import ConstantOp, DequantizeOp, NNOp, ObserveOp, QuantizeOp, constant_of
+from ..ir.array import Array
 from ..ir.dtypes import finfo
 from ..ir.layer_names import layer_name, modules_of, named_among
 from ..session import Session, session_of
 from .driver import apply_patterns
 
-Array = np.ndarray[Any, np.dtype[Any]]
 M = TypeVar("M")
 """The dataclass of operations that a pattern matches."""
 Roots = tuple[type[Operation], ...]

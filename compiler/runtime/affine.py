@@ -6,11 +6,9 @@ the scale 1. AMCT's parser of records accepts all positive finite scales.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..ir.array import Array
 
 LEAST_SCALE, _LARGEST = (float(each) for each in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 """The least normal number of float32, whose reciprocal is finite, and the largest."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
 from ..dialects.nn import OriginAttr, WeightedOp, is_layer
+from ..ir.array import Array
 from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
 from ..tables import Table, Tabled, grouped
 from .executor import Executable, Watch
 from .metrics import Difference, Differences
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Watched(Protocol):

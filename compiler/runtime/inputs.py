@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
 from ..diagnostics import CompileError
+from ..ir.array import Array
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names
 from .data import Form, Preprocess, Samples, load_arrays, load_samples, takes_whole_inputs
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
 from ..diagnostics import CompileError
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..ir.array import Array
 
 
 @dataclass(frozen=True)

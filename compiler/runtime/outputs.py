@@ -5,13 +5,11 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..files import replacing
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..ir.array import Array
 
 _STORED_AS = {"bfloat16": "float32", "int4": "int8", "uint4": "uint8"}
 """Types that numpy's format lacks, each with a wider one that represents the same values."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from ..dialects.nn import NNOp, ReshapingOp, SliceOp
 from ..dialects.nn.shapes import DYNAMIC, shape_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ..ir.array import Array
 
 
 class Channels(NamedTuple):

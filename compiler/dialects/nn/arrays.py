@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Data
@@ -19,9 +19,7 @@ from ...ir.text import ModuleParser, ModulePrinter, parse_text
 from ...ir.weights import Weight, WeightError, separate_key, side_file_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from ...ir.array import Array
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from .shapes import element_of, static, tensor_of
 if TYPE_CHECKING:
     import numpy as np
 
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from ...ir.array import Array
 
 INLINE_ELEMENTS = 16
 """Constants of up to this many elements are in the text."""

@@ -22,7 +22,7 @@ from .shapes import DYNAMIC, Shape, known, merge_dim, same_element, shape_of, si
 from .window import WindowOp
 
 if TYPE_CHECKING:
-    from ...ir.dtypes import Array
+    from ...ir.array import Array
 
 
 class ConvolutionOp(WeightedOp, WindowOp):

@@ -31,9 +31,7 @@ from .properties import value_of
 from .shapes import DYNAMIC, LARGEST, element_of, known, shape_of, static
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from ...ir.array import Array
 
 _FAMILIES = (convolution, elementwise, linear, normalization, pooling, reduction, shape, space)
 _KINDS: Mapping[str, type[NNOp]] = {

@@ -18,7 +18,7 @@ from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of
 from .window import LayoutOp
 
 if TYPE_CHECKING:
-    from ...ir.dtypes import Array
+    from ...ir.array import Array
 
 
 class WeightedOp(NNOp):

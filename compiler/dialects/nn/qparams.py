@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, f32
 from xdsl.ir import Data
@@ -22,9 +22,7 @@ from .numbers import f32 as nearest_f32
 from .numbers import f32_text, parse_f32
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from ...ir.array import Array
 
 _T = TypeVar("_T")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
 from ...diagnostics import CompileError
 from ...dialects.nn import NNOp, WeightedOp
+from ...ir.array import Array
+from ...lowering.ascend.fused import inline_fused
 from ...rewriting import layer_of
 from ...runtime.data import Samples
 from ...runtime.executor import Executable
@@ -21,8 +22,6 @@ from ...targets.onnx import OnnxTarget
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.decide.layers import is_dequantized
 from ...transforms.quantization.decide.sites import Site, sites
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)")

@@ -34,9 +34,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects.nn import ConstantOp, array_of
 from ...dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
+from ...ir.array import Array
 from ...ir.dtypes import Tensor, integer_range
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Size = int | SSAValue
 """A size: a number, or a value of type index."""
 INDEX = IndexType()

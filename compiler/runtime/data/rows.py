@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ...ir.array import Array
 
 
 class Rows(Protocol):

@@ -13,8 +13,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ...dialects.nn import expanded
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ...ir.array import Array
 
 Kernel = Callable[..., "Array | Sequence[Array]"]
 """Maps the operands' arrays to the result's array, or to one array per result. Must not write to its operands."""

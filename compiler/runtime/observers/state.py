@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ...ir.array import Array
+
 State = Mapping[str, Array]
 
 LONG_BYTES = 288

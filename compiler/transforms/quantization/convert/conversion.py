@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +25,7 @@ from ....dialects.nn import (
     plan_of,
     set_plan,
 )
+from ....ir.array import Array
 from ....ir.functions import main_function
 from ....rewriting import M, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
@@ -36,8 +37,6 @@ from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
 from .layer_weights import IntegerWeights, Weight, weight_as, zeroed_scales
 from .parameters import sum_scales, widened
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 ROUNDED_FROM = "nn.rounded_from"
 """The attribute of a layer that keeps its weight from before `--round-weights`, which `--correct-bias` compares with."""

@@ -25,6 +25,7 @@ from ....dialects.nn import (
     dequantize_of,
     spread,
 )
+from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
 from ....runtime.affine import asymmetric_params, ends_of, symmetric_scales
@@ -32,8 +33,6 @@ from ..decide.sites import Site, sites
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
 from .weight_divergence import divergence_scales
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Weight(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp, UnitAttr
 
@@ -11,11 +9,10 @@ from ....configuration.record import Record
 from ....configuration.settings import Settings
 from ....diagnostics import op_error
 from ....dialects.nn import ObserveOp, QParamsAttr, spread
+from ....ir.array import Array
 from ....ir.precision import FORCE_FP16, float16_scales, force_fp16
 from ....rewriting import Remarks
 from ....runtime.affine import LEAST_SCALE, affine
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QParamsAttr:

@@ -5,7 +5,7 @@ integers, alone otherwise.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from xdsl.ir import Operation
@@ -19,14 +19,13 @@ from ....dialects.nn import (
     plan_of,
 )
 from ....dialects.nn.shapes import shape_of
+from ....ir.array import Array
 from ....rewriting import Roots, strict
 from ....runtime.affine import are_normal
 from ..decide.recurrent import ROWS, Recurrent
 from .conversion import ConversionPattern, carry_out
 from .layer_weights import Weight, described, feed_bias, weight_as
 from .parameters import bias_fits, quantized_bias, sum_scales, widened
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class PlannedRecurrent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from xdsl.context import Context
@@ -28,6 +28,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
+from ....ir.array import Array
 from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite, strict
 from ....runtime.data import Samples
@@ -37,9 +38,6 @@ from ..data import load
 from ..decide.sites import Site, sites
 from ..options import DataOptions
 from .parameters import sum_scales
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 Shifted = WeightedOp
 """The layers whose sums can be shifted."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from ....ir.array import Array
 
 BINS = 512
 """The bins of the histogram, over the largest magnitude to both sides."""

@@ -31,6 +31,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import element_of, shape_of
+from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
@@ -40,8 +41,6 @@ from ..data import load, runs_of
 from ..decide.sites import Site, sites
 from ..options import DataOptions, EngineOptions
 from ..running import runner_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 BALANCER = "DMQBalancer"
 """The origin type of the balancing products."""

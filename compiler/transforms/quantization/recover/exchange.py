@@ -21,6 +21,7 @@ from ....backends.checkpoint import Checkpoint
 from ....backends.cluster import failure
 from ....backends.data_hash import digest_of
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
+from ....ir.array import Array
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
 from ....runtime.data import Samples
@@ -32,7 +33,6 @@ from ..decide.sites import Site, sites
 from ..profiles import profile_of
 from .sensitivity import by_itself, copied, inputs_of, is_constant
 
-Array = np.ndarray[Any, np.dtype[Any]]
 M = TypeVar("M", bound=Measure)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -23,11 +23,10 @@ from ....dialects.nn import (
     array_of,
 )
 from ....dialects.nn.shapes import shape_of
+from ....ir.array import Array
 from ...channels import Channels, carried
 from ..decide.sites import Site, sites
 from .round_weights.integer_layers import WEIGHT
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 Matters = Mapping[Operation, Array]
 """By layer, a weight of the squared error of each output channel: float64 [channels], 1 on average."""

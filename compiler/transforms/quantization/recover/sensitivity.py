@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -13,6 +12,7 @@ from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 
 from ....dialects.nn import before_points
 from ....dialects.nn.fused import outside
+from ....ir.array import Array
 from ....rewriting import layer_of
 from ....runtime.data import Samples
 from ....runtime.executor import Executable
@@ -22,8 +22,6 @@ from ..decide.layers import able_names, candidates, is_quantized
 from ..decide.sites import Site, sites
 from ..profiles import profile_of
 from .balance_channels import balancer_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:

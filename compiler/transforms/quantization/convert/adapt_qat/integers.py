@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
@@ -25,12 +25,11 @@ from .....dialects.nn import (
     ints,
 )
 from .....dialects.nn.shapes import element_of
+from .....ir.array import Array
 from .....ir.dtypes import numpy_dtype
 from .....ir.functions import main_function
 from .....rewriting import M, Remarks, Roots, StepPattern, condition
 from .....runtime.kernels import kernel_for
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SIGNED: Mapping[Attribute, IntegerType] = {
     IntegerType(bits, Signedness.UNSIGNED): IntegerType(bits) for bits in (8, 16)

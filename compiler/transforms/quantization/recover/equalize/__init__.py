@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.context import Context
@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from .....backends import Runner
 from .....dialects.nn import WeightedOp, array_of
+from .....ir.array import Array
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....runtime.data import Samples
@@ -42,8 +43,6 @@ from .products import products_of
 from .scaling import Change, absorbed, scaled, undo
 from .search import Grids, Search, Weight
 from .trial import Trial
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class _Method(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -13,10 +13,9 @@ from xdsl.ir import Operation, SSAValue
 from .....backends import Runner
 from .....backends.findings import Finding, State, show
 from .....diagnostics import op_error
+from .....ir.array import Array
 from .....runtime.data import Samples
 from .....session import Session
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 256
 """Rows that are kept of each value, from all batches alike."""

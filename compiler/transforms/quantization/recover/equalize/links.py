@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.dialects.builtin import Float16Type, ModuleOp
@@ -24,11 +24,10 @@ from .....dialects.nn import (
     array_of,
 )
 from .....dialects.nn.shapes import element_of, shape_of
+from .....ir.array import Array
 from .....rewriting import Refusal, layer_of
 from ....channels import Channels, carried
 from ...decide.sites import Site, sites
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 WEIGHT = 1
 """The operand that is the weight of a layer."""

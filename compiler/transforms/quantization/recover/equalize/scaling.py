@@ -8,7 +8,7 @@ batch norms suggest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -28,13 +28,12 @@ from .....dialects.nn import (
     constant_of,
 )
 from .....dialects.nn.shapes import element_of, shape_of
+from .....ir.array import Array
 from .....ir.dtypes import numpy_dtype
 from .....rewriting import layer_of
 from ...decide.sites import Site
 from .links import WEIGHT, Link
 from .search import FLOAT, Weight
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Change(NamedTuple):

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, WeightedOp
+from .....ir.array import Array
 from .....runtime.affine import in_blocks, scales_of
 from ..balance_channels import balance_factors
 from ..matters import Matters
 from .channels_seen import ChannelsOf, Seen
 from .links import Link
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SHRUNK = tuple(1 - 0.1 * i for i in range(8))
 """Shares of the range among which the one of least error is taken."""

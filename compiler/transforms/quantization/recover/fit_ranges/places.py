@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from .....dialects.nn import NNOp
+from .....ir.array import Array
 from ..round_weights.products import Product, product_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Places(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -34,6 +34,7 @@ from .....dialects.nn import (
     before_points,
 )
 from .....dialects.nn.shapes import shape_of
+from .....ir.array import Array
 from .....rewriting import layer_of
 from .....runtime.data import Samples
 from .....runtime.kernels import Kernel, kernel_for
@@ -45,8 +46,6 @@ from ..round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.sums import some_of
 from ..round_weights.twins import rounding_by
 from .places import Elements, Places, RowsOf, Whole
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class UnknownError(Exception):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -15,6 +14,7 @@ from .....backends import HERE, Runner
 from .....configuration.settings import Ada
 from .....diagnostics import CompileError, Gain, op_error
 from .....dialects.nn import Plan, plan_of, set_plan
+from .....ir.array import Array
 from .....pipelines.options import Parts, build
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.data import Samples
@@ -30,9 +30,6 @@ from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
 from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
 from .sums import Rows, Sums
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 DAMPINGS = (0.0, 0.3, 1.0)
 """Shares of further damping, among which held-back samples choose where rows are few."""

@@ -5,14 +5,11 @@ Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization" (20
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....configuration.settings import Ada
+from .....ir.array import Array
 from .rounding import Grid, descended
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 ITERATIONS = 500
 """The most steps: each has all of the data, and more change nothing. AMCT takes 10000 over batches."""

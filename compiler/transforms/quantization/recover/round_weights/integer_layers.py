@@ -26,6 +26,7 @@ from .....dialects.nn import (
     set_plan,
     spread,
 )
+from .....ir.array import Array
 from ...convert.conversion import ROUNDED_FROM, point_of
 from ...convert.layer_weights import Weight, integers_of, levels_among, numbers_of, weight_as
 from ...convert.parameters import bias_fits, quantized_bias, widened
@@ -35,8 +36,6 @@ from ...place.grids import Grids
 from ...profiles import Profile
 from .products import Product, product_of
 from .rounding import Grid
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 WEIGHT, BIAS = 1, 2
 """The operands of convolutions and matrix products."""

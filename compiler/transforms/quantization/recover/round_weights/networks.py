@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from math import isnan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -19,6 +18,7 @@ from .....backends import HERE, Runner
 from .....backends.data_hash import digest_of
 from .....backends.sharing import shares_of
 from .....files import scratch
+from .....ir.array import Array
 from .....ir.weights import return_freed_memory
 from .....rewriting import Remarks
 from .....runtime.data import Samples
@@ -30,7 +30,6 @@ from .shared_sums import SharedSums
 from .sums import Rows, Summed, Wish, merged_sums, rows_of
 from .twins import Operands, Solution, Twins, accumulated, network, points_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
 S = TypeVar("S", bound=Summed)
 
 HELD_BACK = 8

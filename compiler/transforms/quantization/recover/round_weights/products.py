@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
 from .....dialects.nn.shapes import Shape, shape_of
+from .....ir.array import Array
 from .....runtime.windows import Window
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Product(Protocol):

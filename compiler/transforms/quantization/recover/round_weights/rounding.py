@@ -11,11 +11,11 @@ but sums of wide layers, and what is computed from them, are float32.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from .....ir.array import Array
 
 DAMPING = 0.01
 """The fraction of its mean added to the diagonal of H, so that weights of rarely active inputs hardly change."""

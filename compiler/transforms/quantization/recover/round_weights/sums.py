@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from .....diagnostics import op_error
+from .....ir.array import Array
 from .integer_layers import IntegerLayer
 from .rounding import WIDE
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _ENOUGH = 1 << 11
 """So many rows are summed at once, fewer in layers with fewer columns."""

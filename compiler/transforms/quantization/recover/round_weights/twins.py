@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from .....dialects.nn import NNOp, QParams
+from .....ir.array import Array
 from .....ir.dtypes import integer_range
 from .....runtime.data import Samples
 from .....runtime.kernels import Kernel
 from .....runtime.layerwise import Layerwise
 from ...decide.sites import graph_points
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Operands = Mapping[int, Array]
 """The operands that a layer reads in place of those of the module, by index."""
 Solution = Mapping[str, Array]
