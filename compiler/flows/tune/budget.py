@@ -13,7 +13,6 @@ from xdsl.ir import OpResult, SSAValue
 from ...diagnostics import CompileError
 from ...dialects.nn import NNOp, WeightedOp
 from ...ir.array import Array
-from ...lowering.ascend.fused import inline_fused
 from ...rewriting import layer_of
 from ...runtime.data import Samples
 from ...runtime.executor import Executable

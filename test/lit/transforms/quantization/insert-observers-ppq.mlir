@@ -92,17 +92,20 @@ func.func @passive(%x: tensor<1x2x4x4xf32>) -> (tensor<1x1x2x2xf32>, tensor<1x1x
 
 // -----
 
-// Padding with zero is passive; another number may lie outside the range: that pad stays float, its reader has a point.
+// Padding with zero is passive; another number may lie outside the range: that pad stays float, its reader has a point. One that
+// only cuts fills in nothing.
 // CHECK-LABEL: @pads
 // CHECK:       nn.observe %x as "a:0"
 // CHECK-NOT:   nn.observe %a
 // CHECK:       nn.observe %b as "r:0"
 // REMARK:      [insert-observers missed pads-with-zero] "b": it pads with 7.0, which may not be among the input's values
-func.func @pads(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
+// REMARK-NOT:  pads-with-zero] "c"
+func.func @pads(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<3xf32>) {
   %a = nn.pad %x pads [1, 1] : (tensor<4xf32>) -> tensor<6xf32>
   %b = nn.pad %x pads [1, 1] value 7.0 : (tensor<4xf32>) -> tensor<6xf32>
   %r = nn.sigmoid %b : tensor<6xf32>
-  func.return %a, %r : tensor<6xf32>, tensor<6xf32>
+  %c = nn.pad %x pads [0, -1] value 7.0 : (tensor<4xf32>) -> tensor<3xf32>
+  func.return %a, %r, %c : tensor<6xf32>, tensor<6xf32>, tensor<3xf32>
 }
 
 // -----
