@@ -19,11 +19,13 @@ from .rows import by_row, unsqueezed, written_by_row
 
 
 @converter(nn.SliceOp)
-def slice_(op: nn.SliceOp, layer: Layer) -> Written:
-    """Axes are written where steps are, which stand behind them."""
-    if op.steps is None:
-        return by_row(op, layer)
-    return written_by_row(op, layer, op.operands, axes=nn.ints(op.axes, range(len(nn.ints(op.starts)))))
+def slice_(op: nn.SliceOp, layer: Layer) -> str:
+    starts = nn.ints(op.starts)
+    axes = None if op.axes is None and op.steps is None else layer.ints(nn.ints(op.axes, range(len(starts))), "axes")
+    steps = None if op.steps is None else layer.ints(nn.ints(op.steps), "steps")
+    return layer.node(
+        "Slice", op.input, layer.ints(starts, "starts"), layer.ints(nn.ints(op.ends), "ends"), axes, steps
+    )
 
 
 @converter(nn.GatherOp)
