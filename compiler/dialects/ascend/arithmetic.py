@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
+from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, VarOperand, operand_def, prop_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -13,9 +14,9 @@ from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.attributes import RealsAttr
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real
-from ..nn.shapes import broadcast, merge_shape, same_element, shape_of, size, tensor, tensor_of
+from ..nn.shapes import merge_shape, same_element, shape_of, size, tensor
 from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, check_range, i16, operation
-from .elementwise import UnaryOp
+from .elementwise import ClippingOp, UnaryOp
 
 
 @operation
@@ -139,31 +140,14 @@ class SelectOp(AscendOp):
     x2: Operand = operand_def(ANY_TENSOR)
     y: Result = result_def(ANY_TENSOR)
 
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor(same_element(self.x1, self.x2), broadcast(*(shape_of(v) for v in self.operands)))]
-
 
 @operation
-class ClipByValueV2Op(AscendOp):
+class ClipByValueV2Op(ClippingOp):
     """`min(max(x, clip_value_min), clip_value_max)`; each bound is one number, which may be computed at run time."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
-        "x": REAL_NUMBER,
-        "clip_value_min": REAL_NUMBER,
-        "clip_value_max": REAL_NUMBER,
-    }
-
-    x: Operand = operand_def(ANY_TENSOR)
-    clip_value_min: Operand = operand_def(ANY_TENSOR)
-    clip_value_max: Operand = operand_def(ANY_TENSOR)
-    y: Result = result_def(ANY_TENSOR)
-
-    def derive(self) -> Sequence[Tensor]:
-        same_element(*self.operands)
-        for name, value in (("clip_value_min", self.clip_value_min), ("clip_value_max", self.clip_value_max)):
-            if size(shape_of(value)) != 1:
-                raise VerifyException(f"{name} must hold one number")
-        return [tensor_of(self.x)]
+    def check_bound(self, name: str, value: SSAValue) -> None:
+        if size(shape_of(value)) != 1:
+            raise VerifyException(f"{name} must hold one number")
 
 
 __all__ = [

@@ -162,9 +162,12 @@ class AscendOp(NNOp):
                 self.check_element(name, element_of(value), types)
         return self.derive()
 
-    @abstractmethod
     def derive(self) -> Sequence[Tensor]:
-        """The result types, from operands whose element types are legal. Raises VerifyException when they do not fit."""
+        """The result types, from operands whose element types are legal: by default those of the meaning.
+
+        Raises VerifyException when they do not fit.
+        """
+        return [cast(Tensor, type_) for type_ in self.meaning().op.result_types]
 
     def check_element(self, what: str, element: Attribute, types: Iterable[Attribute]) -> None:
         if element not in types:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
+from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -144,9 +146,6 @@ class HardSigmoidOp(AscendOp):
     beta: Real = prop_def(REAL, default_value=real(0.5))
     output_y: Result = result_def(ANY_TENSOR)
 
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor_of(self.input_x)]
-
 
 @operation
 class GeluOp(UnaryOp):
@@ -253,9 +252,8 @@ class PReluOp(AscendOp):
         return [tensor_of(self.x)]
 
 
-@operation
-class ClipByValueOp(AscendOp):
-    """`min(max(x, clip_value_min), clip_value_max)`; the bounds are constants of one element each."""
+class ClippingOp(AscendOp):
+    """`min(max(x, clip_value_min), clip_value_max)`."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {
         "x": REAL_NUMBER,
@@ -271,11 +269,23 @@ class ClipByValueOp(AscendOp):
     def derive(self) -> Sequence[Tensor]:
         same_element(*self.operands)
         for name, value in (("clip_value_min", self.clip_value_min), ("clip_value_max", self.clip_value_max)):
-            if shape_of(value) not in ((), (1,)):
-                raise VerifyException(f"{name} must hold one number")
-            if constant_of(value) is None:
-                raise VerifyException(f"{name} must be a constant")
+            self.check_bound(name, value)
         return [tensor_of(self.x)]
+
+    @abstractmethod
+    def check_bound(self, name: str, value: SSAValue) -> None:
+        """Raises VerifyException for a bound that the operation does not take."""
+
+
+@operation
+class ClipByValueOp(ClippingOp):
+    """`min(max(x, clip_value_min), clip_value_max)`; the bounds are constants of one element each."""
+
+    def check_bound(self, name: str, value: SSAValue) -> None:
+        if shape_of(value) not in ((), (1,)):
+            raise VerifyException(f"{name} must hold one number")
+        if constant_of(value) is None:
+            raise VerifyException(f"{name} must be a constant")
 
     def meaning(self) -> Meaning:
         low, high = (bound.item() for v in self.operands[1:] if (bound := array_of(v)) is not None)

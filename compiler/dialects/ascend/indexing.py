@@ -9,11 +9,9 @@ from xdsl.dialects.builtin import IntegerAttr, i32, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     Operand,
-    VarOperand,
     operand_def,
     prop_def,
     result_def,
-    var_operand_def,
     var_result_def,
 )
 from xdsl.utils.exceptions import VerifyException
@@ -33,6 +31,7 @@ from ..nn.shapes import (
     tensor,
     text,
 )
+from .arithmetic import ManyOp
 from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, operation
 from .shape import index_list, one_index
 
@@ -106,28 +105,21 @@ class TileOp(AscendOp):
 
 
 @operation
-class PackOp(AscendOp):
+class PackOp(ManyOp):
     """Joins `N` tensors of one shape along a new axis; `axis` is its index in y."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
-    x: VarOperand = var_operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(0))
-    N = prop_def(INT)
-    y: Result = result_def(ANY_TENSOR)
 
     @property
     def new_axis(self) -> int:
         return axis_of(self.axis.value.data, len(shape_of(self.x[0])) + 1)
 
     def derive(self) -> Sequence[Tensor]:
-        if not self.x or len(self.x) != self.N.value.data:
-            raise VerifyException(f"N is {self.N.value.data}, but there are {len(self.x)} inputs")
-        shape = shape_of(self.x[0])
-        for value in self.x[1:]:
-            shape = merge_shape(shape, shape_of(value), "shapes of the inputs")
-        axis = self.new_axis
-        return [tensor(same_element(*self.x), (*shape[:axis], len(self.x), *shape[axis:]))]
+        (one,), axis = super().derive(), self.new_axis
+        shape = one.get_shape()
+        return [tensor(one.element_type, (*shape[:axis], len(self.x), *shape[axis:]))]
 
 
 class PartsOp(AscendOp):

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
-from ..nn.shapes import Shape, broadcast, element_of, merge_dim, same_element, shape_of, size, tensor, tensor_of
+from ..nn.shapes import Shape, broadcast, element_of, merge_dim, shape_of, size, tensor
 from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, operation, stand_ins
 from .cube import INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
@@ -169,20 +169,15 @@ class BiasAddOp(AscendOp):
     y: Result = result_def(ANY_TENSOR)
 
     @property
-    def channel_axis(self) -> int:
-        channels_last = check_choice("data_format", self.data_format, ("NHWC", "NCHW")) == "NHWC"
-        return len(shape_of(self.x)) - 1 if channels_last else 1
+    def channels_last(self) -> bool:
+        return check_choice("data_format", self.data_format, ("NHWC", "NCHW")) == "NHWC"
 
-    def derive(self) -> Sequence[Tensor]:
-        x, bias = shape_of(self.x), shape_of(self.bias)
-        if len(x) < 2 or len(bias) != 1:
-            raise VerifyException(f"x of rank {len(x)} and bias of rank {len(bias)}, expected at least 2 and 1")
-        merge_dim(x[self.channel_axis], bias[0], "channels and bias length")
-        same_element(self.x, self.bias)
-        return [tensor_of(self.x)]
+    @property
+    def channel_axis(self) -> int:
+        return len(shape_of(self.x)) - 1 if self.channels_last else 1
 
     def meaning(self) -> Meaning:
-        return self.as_nn(nn.BiasAddOp, layout="nhwc" if self.data_format.data == "NHWC" else "nchw")
+        return self.as_nn(nn.BiasAddOp, layout="nhwc" if self.channels_last else "nchw")
 
 
 __all__ = ["BatchMatMulV2Op", "BiasAddOp", "FullyConnectionOp", "MatMulV2Op", "MatrixOp"]

@@ -73,15 +73,9 @@ class BNInferOp(AscendOp):
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
-        x = shape_of(self.x)
-        if len(x) != 4:
-            raise VerifyException(f"x must be of rank 4, not {len(x)}")
-        for name in ("scale", "offset", "mean", "variance"):
-            shape = shape_of(getattr(self, name))
-            if len(shape) != 1:
-                raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")
-            merge_dim(x[1], shape[0], f"channels and {name} length")
-        return [tensor_of(self.x)]
+        if (rank := len(shape_of(self.x))) != 4:
+            raise VerifyException(f"x must be of rank 4, not {rank}")
+        return super().derive()
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.BatchNormOp, epsilon=self.epsilon)

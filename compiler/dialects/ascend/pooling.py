@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, INTS, TEXT, Bool, Int, Ints, NNOp, Result, Text, integer, ints
-from ..nn.shapes import Shape, element_of, known, same_size, shape_of, static, tensor
+from ..nn.shapes import Shape, element_of, known, shape_of, static, tensor
 from .base import (
     FALSE,
     FBD,
@@ -101,29 +101,20 @@ class WindowOp(FormatOp):
             return self.given_pads
         return same_pad_pairs(sizes, self.kernel(sizes), self.stride_list) if static(sizes) else None
 
-    def result_shape(self) -> Shape:
-        x = self.check_rank("x", self.x)
-        sizes = self.spatial(x)
-        kernel, strides = self.kernel(sizes), self.stride_list
-        self.check_limits(kernel, strides)
-        if self.is_global:
-            return self.arrange(x[0], x[self.channel_axis], (1,) * len(sizes))
-        if (pads := self.resolved_pads(sizes)) is None:
-            output = tuple(same_size(s, st) for s, st in zip(sizes, strides, strict=True))
-        else:
-            for k, (begin, end) in zip(kernel, pads, strict=True):
-                if not (0 <= begin < k and 0 <= end < k):
-                    raise VerifyException(f"pads {begin} and {end} must be smaller than the window of {k}")
-            output = window_sizes(sizes, kernel, strides, (1,) * len(sizes), pads, self.rounds_up)
-        return self.arrange(x[0], x[self.channel_axis], output)
+    def derive(self) -> Sequence[Tensor]:
+        self.check_rank("x", self.x)
+        check_range("stride", self.stride_list, 1, STRIDE_LIMIT)
+        if not self.is_global:
+            self.check_window(self.window_shape)
+        return super().derive()
 
-    def check_limits(self, kernel: Shape, strides: Shape) -> None:
-        check_range("stride", strides, 1, STRIDE_LIMIT)
-        if self.is_global:
-            return
+    def check_window(self, kernel: Shape) -> None:
         check_range("window size", kernel, 1, WINDOW_LIMIT)
         if prod(kernel) > WINDOW_LIMIT:
             raise VerifyException(f"a window of {prod(kernel)} elements, at most {WINDOW_LIMIT} are possible")
+        for k, (begin, end) in zip(kernel, () if self.is_same else self.given_pads, strict=False):
+            if not (0 <= begin < k and 0 <= end < k):
+                raise VerifyException(f"pads {begin} and {end} must be smaller than the window of {k}")
 
     def as_pool(self, kind: type[NNOp], global_kind: type[NNOp], **properties: Any) -> Meaning:
         """A pool of `nn`."""
@@ -257,7 +248,8 @@ class AveragingOp(WindowOp):
     def derive(self) -> Sequence[Tensor]:
         element = element_of(self.x)
         check_offset_x(element, self.zero_point)
-        return [tensor(i32 if element == i8 else element, self.result_shape())]
+        (mean,) = super().derive()
+        return [tensor(i32, mean.get_shape()) if element == i8 else mean]
 
     def verify_operation(self) -> None:
         super().verify_operation()
@@ -286,18 +278,12 @@ class MaxPoolV3Op(PoolOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8, i16, i32, i64, ui8, ui16)}
 
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor(element_of(self.x), self.result_shape())]
-
 
 @operation
 class MaxPoolOp(SameOrValidOp):
     """The largest element of each window (TensorFlow); padding never wins. y has the type of x."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, f64, i8, i16, i32, i64, ui8, ui16)}
-
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor(element_of(self.x), self.result_shape())]
 
 
 @operation

@@ -31,15 +31,9 @@ from ..nn.shapes import (
     axes_of,
     axis_of,
     element_of,
-    known,
-    merge_dim,
-    merge_shape,
     same_element,
     shape_of,
-    size,
-    static,
     tensor,
-    text,
 )
 from .base import (
     ALL,
@@ -119,12 +113,9 @@ class TransposeOp(AscendOp):
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
-        x, perm = shape_of(self.x), index_list("perm", self.perm)
-        if len(x) > 8:
-            raise VerifyException(f"x must be of rank 8 at most, not {len(x)}")
-        if sorted(perm) != list(range(len(x))):
-            raise VerifyException(f"perm {list(perm)} is not a permutation of {len(x)} axes")
-        return [tensor(element_of(self.x), [x[p] for p in perm])]
+        if (rank := len(shape_of(self.x))) > 8:
+            raise VerifyException(f"x must be of rank 8 at most, not {rank}")
+        return super().derive()
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.TransposeOp, 1, perm=index_list("perm", self.perm))
@@ -140,13 +131,6 @@ class FlattenOp(AscendOp):
     axis: Int = prop_def(INT, default_value=integer(1))
     y: Result = result_def(ANY_TENSOR)
 
-    def derive(self) -> Sequence[Tensor]:
-        x, axis = shape_of(self.x), self.axis.value.data
-        if not -len(x) <= axis <= len(x):
-            raise VerifyException(f"axis {axis} is out of range for rank {len(x)}")
-        axis = axis + len(x) if axis < 0 else axis
-        return [tensor(element_of(self.x), (size(x[:axis]), size(x[axis:])))]
-
     def meaning(self) -> Meaning:
         return self.as_nn(nn.FlattenOp, axis=self.axis)
 
@@ -161,17 +145,6 @@ class SqueezeOp(AscendOp):
     axis: Ints = prop_def(INTS, default_value=int_list())
     y: Result = result_def(ANY_TENSOR)
 
-    def derive(self) -> Sequence[Tensor]:
-        x = shape_of(self.x)
-        if not (axes := axes_of(ints(self.axis), len(x))):
-            if not static(x):
-                raise VerifyException("axis is needed where sizes are not known")
-            return [tensor(element_of(self.x), [d for d in x if d != 1])]
-        for axis in axes:
-            if x[axis] not in (1, DYNAMIC):
-                raise VerifyException(f"axis {axis} is of size {x[axis]}, not 1")
-        return [tensor(element_of(self.x), [d for i, d in enumerate(x) if i not in axes])]
-
     def meaning(self) -> Meaning:
         return self.as_nn(nn.SqueezeOp, axes=ints(self.axis) or None)
 
@@ -185,12 +158,6 @@ class UnsqueezeOp(AscendOp):
     x: Operand = operand_def(ANY_TENSOR)
     axes: Ints = prop_def(INTS, default_value=int_list())
     y: Result = result_def(ANY_TENSOR)
-
-    def derive(self) -> Sequence[Tensor]:
-        x = shape_of(self.x)
-        axes = axes_of(ints(self.axes), len(x) + len(ints(self.axes)))
-        rest = iter(x)
-        return [tensor(element_of(self.x), [1 if i in axes else next(rest) for i in range(len(x) + len(axes))])]
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.UnsqueezeOp, axes=self.axes)
@@ -210,18 +177,7 @@ class ConcatV2Op(AscendOp):
     def derive(self) -> Sequence[Tensor]:
         if len(self.x) != self.N.value.data:
             raise VerifyException(f"N is {self.N.value.data}, but there are {len(self.x)} inputs")
-        shapes = [shape_of(v) for v in self.x]
-        if any(len(s) != len(shapes[0]) for s in shapes):
-            raise VerifyException(f"inputs {', '.join(map(text, shapes))} differ in rank")
-        axis = axis_of(one_index("concat_dim", self.concat_dim), len(shapes[0]), "concat_dim")
-        joined = list(shapes[0])
-        for shape in shapes[1:]:
-            for i, d in enumerate(shape):
-                if i != axis:
-                    joined[i] = merge_dim(joined[i], d, f"sizes of axis {i}")
-                else:
-                    joined[i] = joined[i] + d if known(joined[i]) and known(d) else DYNAMIC
-        return [tensor(same_element(*self.x), joined)]
+        return super().derive()
 
     def meaning(self) -> Meaning:
         axis = one_index("concat_dim", self.concat_dim)
@@ -246,14 +202,9 @@ class SplitVOp(AscendOp):
         return count.value.data if isinstance(count, IntegerAttr) else 1  # pyright: ignore[reportUnknownMemberType]
 
     def derive(self) -> Sequence[Tensor]:
-        x, sizes = shape_of(self.x), index_list("size_splits", self.size_splits)
-        axis = axis_of(one_index("split_dim", self.split_dim), len(x), "split_dim")
-        if len(sizes) != self.num_split.value.data:
-            raise VerifyException(f"num_split is {self.num_split.value.data}, size_splits has {len(sizes)} entries")
-        if any(s < 0 for s in sizes):
-            raise VerifyException(f"size_splits {list(sizes)} must not be negative")
-        merge_dim(x[axis], sum(sizes), "size of the axis and sum of the parts")
-        return [tensor(element_of(self.x), (*x[:axis], s, *x[axis + 1 :])) for s in sizes]
+        if (count := len(index_list("size_splits", self.size_splits))) != self.num_split.value.data:
+            raise VerifyException(f"num_split is {self.num_split.value.data}, size_splits has {count} entries")
+        return super().derive()
 
     def meaning(self) -> Meaning:
         sizes, axis = index_list("size_splits", self.size_splits), one_index("split_dim", self.split_dim)
@@ -282,28 +233,6 @@ class StridedSliceV2Op(AscendOp):
     strides: Operand = operand_def(ANY_TENSOR)
     y: Result = result_def(ANY_TENSOR)
 
-    def slices(self) -> tuple[slice, ...]:
-        """One Python slice per axis of x."""
-        names = ("begin", "end", "axes", "strides")
-        begin, end, axes, strides = (index_list(n, v) for n, v in zip(names, self.operands[1:], strict=True))
-        if not len(begin) == len(end) == len(axes) == len(strides):
-            raise VerifyException("begin, end, axes and strides differ in length")
-        if 0 in strides:
-            raise VerifyException("strides must not be 0")
-        rank = len(shape_of(self.x))
-        result = [slice(None)] * rank
-        for b, e, axis, step in zip(begin, end, axes_of(axes, rank), strides, strict=True):
-            # Python has no number for "past the first element" with a negative step; a far negative end means that
-            result[axis] = slice(b, None if step < 0 and e <= -(2**31) else e, step)
-        return tuple(result)
-
-    def derive(self) -> Sequence[Tensor]:
-        shape = [
-            d if s == slice(None) else (len(range(*s.indices(d))) if known(d) else DYNAMIC)
-            for d, s in zip(shape_of(self.x), self.slices(), strict=True)
-        ]
-        return [tensor(element_of(self.x), shape)]
-
     def meaning(self) -> Meaning:
         names = ("begin", "end", "axes", "strides")
         lists = (index_list(n, v) for n, v in zip(names, self.operands[1:], strict=True))
@@ -331,13 +260,6 @@ class GatherV2Op(AscendOp):
     @property
     def gather_axis(self) -> int:
         return axis_of(one_index("axis", self.axis), len(shape_of(self.x)))
-
-    def derive(self) -> Sequence[Tensor]:
-        x, indices, axis, n = shape_of(self.x), shape_of(self.indices), self.gather_axis, self.batch_dims.value.data
-        if not 0 <= n <= min(axis, len(indices)):
-            raise VerifyException(f"batch_dims {n} must not exceed axis {axis} and the {len(indices)} axes of indices")
-        batch = merge_shape(x[:n], indices[:n], "batches of x and indices")
-        return [tensor(element_of(self.x), (*batch, *x[n:axis], *indices[n:], *x[axis + 1 :]))]
 
     def meaning(self) -> Meaning:
         negative = bool(self.negative_index_support.value.data)
@@ -387,8 +309,7 @@ class PadV3Op(AscendOp):
         if self.constant_values is not None and shape_of(self.constant_values) not in ((), (1,)):
             raise VerifyException("constant_values must hold one number")
         same_element(self.x, self.constant_values)
-        shape = [d + b + e if known(d) else DYNAMIC for d, (b, e) in zip(shape_of(self.x), self.pairs, strict=True)]
-        return [tensor(element_of(self.x), shape)]
+        return super().derive()
 
     def meaning(self) -> Meaning:
         value = array_of(self.constant_values)
@@ -417,11 +338,6 @@ class ReduceOp(AscendOp):
     @property
     def keeps_axes(self) -> bool:
         return bool(self.keep_dims.value.data)
-
-    def derive(self) -> Sequence[Tensor]:
-        x, axes = shape_of(self.x), self.axis_list
-        kept = [1 if i in axes else d for i, d in enumerate(x) if self.keeps_axes or i not in axes]
-        return [tensor(element_of(self.x), kept)]
 
     def meaning(self) -> Meaning:
         return self.as_nn(self.REDUCES, 1, axes=self.axis_list, keepdims=self.keeps_axes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, prod
+from math import inf
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, f32, i32
@@ -12,9 +12,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .. import nn
+from ..nn.attributes import Coordinates, Nearest
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, TEXT, Bool, Int, Real, Result, Text, integer, real
 from ..nn.constant import array_of, constant_ints
-from ..nn.shapes import DYNAMIC, Shape, element_of, known, scaled_size, shape_of, tensor, text
+from ..nn.shapes import element_of, shape_of
 from .base import (
     ALL,
     DATA_TYPES,
@@ -46,6 +47,19 @@ class ImageOp(FormatOp):
         return check_choice("data_format", self.data_format, self.FORMATS)
 
 
+IMAGE_FLAGS: Mapping[Coordinates, tuple[bool, bool]] = {
+    Coordinates.ASYMMETRIC: (False, False),
+    Coordinates.ALIGN_CORNERS: (True, False),
+    Coordinates.HALF_PIXEL: (False, True),
+}
+"""align_corners and half_pixel_centers by coordinate mode."""
+
+
+def image_nearest(flags: tuple[bool, bool]) -> Nearest:
+    """How positions round: down, with either flag to the nearest."""
+    return Nearest.ROUND_PREFER_CEIL if any(flags) else Nearest.FLOOR
+
+
 class ResizeImageOp(ImageOp):
     """Resizes the spatial axes to `size`, `[h, w]` (TensorFlow)."""
 
@@ -67,18 +81,19 @@ class ResizeImageOp(ImageOp):
             raise VerifyException(f"size {list(numbers)} must hold two positive numbers")
         return self.arrange(0, 0, numbers)
 
-    def resized(self) -> Shape:
-        x = self.check_rank("x", self.x)
+    def derive(self) -> Sequence[Tensor]:
+        self.check_rank("x", self.x)
         if self.align_corners.value.data and self.half_pixel_centers.value.data:
             raise VerifyException("align_corners and half_pixel_centers exclude each other")
-        return tuple(s or d for d, s in zip(x, self.sizes, strict=True))
+        return super().derive()
 
     def meaning(self) -> Meaning:
-        """TensorFlow's three coordinate modes; nearest rounds down, with aligned corners to the nearest."""
-        aligned, centred = bool(self.align_corners.value.data), bool(self.half_pixel_centers.value.data)
-        coordinates = "align_corners" if aligned else "half_pixel" if centred else "asymmetric"
-        nearest = "round_prefer_ceil" if aligned or centred else "floor"
-        return self.as_nn(nn.ResizeOp, 1, sizes=self.sizes, mode=self.MODE, coordinates=coordinates, nearest=nearest)
+        flags = bool(self.align_corners.value.data), bool(self.half_pixel_centers.value.data)
+        positions = {
+            "coordinates": next(mode.value for mode, each in IMAGE_FLAGS.items() if each == flags),
+            "nearest": image_nearest(flags).value,
+        }
+        return self.as_nn(nn.ResizeOp, 1, sizes=self.sizes, mode=self.MODE, **positions)
 
 
 @operation
@@ -95,7 +110,7 @@ class ResizeBilinearV2Op(ResizeImageOp):
             raise VerifyException(
                 f"dtype {self.dtype.value.data} must be the number of {element_of(self.x)}, the type of x"
             )
-        return [tensor(element_of(self.x), self.resized())]
+        return super().derive()
 
 
 @operation
@@ -104,9 +119,6 @@ class ResizeNearestNeighborV2Op(ResizeImageOp):
 
     MODE: ClassVar[str] = "nearest"
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "size": (i32,)}
-
-    def derive(self) -> Sequence[Tensor]:
-        return [tensor(element_of(self.x), self.resized())]
 
 
 @operation
@@ -158,9 +170,7 @@ class ResizeOp(AscendOp):
             raise VerifyException("extrapolation_value must be 0")
         if any(not 0 < e < inf for e in (scales or sizes)):
             raise VerifyException("scales and sizes must be positive and finite")
-        if sizes:
-            return [tensor(element_of(self.x), sizes)]
-        return [tensor(element_of(self.x), map(scaled_size, x, scales))]
+        return super().derive()
 
     def meaning(self) -> Meaning:
         scales, sizes = self.entries
@@ -184,12 +194,10 @@ class BlockSizeOp(ImageOp):
 
     block_size: Int = prop_def(INT)
 
-    def parts(self) -> tuple[int, int, int, Shape]:
-        """Block size, batch, channels, spatial sizes."""
-        x, block = self.check_rank("x", self.x), self.block_size.value.data
-        if block < 2:
+    def derive(self) -> Sequence[Tensor]:
+        if (block := self.block_size.value.data) < 2:
             raise VerifyException(f"block_size must be at least 2, not {block}")
-        return block, x[0], x[self.channel_axis], self.spatial(x)
+        return super().derive()
 
 
 @operation
@@ -200,12 +208,7 @@ class DepthToSpaceOp(BlockSizeOp):
 
     def derive(self) -> Sequence[Tensor]:
         check_choice("mode", self.mode, ("DCR", "CRD"))
-        block, batch, channels, sizes = self.parts()
-        if known(channels) and channels % (block * block):
-            raise VerifyException(f"{channels} channels are not divisible by {block * block}")
-        rest = channels // (block * block) if known(channels) else DYNAMIC
-        larger = [d * block if known(d) else DYNAMIC for d in sizes]
-        return [tensor(element_of(self.x), self.arrange(batch, rest, larger))]
+        return super().derive()
 
     def meaning(self) -> Meaning:
         mode = self.mode.data.lower()
@@ -215,14 +218,6 @@ class DepthToSpaceOp(BlockSizeOp):
 @operation
 class SpaceToDepthOp(BlockSizeOp):
     """Moves space into channels; the positions in a block become the outer part of the channels."""
-
-    def derive(self) -> Sequence[Tensor]:
-        block, batch, channels, sizes = self.parts()
-        if any(known(d) and d % block for d in sizes):
-            raise VerifyException(f"sizes {text(sizes)} are not divisible by {block}")
-        more = channels * block * block if known(channels) else DYNAMIC
-        smaller = [d // block if known(d) else DYNAMIC for d in sizes]
-        return [tensor(element_of(self.x), self.arrange(batch, more, smaller))]
 
     def meaning(self) -> Meaning:
         return self.as_nn(nn.SpaceToDepthOp, block=self.block_size, layout=self.nn_layout)
@@ -265,18 +260,6 @@ class SpaceToBatchNDOp(BatchBlockOp):
     block_shape: Operand = operand_def(ANY_TENSOR)
     paddings: Operand = operand_def(ANY_TENSOR)
 
-    def derive(self) -> Sequence[Tensor]:
-        shape, (block, pads) = list(shape_of(self.x)), self.blocks()
-        for axis, (b, (begin, end)) in enumerate(zip(block, pads, strict=True), 1):
-            if not known(shape[axis]):
-                continue
-            padded = shape[axis] + begin + end
-            if padded % b:
-                raise VerifyException(f"padded size {padded} of axis {axis} is not divisible by {b}")
-            shape[axis] = padded // b
-        shape[0] = shape[0] * prod(block) if known(shape[0]) else DYNAMIC
-        return [tensor(element_of(self.x), shape)]
-
     def meaning(self) -> Meaning:
         block, pads = self.block_lists()
         return self.as_nn(nn.SpaceToBatchOp, 1, block=block, layout="nhwc", pads=pads)
@@ -291,19 +274,6 @@ class BatchToSpaceNDOp(BatchBlockOp):
     x: Operand = operand_def(ANY_TENSOR)
     block_shape: Operand = operand_def(ANY_TENSOR)
     crops: Operand = operand_def(ANY_TENSOR)
-
-    def derive(self) -> Sequence[Tensor]:
-        shape, (block, crops) = list(shape_of(self.x)), self.blocks()
-        if known(shape[0]) and shape[0] % prod(block):
-            raise VerifyException(f"batch {shape[0]} is not divisible by {prod(block)}")
-        for axis, (b, (begin, end)) in enumerate(zip(block, crops, strict=True), 1):
-            if not known(shape[axis]):
-                continue
-            shape[axis] = shape[axis] * b - begin - end
-            if shape[axis] < 0:
-                raise VerifyException(f"crops take more of axis {axis} away than there is")
-        shape[0] = shape[0] // prod(block) if known(shape[0]) else DYNAMIC
-        return [tensor(element_of(self.x), shape)]
 
     def meaning(self) -> Meaning:
         block, crops = self.block_lists()

@@ -17,7 +17,7 @@ from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
 from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, full_rank, i8, int_list, operation
 from .convolution import ConvolutionOp, Filter, XFirstOp
-from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
+from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, Row
 
 DECONVOLUTION_LIMIT = 4096
 
@@ -94,7 +94,7 @@ def check_input_size(value: SSAValue, shape: Shape) -> None:
 
 
 @operation
-class Conv2DTransposeOp(TransposedOp, OffsetOp):
+class Conv2DTransposeOp(TransposedOp, XFirstOp):
     """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
 
     input_size is the result's shape as integers, 0 for sizes that follow from the geometry:
@@ -111,18 +111,6 @@ class Conv2DTransposeOp(TransposedOp, OffsetOp):
     bias: OptOperand = opt_operand_def(ANY_TENSOR)
     groups: Int = prop_def(INT, default_value=integer(1))
     output_padding: Ints = prop_def(INTS, default_value=int_list(0, 0, 0, 0))
-
-    @property
-    def x_value(self) -> SSAValue:
-        return self.x
-
-    @property
-    def filter_value(self) -> SSAValue:
-        return self.filter
-
-    @property
-    def bias_value(self) -> SSAValue | None:
-        return self.bias
 
     @property
     def output_padding_list(self) -> Shape:

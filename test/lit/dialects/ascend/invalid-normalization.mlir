@@ -11,15 +11,6 @@ func.func @main(%x: tensor<2x3x4xf32>, %s: tensor<3xf32>, %m: tensor<3xf32>) {
 
 // -----
 
-// Its parameters are vectors.
-// CHECK: error: 'ascend.BNInfer' op mean must be of rank 1, not 2
-func.func @main(%x: tensor<2x3x4x4xf32>, %s: tensor<3xf32>, %m: tensor<1x3xf32>) {
-  %y = ascend.BNInfer %x, %s, %s, %m, %s epsilon 1.0e-05 : (tensor<2x3x4x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<1x3xf32>, tensor<3xf32>) -> tensor<2x3x4x4xf32>
-  func.return
-}
-
-// -----
-
 // One number per channel.
 // CHECK: error: 'ascend.BNInfer' op channels and mean length differ: 3 and 4
 func.func @main(%x: tensor<2x3x4x4xf32>, %s: tensor<3xf32>, %m: tensor<4xf32>) {
