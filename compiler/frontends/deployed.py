@@ -13,10 +13,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import ascend, nn
 from ..dialects.ascend.base import FormatOp, i8, stand_ins
+from ..dialects.ascend.convolution import XFirstOp
 from ..dialects.nn.shapes import element_of, shape_of, tensor
-from ..formats.deq_scale import Array, averaged
+from ..formats.deq_scale import Array, averaged, unpack
 from ..ir.dtypes import numpy_dtype
-from .building import Constant, Converted, Unmapped
+from .building import Binding, Constant, Converted, Unmapped
 from .node import SourceNode
 
 _Node = TypeVar("_Node", bound=SourceNode)
@@ -25,9 +26,6 @@ _LAYERS = (nn.ConvolutionOp, nn.MatMulOp, nn.AveragePoolOp, nn.GlobalAveragePool
 Kind = type[ascend.AscendOp]
 """An operation on integers: a convolution, a product or an average."""
 
-_OF_ONE_SCALE = (nn.ConcatOp, nn.PadOp)
-"""Operations that are not passive in general, but on integers everything has the scale of the first operand."""
-
 
 def producer(value: object) -> Operation | None:
     """The operation whose result this is, otherwise None."""
@@ -35,9 +33,11 @@ def producer(value: object) -> Operation | None:
 
 
 def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
-    """The AscendQuant or AscendRequant that these integers come from, past operations that only move them."""
+    """The AscendQuant or AscendRequant that these integers come from, past operations that move them. What is joined or filled in
+    has the scale of the first operand.
+    """
     op = producer(value)
-    while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, _OF_ONE_SCALE)):
+    while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, nn.MovingOp)):
         op = producer(op.operands[0])
     return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
 
@@ -144,14 +144,11 @@ def _with_axis(
     return wider, node.sink.value(constant.reshaped((out, channels, 1, size)))
 
 
-_WITH_BIAS = (ascend.GroupedOp, ascend.DepthwiseConv2DOp, ascend.Conv2DTransposeOp, ascend.MatrixOp)
-
-
 def bias_added(node: SourceNode, stored: Callable[[Constant], Constant | None] = lambda bias: bias) -> SSAValue:
     """Makes an addition between a layer and its dequantization the bias of the layer; `stored` gives the int32 constant."""
     first = 0 if is_accumulator(node.inputs[0]) else 1
     layer = producer(node.inputs[first])
-    if not isinstance(layer, _WITH_BIAS) or layer.bias is not None:
+    if not isinstance(layer, XFirstOp | ascend.MatrixOp) or layer.bias is not None:
         raise node.error("adds to the int32 result of a layer that has a bias, or takes none")
     found = node.binding(1 - first)
     bias = stored(found) if isinstance(found, Constant) else None
@@ -232,8 +229,41 @@ def shifts(node: SourceNode, shift: Array) -> list[int] | None:
     return [int(n) for n in shift]
 
 
-def scales(node: SourceNode, x: SSAValue, scale: Array) -> Array:
-    """The scales of an accumulator; those of a pool, whose operator averages, are converted to scales of sums."""
+def origin_of(node: SourceNode) -> nn.OriginAttr:
+    """The origin without attributes, which are all properties of the operation."""
+    return nn.OriginAttr.of(node.origin.framework.data, node.op_type, node.layer.name)
+
+
+def dequantized(node: SourceNode, x: SSAValue, packed: Array, **properties: Any) -> SSAValue:
+    """AscendDequant of an accumulator, with the scales and shifts in 64-bit integers."""
+    scale, shift, weight_offset = unpack(packed)
+    if weight_offset.any():
+        raise node.error("has a weight with an offset that is not 0")
+    constant, shift_n = scales(node, x, scale), shifts(node, shift)
+    y = node.emit(ascend.AscendDequantOp, x, constant, shift_n=shift_n, origin=origin_of(node), **properties).y
+    return without_added_axis(node, x, y)
+
+
+def weight_quant(node: SourceNode) -> Binding:
+    """The weight itself if the offsets are 0, as in every model that AMCT quantizes with activations."""
+    constant(node, 0, "weight", "int8")
+    if not constant(node, 1, "offset", "int8").any():
+        return node.binding(0)
+    return node.emit(ascend.AscendWeightQuantOp, node.value(0), node.value(1), origin=origin_of(node)).y
+
+
+def scales(node: SourceNode, x: SSAValue, scale: Array) -> SSAValue:
+    """The scales of an accumulator, as a constant; those of a pool, whose operator averages, are converted to scales of sums.
+
+    They are of full rank unless their axis is 1, which a vector means to Ascend IR.
+    """
+    layer, rank, array = producer(x), len(shape_of(x)), _of_sums(node, x, scale)
+    axis = layer.channel_axis if isinstance(layer, FormatOp) else rank - 1 if isinstance(layer, ascend.MatrixOp) else 1
+    shape = (1,) * axis + (-1,) + (1,) * (rank - axis - 1) if array.size > 1 and axis != 1 else (-1,)
+    return node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(shape)))
+
+
+def _of_sums(node: SourceNode, x: SSAValue, scale: Array) -> Array:
     if not np.all((scale > 0) & np.isfinite(scale)):
         raise node.error("has a scale that is not positive and finite")
     pool = producer(x)

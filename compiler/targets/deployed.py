@@ -100,7 +100,7 @@ def rearranged(value: SSAValue, made: Made, how: str, order: tuple[int, ...], sh
     return made[known]
 
 
-def turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> None:
+def turn_weight(op: ascend.MatrixOp, made: Made) -> None:
     """int8 weights are stored `[..., K, N]`, as AMCT saves a Gemm with transB."""
     _, transposed = op.transposes
     if not transposed or element_of(op.x2) != i8 or (constant := nn.constant_of(op.x2)) is None:
@@ -109,7 +109,7 @@ def turn_weight(op: ascend.MatMulV2Op | ascend.BatchMatMulV2Op, made: Made) -> N
     rank = len(batch)
     order = (*range(rank), rank + 1, rank)
     op.operands[1] = rearranged(op.x2, made, "transposed", order, (*batch, columns, rows))
-    op.properties["transpose_x2" if isinstance(op, ascend.MatMulV2Op) else "adj_x2"] = FALSE
+    op.properties[op.FLAGS[1]] = FALSE
 
 
 def unaveraged(op: Operation, accumulator: SSAValue, scale: Array) -> Array:

@@ -249,10 +249,7 @@ class IntegerConvolution(
     """The integer convolution, AscendDequant, and, in float, a bias that cannot be its operand"""
 
     def channels(self, op: nn.ConvolutionOp) -> int | None:
-        if not isinstance(op, nn.ConvTransposeOp):
-            return 0
-        # with groups, a scale along axis 1 of a transposed weight belongs to several output channels
-        return 1 if op.group_count == 1 else None
+        return output_axis(op)
 
     def scales(self, op: nn.ConvolutionOp) -> Array:
         return products(self.params(op).scales(), scale_of(op.weight))
@@ -271,6 +268,15 @@ class IntegerConvolution(
 
         operands = Operands(activation.value, int8_behind(build, op.weight), integers, activation.zero_point)
         return [biased(build, op, self.convolve(build, op, operands, dequantize), floats)]
+
+
+def output_axis(op: nn.ConvolutionOp) -> int | None:
+    """The axis of the output channels in the weight; None if there is none: with groups, a scale along axis 1 of a transposed
+    weight belongs to several output channels.
+    """
+    if not isinstance(op, nn.ConvTransposeOp):
+        return 0
+    return 1 if op.group_count == 1 else None
 
 
 def _channel_shape(op: nn.ConvolutionOp, rank: int, scales: Array) -> tuple[int, ...]:

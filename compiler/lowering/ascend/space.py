@@ -10,18 +10,12 @@ from xdsl.ir import Operation
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number
+from ...dialects.ascend.space import IMAGE_FLAGS, image_nearest
 from ...dialects.nn import ints
-from ...dialects.nn.attributes import Coordinates, Nearest, ResizeMode
+from ...dialects.nn.attributes import Coordinates, ResizeMode
 from ...dialects.nn.shapes import element_of, known, shape_of
 from ...rewriting import Condition, Roots, requires
 from .rules import Builder, Lowering, Values, lowers_each
-
-_FLAGS = {
-    Coordinates.ASYMMETRIC: (False, False),
-    Coordinates.ALIGN_CORNERS: (True, False),
-    Coordinates.HALF_PIXEL: (False, True),
-}
-"""align_corners and half_pixel_centers by coordinate mode."""
 
 
 class Image(Lowering[nn.ResizeOp]):
@@ -30,11 +24,10 @@ class Image(Lowering[nn.ResizeOp]):
     def match(self, op: Operation) -> nn.ResizeOp | None:
         if not isinstance(op, nn.ResizeOp) or op.origin is None or op.origin.framework.data != "tensorflow":
             return None
-        flags = _FLAGS.get(op.coordinates.data)
+        flags = IMAGE_FLAGS.get(op.coordinates.data)
         if flags is None or _data_format(ints(op.sizes)) is None:
             return None
-        rounding = Nearest.ROUND_PREFER_CEIL if any(flags) else Nearest.FLOOR
-        nearest = op.mode.data is ResizeMode.NEAREST and op.nearest.data is rounding
+        nearest = op.mode.data is ResizeMode.NEAREST and op.nearest.data is image_nearest(flags)
         return op if nearest or op.mode.data is ResizeMode.LINEAR else None
 
     spatial_rank: Condition[Any] = requires(
@@ -42,7 +35,7 @@ class Image(Lowering[nn.ResizeOp]):
     )
 
     def rewrite(self, build: Builder, op: nn.ResizeOp) -> Values:
-        sizes, (corners, half) = ints(op.sizes), _FLAGS[op.coordinates.data]
+        sizes, (corners, half) = ints(op.sizes), IMAGE_FLAGS[op.coordinates.data]
         size = build.constant(np.array([s for s in sizes if s], np.int32), f"{build.hint}_size")
         flags: dict[str, Any] = {"align_corners": corners, "half_pixel_centers": half}
         flags["data_format"] = _data_format(sizes)

@@ -18,6 +18,8 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...formats.deq_scale import pack
+from ...lowering.ascend.convolution import output_axis
+from ...lowering.ascend.linear import columns
 from ...lowering.ascend.pooling import window_count
 from ...lowering.ascend.quantized import MatrixEngine, SymmetricWeight, products, scale_of
 from ...lowering.refusal import NotLowered, require
@@ -73,7 +75,7 @@ class _InLayers(MatrixEngine[nn.ConvolutionOp | nn.MatMulOp], SymmetricWeight[nn
         return (source(op.operands[1]),)
 
     def channels(self, op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
-        return _channel_axis(op)
+        return columns(op) if isinstance(op, nn.MatMulOp) else output_axis(op)
 
     def scales(self, op: nn.ConvolutionOp | nn.MatMulOp) -> Array:
         return products(scale_of(source(op.operands[0])), scale_of(source(op.operands[1])))
@@ -112,15 +114,6 @@ def integers_of(op: Operation) -> Integers | None:
     shifts = (0,) if (shift := shift_of(op)) is None else shift.shift_list
     scales = _IN_LAYERS.scales(op).reshape(-1)
     return Integers(quantize, scales, stored.astype(np.int8, copy=False), integers, shifts)
-
-
-def _channel_axis(op: nn.ConvolutionOp | nn.MatMulOp) -> int | None:
-    """The axis of the output channels in the weight; None if there is none."""
-    if isinstance(op, nn.MatMulOp):
-        return 0 if op.transpose_b is not None else 1
-    if isinstance(op, nn.ConvTransposeOp):
-        return 1 if op.group_count == 1 else None
-    return 0
 
 
 def _in_integers(op: Operation) -> bool:

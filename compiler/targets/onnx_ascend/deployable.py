@@ -28,7 +28,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
         match op:
             case ascend.DepthwiseConv2DOp():
                 _group_channels(op, made)
-            case ascend.MatMulV2Op() | ascend.BatchMatMulV2Op():
+            case ascend.MatrixOp():
                 turn_weight(op, made)
             case ascend.FullyConnectionOp():
                 _turn_inner_product(op, made)

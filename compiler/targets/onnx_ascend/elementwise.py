@@ -54,7 +54,7 @@ def reshaped(value: SSAValue, shape: Sequence[int], layer: Layer, role: str) -> 
     return layer.helper("Reshape", value, layer.ints(shape, "shape"))
 
 
-@converter(ascend.LayerNormOp, ascend.InstanceNormOp, ascend.GroupNormOp)
+@converter(*(op for op in ascend.OPERATIONS if issubclass(op, ascend.MomentsOp)))
 def normalization(op: ascend.MomentsOp, layer: Layer) -> list[str | None]:
     """y. Raises CompileError if mean and variance are used."""
     if isinstance(op, FormatOp):

@@ -24,7 +24,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     for op in list(module.walk()):
         if isinstance(op, ascend.FullyConnectionOp) and op.first_axis == len(shape_of(op.x)) - 1:
             op = _as_product(op)
-        if isinstance(op, ascend.MatMulV2Op | ascend.BatchMatMulV2Op):
+        if isinstance(op, ascend.MatrixOp):
             turn_weight(op, made)
     erase_dead_constants(module)
     return module
@@ -32,8 +32,8 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
 
 def _as_product(op: ascend.FullyConnectionOp) -> ascend.MatrixOp:
     """Caffe's inner product along the last axis; TensorFlow has products of matrices only."""
-    kind, flag = (ascend.MatMulV2Op, "transpose_x2") if op.first_axis == 1 else (ascend.BatchMatMulV2Op, "adj_x2")
-    properties: dict[str, Any] = {flag: not op.is_transposed}
+    kind = ascend.MatMulV2Op if op.first_axis == 1 else ascend.BatchMatMulV2Op
+    properties: dict[str, Any] = {kind.FLAGS[1]: not op.is_transposed}
     product = kind.make(
         op.x,
         op.w,

@@ -16,20 +16,19 @@ from xdsl.ir import SSAValue
 from ....dialects import ascend, nn
 from ....dialects.ascend.base import i8
 from ....dialects.nn.shapes import element_of
-from ....formats.deq_scale import unpack
 from ...deployed import (
     Kind,
     accumulator,
     check_finite,
+    dequantized,
     is_accumulator,
     on_integers,
+    origin_of,
     quantizer_of,
     real,
-    scales,
     shifts,
-    without_added_axis,
 )
-from ..node import CONVERTERS, Constant, Converted, Node, Unmapped, converter, enum_name
+from ..node import CONVERTERS, Converted, Node, Unmapped, converter, enum_name
 from ..node import Converter as Convert
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -74,7 +73,7 @@ def quant(node: Node) -> Converted:
     scale, offset = _parameters(node)
     if not node.shared.deployed:
         return _rounded(node, scale, int(offset))
-    return node.emit(ascend.AscendQuantOp, real(node), scale=scale, offset=offset, origin=_origin(node)).y
+    return node.emit(ascend.AscendQuantOp, real(node), scale=scale, offset=offset, origin=origin_of(node)).y
 
 
 @converter("AntiQuant")
@@ -83,7 +82,7 @@ def anti_quant(node: Node) -> Converted:
     scale, offset = _parameters(node)
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes the result of a Quant layer, not {node.dtype(0)}")
-    return node.emit(ascend.AscendAntiQuantOp, node.value(0), scale=scale, offset=-offset, origin=_origin(node)).y
+    return node.emit(ascend.AscendAntiQuantOp, node.value(0), scale=scale, offset=-offset, origin=origin_of(node)).y
 
 
 @converter("DeQuant")
@@ -97,13 +96,7 @@ def dequant(node: Node) -> Converted:
     x = accumulator(node)
     if len(blobs) != 1 or blobs[0].numbers.dtype != np.uint64:
         raise node.error(f"has {len(blobs)} blobs, but it needs one of 64-bit integers")
-    scale, shift, weight_offset = unpack(blobs[0].numbers)
-    if weight_offset.any():
-        raise node.error("has a weight with an offset that is not 0")
-    array = scales(node, x, scale)
-    constant = node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(-1)))
-    y = node.emit(ascend.AscendDequantOp, x, constant, shift_n=shifts(node, shift), origin=_origin(node)).y
-    return without_added_axis(node, x, y)
+    return dequantized(node, x, blobs[0].numbers)
 
 
 def _rounded(node: Node, reciprocal: float, zero_point: int) -> Converted:
@@ -135,8 +128,3 @@ def _parameters(node: Node) -> tuple[float, float]:
     if len(p.offset) > 1:
         raise node.error(f"has an offset of {len(p.offset)} bytes, but it needs one")
     return check_finite(node, "scale", p.scale), float(int.from_bytes(p.offset, "big", signed=True))
-
-
-def _origin(node: Node) -> nn.OriginAttr:
-    """The origin without attributes, which are all properties of the operation."""
-    return nn.OriginAttr.of("caffe", node.op_type, node.layer.name)

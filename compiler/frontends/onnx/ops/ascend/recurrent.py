@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from .....dialects import ascend, nn
+from .....dialects import ascend
 from .....formats.deq_scale import unpack
-from ....deployed import check_finite, check_offset, constant
+from ....deployed import check_finite, check_offset, constant, origin_of
 from ...node import Constant, Converted, Node, converter
 
 _TYPES = {2: (-128, 127), 6: (-32768, 32767)}
@@ -72,5 +72,4 @@ def _attributes(node: Node) -> dict[str, object]:
         check_finite(node, name, value)
         if name.startswith("quant_offset"):
             check_offset(node, value, *_TYPES[dtype])
-    origin = nn.OriginAttr.of("onnx", node.op_type, node.layer.name)
-    return {"hidden_size": node.required_int("hidden_size"), "quant_dtype": dtype, "origin": origin, **numbers}
+    return {"hidden_size": node.required_int("hidden_size"), "quant_dtype": dtype, "origin": origin_of(node), **numbers}
