@@ -12,6 +12,8 @@ from .diagnostics import printable
 
 _WIDE = 1000
 _NAMED = 4
+_SAID, _BAR = 24, 16
+"""Columns of a progress bar for its phase and for the bar, so that a line of 80 columns has room for the numbers."""
 
 
 class Table(NamedTuple):
@@ -20,6 +22,8 @@ class Table(NamedTuple):
     title: str
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
+    note: str = ""
+    """What its columns mean, for a line below it."""
 
 
 class Tabled:
@@ -40,12 +44,13 @@ def text_of(tables: Iterable[Table], width: int | None = _WIDE) -> str:
     """Tables as text, each with an empty line after it. Without a width, that of the terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table as Drawn
     from rich.text import Text
 
     console = Console(width=width, highlight=False, color_system=None if width else "auto")
     found: list[str] = []
-    for title, headers, rows in tables:
+    for title, headers, rows, note in tables:
         lines = [[Text(printable(cell)) for cell in row] for row in rows]
         table = Drawn(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_header=bool(headers))
         for header in headers or [""] * max(map(len, lines), default=0):
@@ -54,6 +59,7 @@ def text_of(tables: Iterable[Table], width: int | None = _WIDE) -> str:
             table.add_row(*line)
         with console.capture() as capture:
             console.print(table)
+            console.print(Padding(Text(printable(note)), (0, 2)))
         found += [*(line.rstrip() for line in capture.get().splitlines() if line.strip()), ""]
     return "".join(f"{line}\n" for line in found)
 
@@ -65,7 +71,9 @@ def _html(table: Table) -> str:
         return f"<tr>{''.join(f'<{tag}>{escape(printable(cell))}</{tag}>' for cell in cells)}</tr>"
 
     head = row(table.headers, "th") if table.headers else ""
-    return f"<table><caption>{escape(table.title)}</caption>{head}{''.join(row(r, 'td') for r in table.rows)}</table>"
+    rows = "".join(row(each, "td") for each in table.rows)
+    note = f"<p>{escape(printable(table.note))}</p>" if table.note else ""
+    return f"<table><caption>{escape(table.title)}</caption>{head}{rows}</table>{note}"
 
 
 def print_tables(tables: Iterable[Table]) -> None:
@@ -99,6 +107,7 @@ def progress_bar() -> Generator[Callable[[str, int, int], None]]:
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Speed(TextColumn):
@@ -107,7 +116,8 @@ def progress_bar() -> Generator[Callable[[str, int, int], None]]:
         def render(self, task: Task) -> Text:
             return Text("" if task.speed is None else f"{task.speed:.3g}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(""), TimeRemainingColumn())
+    said = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=_SAID))
+    columns = (said, BarColumn(_BAR), MofNCompleteColumn(), Speed(""), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}

@@ -31,6 +31,9 @@ ROUNDS = 50
 """How often each model runs, at most."""
 _FEWEST = 3
 _MOST = 0.75
+_EXPLAINED = (
+    "middle half: half of the runs took a time between these; of the first: the median as a part of the first file's"
+)
 _NODE = re.compile(r"@(\d+)@")
 _FATAL = 4
 
@@ -97,7 +100,7 @@ class Latencies(Tabled):
             )
             for path, each in self.models.items()
         ]
-        return [Table(self.setting, headers, rows)]
+        return [Table(self.setting, headers, rows, _EXPLAINED)]
 
     @property
     def setting(self) -> str:

@@ -60,7 +60,11 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
     if samples.synthetic:
         return
     advice = _advice(commands)
-    for name, array in _spread(samples).items():
+    spread = _spread(samples)
+    if spread and not any(array.any() for array in spread.values()):
+        yield f"{samples.source}: all values are 0, as far as it was looked at: ranges of real data are wider"
+        return
+    for name, array in spread.items():
         largest = float(np.max(np.abs(array), initial=0.0))
         photos = array.ndim == 4 and 3 in (array.shape[1], array.shape[3])
         if photos and largest and not _SMALLEST <= largest <= _LARGEST:
@@ -75,6 +79,14 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
         yield f"the data {differs} the statistics of the first batch norm ('{layer_of(norm)}') say: {advice}"
     elif first is not None and first.results[0] in seen and _swamps_bias(first, seen[first.results[0]], samples):
         yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {advice}"
+
+
+def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
+    """What is odd about how data is used: one sample calibrates, or data does not, as no range of activations is needed."""
+    if not calibrates:
+        yield f"{samples.source} does not calibrate anything: no range of activations is needed; it only measures the result"
+    elif samples.count == 1 and not samples.synthetic:
+        yield f"{samples.source}: 1 sample calibrates: ranges fit it alone; a few hundred like those of production are enough"
 
 
 def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:

@@ -42,6 +42,7 @@ from ..transforms.quantization.options import AUTOMATIC, NO_DATA, DataOptions, E
 from ..transforms.quantization.profiles import QDQ, like_amct, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
+from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request, Wanted
 from . import latency
 from .evaluation import Labels, ranks
@@ -60,7 +61,7 @@ from .latency import Latencies
 from .model_file import files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
 from .peer import Peer, Simulation, peer_of
-from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split
+from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split, doubts_of_use
 from .significance import Pair, Share
 from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
@@ -141,6 +142,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         _start_checking(model, module, results.check, samples, session)
     simplify_and_fuse(request, module, session)
     _warn_of_training(module, model, session)
+    _warn_of_integers(original, model, session)
     onnx.check(module, session)
     if not results.matmul_nbits:
         _check_bits(results.opset, request)
@@ -253,6 +255,7 @@ class _Measurement:
             return
         by_stage = {STAGES[stage]: each for stage, each in differences.items()}
         for doubt in (
+            *doubts_of_use(samples.calibration, "samples" in metadata(forms.quantized)),
             *doubts_of_data(forms.original, samples.calibration, commands),
             *doubts_of_result(forms.original, by_stage, commands),
             *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),
@@ -334,6 +337,13 @@ def _warn_of_training(module: ModuleOp, model: Path, session: Session) -> None:
             advice = f"amct convert --model {model} --save_path P keeps its scales"
             session.warn(f"{model}: {layer_of(op)} was trained with quantization and is not calibrated; {advice}")
             return
+
+
+def _warn_of_integers(module: ModuleOp, model: Path, session: Session) -> None:
+    """Warns of a model whose layers compute on integers already."""
+    if quantized_layers(module, session):
+        advice = f"amct convert --model {model} --save_path P takes its scales over"
+        session.warn(f"{model} is quantized already, and these layers stay as they are: {advice}")
 
 
 def _check_bits(opset: int | None, request: Request) -> None:

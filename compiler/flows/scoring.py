@@ -28,7 +28,7 @@ from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .plausibility import warn_of_data
 from .shared_ranks import shared_ranks
-from .significance import Pair, Share
+from .significance import EXPLAINED, Pair, Share
 
 TOP = 5
 """The second count of classes, beside 1."""
@@ -83,7 +83,8 @@ class Scores(Tabled):
             counted = [cell for share in (each.top1, each.top5) if share is not None for cell in share.cells]
             rows.append((str(each.model), each.engine, *counted, *(pairs[0, i].cells if i else ("", "", ""))))
         headers = ("model", "engine", *shares, "only first", "only this", "p")
-        return [Table(f"{self.samples} samples, labels from {self.source}", headers, rows)]
+        note = EXPLAINED.format(first="first") if len(rows) > 1 else ""
+        return [Table(f"{self.samples} samples, labels from {self.source}", headers, rows, note)]
 
 
 def evaluate_files(

@@ -97,7 +97,11 @@ class Sensitivity(Tabled):
             ("quantized network", f"{self.shown(self.quantized)} {self.unit}"),
             ("measured on", measured_on(self.samples, self.held_back)),
         ]
-        return [Table("layers", headers, rows), Table("summary", (), overview)]
+        note = (
+            f"alone: the outputs in {self.unit} if only this layer is quantized; spared: if only this one is not; gain: what "
+            "sparing it gives; own: 0.5 + 0.5 * cosine of the layer's own results (AMCT)"
+        )
+        return [Table("layers", headers, rows, note), Table("summary", (), overview)]
 
 
 def sensitivity_of(

@@ -55,6 +55,12 @@ class Share:
         return {"percent": self.percent, "low": low, "high": high, "right": self.right, "count": self.count}
 
 
+EXPLAINED = (
+    "only {first}, only this: samples that one alone gets right; p (McNemar): how likely such counts are by chance"
+)
+"""Below a table of shares and pairs."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two models on the same samples: how many only one of them gets right."""

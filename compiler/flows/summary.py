@@ -18,11 +18,12 @@ from ..dialects.nn.fused import outside
 from ..formats.onnx.tensors import stored_size
 from ..ir.functions import main_function
 from ..rewriting import layer_of
+from ..runtime.metrics import EXPLAINED as EXPLAINED_ERROR
 from ..runtime.metrics import Difference
 from ..tables import Table, Tabled, some
 from .latency import Latencies
 from .peer import Peer, described
-from .significance import Pair, Share
+from .significance import EXPLAINED, Pair, Share
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
@@ -155,10 +156,11 @@ class Summary(Tabled):
         found = [*self.layers.tables()]
         if self.accuracy.samples:
             headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
-            found.append(Table("error relative to the original model", headers, _accuracy(self.accuracy)))
+            rows = _accuracy(self.accuracy)
+            found.append(Table("error relative to the original model", headers, rows, EXPLAINED_ERROR))
         if self.accuracy.answers:
             headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
-            found.append(Table("right answers", headers, _answers(self.accuracy)))
+            found.append(Table("right answers", headers, _answers(self.accuracy), EXPLAINED.format(first="float")))
         return [*found, Table("summary", (), list(_overview(self)))]
 
 

@@ -45,7 +45,7 @@ class Facts(NamedTuple):
     also: str = ""
     """A further name of its flag."""
     flag: bool = True
-    """Whether the commands of `amct` have it."""
+    """Whether the commands of `amct` have a flag of its name."""
     was: str = ""
     """The name that it had in the last release: it still works, with a warning."""
 
@@ -103,6 +103,11 @@ class Option(NamedTuple):
     @property
     def name(self) -> str:
         return self.field.replace("_", "-")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of `amct`'s commands for it, the first of which is shown."""
+        return tuple(filter(None, (f"--{self.name}" if self.facts.flag else "", self.facts.also)))
 
     @property
     def choices(self) -> tuple[Any, ...]:

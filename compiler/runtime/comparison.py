@@ -16,7 +16,7 @@ from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
 from ..tables import Table, Tabled, grouped
 from .executor import Executable, Watch
-from .metrics import Difference, Differences
+from .metrics import EXPLAINED, Difference, Differences
 
 
 class Watched(Protocol):
@@ -52,7 +52,7 @@ class Comparison(Tabled):
 
     def tables(self) -> Sequence[Table]:
         """The outputs, then layers and what could not be compared, if there are any."""
-        found = [Table("outputs", ("output", *_COLUMNS), _rows(self.outputs))]
+        found = [Table("outputs", ("output", *_COLUMNS), _rows(self.outputs), EXPLAINED)]
         if self.layers:
             found.append(Table("layers", ("layer", *_COLUMNS), _rows(self.layers)))
         if self.not_compared:

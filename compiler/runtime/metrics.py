@@ -11,6 +11,10 @@ from ..diagnostics import CompileError
 from ..ir.array import Array
 
 
+EXPLAINED = "SQNR: signal over quantization noise; at 20 dB errors are a tenth of the signal, at 40 dB a hundredth"
+"""Below a table of differences."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """`sqnr` in dB (inf where equal), `cosine` in [-1, 1], `largest` absolute difference, `differing` elements of `count`."""

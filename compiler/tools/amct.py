@@ -34,6 +34,7 @@ from .entry import explained, run_tool
 from .hints import printed
 from .parser import TOOLS, USAGE, Parser, UsageError
 from .settings_file import located, settings_of
+from .shared import check_files
 
 COMMANDS = (
     amct_support,
@@ -69,12 +70,14 @@ def run(argv: Sequence[str]) -> int:
     args = argparse.Namespace()
     try:
         args = arguments(tool, argv)
+        check_files(args)
         with _quiet(args):
             args.run(args)
     except CompileError as e:
         if getattr(args, "settings", None) is not None:
             e = located(e, args, tool.commands()[argv[0]])
-        print(printed(e, *_options_around(tool, argv)), file=sys.stderr)
+        around = _options_around(tool, argv) if e.hint else (frozenset[str](), frozenset[str]())
+        print(printed(e, *around), file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
     except (OSError, MemoryError) as e:
         if isinstance(e, BrokenPipeError):

@@ -34,7 +34,14 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "sensitivity", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("--samples", type=positive, metavar="N", default=32, help="measure on at most N samples (default 32)")
+    add(
+        "--samples",
+        dest="measured",
+        type=positive,
+        metavar="N",
+        default=32,
+        help="measure on at most N samples (default 32)",
+    )
     text = "how outputs are compared with the float network's: SQNR in dB (default), or divergence of probabilities in nats"
     add("--measure", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(add)
@@ -48,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     session, asked = quantizing_session(args), options_of(args, AllOptions)
     data, running = asked.calibration, asked.running
     with progress_bar() as session.on_progress:
-        found = sensitivity_of(args.model, asked.quantization, data, session, args.samples, running, args.measure)
+        found = sensitivity_of(args.model, asked.quantization, data, session, args.measured, running, args.measure)
     if args.json:
         print_json(args, _data(found))
     else:

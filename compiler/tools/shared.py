@@ -133,7 +133,7 @@ def add_options(parser: Parser, declared: type[Any], only: Collection[str] = (),
     """The options that a class of options declares, under their headings."""
     groups = {group.title: group for group in parser.groups()}
     for each in leaves(declared).values():
-        if each.facts.flag and each.field not in without and (not only or each.field in only):
+        if each.flags and each.field not in without and (not only or each.field in only):
             title = each.facts.group
             if title and title not in groups:
                 groups[title] = parser.add_argument_group(title)
@@ -154,8 +154,7 @@ def add_option(add: Callable[..., object], option: Option) -> None:
         form = {"metavar": value.strip("[]"), "nargs": "?", "const": ""}
     elif option.default is not None:
         form["default"] = option.default
-    flags = (f"--{option.name}", option.facts.also)
-    add(*filter(None, flags), dest=option.field, help=option.brief(_flags()).replace("%", "%%"), **form)
+    add(*option.flags, dest=option.field, help=option.brief(_flags()).replace("%", "%%"), **form)
     if was := option.facts.was:
         old = {**form, "type": _renamed(form["type"], f"--{was}", f"--{option.name}"), "default": argparse.SUPPRESS}
         add(f"--{was}", dest=option.field, help=argparse.SUPPRESS, **old)
@@ -175,13 +174,13 @@ def _renamed(read: Callable[[str], Any], was: str, name: str) -> Callable[[str],
 def _flags() -> Mapping[str, str]:
     """The flags of all options that have one, by name."""
     every = [*leaves(SessionOptions).values(), *leaves(AllOptions).values(), *leaves(ResultOptions).values()]
-    return {each.name: f"--{each.name}" for each in every if each.facts.flag}
+    return {each.name: each.flags[0] for each in every if each.flags}
 
 
 def options_of(args: argparse.Namespace, declared: type[_T]) -> _T:
     """What the flags of a class's options say, or else the defaults. Raises CompileError for malformed ones."""
     said: dict[str, Any] = {}
-    for each in (each for each in leaves(declared).values() if each.facts.flag):
+    for each in (each for each in leaves(declared).values() if each.flags):
         value = getattr(args, each.field, None)
         if value is not None:
             said[each.field] = _listed(each, names(value)) if each.is_list else value
@@ -281,6 +280,25 @@ def positive(text: str) -> int:
 def add_json(add: Callable[..., object]) -> None:
     """`--json`, of commands that print tables."""
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
+
+
+_READ = ("model", "models", "data", "test", "labels")
+_INSIDE = re.compile(r"(?<=\.py|npz):[^:]+$")
+"""What follows a file's name: the function of a script, the array of an archive."""
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Raises CompileError for a model, data or labels that do not exist, before any library is loaded that reads them."""
+    for name in _READ:
+        given: Any = getattr(args, name, None)
+        for text in map(str, given if isinstance(given, list) else [given]):  # pyright: ignore[reportUnknownArgumentType]
+            file = Path(_INSIDE.sub("", text))
+            if given is None or "://" in text or ";" in text or (name, text) == ("labels", "folders"):
+                continue
+            if not file.exists() and (name[:5] != "model" or file.suffix.lower() in FRONTENDS):
+                none = "there is no such file" if file.suffix else "there is no such file or folder"
+                message = none if name[:5] != "model" else "cannot be read: No such file or directory"
+                raise CompileError(message, where=str(file))
 
 
 def print_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:

@@ -22,9 +22,10 @@ from ..float_regions import Networks, layers_to_return
 from ..model_file import files_read, read_model, simplify_and_fuse
 from ..quantization import outputs_of
 from ..sensitivity import MEASURES
+from ..significance import Share
 from ..summary import finite, measured_on
 from .budget import UNLIMITED, Budget, multiply_accumulates
-from .goal import Goal
+from .goal import TOP1, Goal
 from .network import Network, merged
 from .search import Search
 from .trials import Trial, Trials
@@ -72,11 +73,15 @@ class Tuned(Tabled):
         overview = [("measured on", measured_on(self.samples, self.held_back))]
         if self.original is not None:
             overview.insert(0, ("float model", f"{self.original:.2f} {self.measure}"))
+        if self.measure == TOP1:
+            right = Share(round(self.best.quality * self.samples / 100), self.samples)
+            overview.append(("best trial", f"{right.right} of {right.count} right; 95 % interval {right.cells[1]} %"))
         if self.returned:
             overview.append(("in float for speed", some(self.returned)))
         if self.resumed:
             overview.append(("trials of an earlier run", str(self.resumed)))
-        return [Table("trials", titles, rows), Table("search", (), overview)]
+        note = "4 bits, int8 layers: how many layers; kB: arrays of the file; float MACs: products in float, for one sample"
+        return [Table("trials", titles, rows, note), Table("search", (), overview)]
 
     def data(self) -> dict[str, Any]:
         """The search as plain data for JSON; `best` is the place of the best trial."""

@@ -20,6 +20,9 @@ from ..labels import load_labels
 from ..sensitivity import difference_by
 from ..shared_ranks import shared_ranks
 
+TOP1 = "top-1 %"
+"""The measure of labels."""
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -67,7 +70,7 @@ class Goal:
             assert self.drop is not None
             assert not isinstance(self.score, str), "`of` reads labels"
             if isinstance(self.score, Labels):
-                measure, score = "top-1 %", partial(_top1, self.score, runner, session)
+                measure, score = TOP1, partial(_top1, self.score, runner, session)
             else:
                 measure, score = self.score.name, self.score.measure
             return _ByScore(score, self.drop, samples, measure, score(whole, samples))

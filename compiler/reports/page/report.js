@@ -5,14 +5,16 @@
   const LABELS = {quantized: "quantized", inside: "part of a quantized layer", float: "in float"};
   const NO_BAR = {responsive: true, displayModeBar: false};  // dragging zooms, a double click resets
   const byId = (id) => document.getElementById(id);
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();  // as the page has it
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
   // plotly reads some HTML in texts, and names come from outside
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (text, most) => plain(text.length <= most ? text : "…" + text.slice(1 - most));
   const layout = (more) => ({
-    margin: {l: 60, r: 20, t: 40, b: 50}, font: {family: "system-ui, sans-serif", size: 12}, paper_bgcolor: "#fff",
-    plot_bgcolor: "#fff", hovermode: "closest", ...more,
+    margin: {l: 60, r: 20, t: 40, b: 50}, font: {family: "system-ui, sans-serif", size: 12, color: color("--ink")},
+    paper_bgcolor: color("--paper"), plot_bgcolor: color("--paper"), hovermode: "closest", ...more,
   });
-  const axis = (text, more) => ({title: {text}, gridcolor: "#e6eaef", zeroline: false, ...more});
+  const axis = (text, more) => ({title: {text}, gridcolor: color("--grid"), zeroline: false, ...more});
 
   function drawCurve(curve, choose) {
     const names = curve.layer.length <= 60;

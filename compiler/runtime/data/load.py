@@ -22,6 +22,7 @@ from .samples import Samples, input_types, samples_of
 from .shards import OnError, shard_files, shard_rows
 from .stream import from_script
 
+_ARRAYS = (".npz", ".npy")
 _FUNCTION = re.compile(r"(.+\.py):(\w+)")
 
 
@@ -89,6 +90,9 @@ def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Ro
         folders = [Path(part) for part in text.split(";") if part]
         return raw_rows(folders, form.data_types, form.shapes, types)
     path = local(text)
+    if form.image is not None and path.suffix.lower() in _ARRAYS:
+        message = "holds arrays, which are taken as they are: preprocess, mean, std and the like apply to photos"
+        raise CompileError(message, where=text, hint="leave these options out, or give a folder of photos")
     if form.image is not None:
         return image_rows(path, form.image, types)
     if path.suffix == ".py":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -211,10 +211,13 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
     listed = f"input '{name}' has shape {list(given)}, but the model takes {type_} per run"
     counts = f"the first axis counts samples; {_BY_FUNCTION}"
+    if given and shape[:1] in ((DYNAMIC_INDEX,), (1,)) and _fits(given, shape[1:]):
+        hint = f"this is one sample, without an axis that counts samples: np.savez(path, {name}=array[None])"
+        raise CompileError(listed, where=where, hint=hint)
     if not given or len(given) not in (len(shape), len(shape) + 1):
         raise CompileError(listed, where=where, hint=counts)
     wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
-    if any(w not in (DYNAMIC_INDEX, s) for s, w in zip(given[1:], wanted, strict=True)):
+    if not _fits(given[1:], wanted):
         moved = sorted(given[1:]) == sorted(wanted)
         hint = "the axes come in another order: transpose the data" if moved else counts
         raise CompileError(listed, where=where, hint=hint)
@@ -223,13 +226,20 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     check_type(name, rows.dtype, type_, where)
 
 
+def _fits(given: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether sizes are those of a type, which may leave some open."""
+    return len(given) == len(wanted) and all(w in (DYNAMIC_INDEX, s) for s, w in zip(given, wanted, strict=True))
+
+
 def check_type(name: str, given: np.dtype[Any], type_: Tensor, where: str) -> None:
     """Raises CompileError, located, for elements of a kind that the input does not accept."""
     dtype = numpy_dtype(type_.element_type)
     both_float = given.kind == "f" and is_float(type_.element_type)
     both_integer = given.kind in "iu" and dtype.kind in "iu"
     if not (given == dtype or both_float or both_integer):
-        raise CompileError(f"input '{name}' is of {given}, but the model takes {dtype}", where=where)
+        pixels = "scale pixels as in training, such as (array.astype(np.float32) / 255 - mean) / std, or give a folder of photos"
+        hint = pixels if given == np.uint8 else ""
+        raise CompileError(f"input '{name}' is of {given}, but the model takes {dtype}", where=where, hint=hint)
 
 
 def converted(array: Array, type_: Tensor, what: str, where: str) -> Array:

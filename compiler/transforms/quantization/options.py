@@ -256,7 +256,7 @@ class DataOptions:
     and `std`, a folder of images or of folders of them. Calibration takes synthetic inputs when not given.
     """
     _: KW_ONLY
-    samples: int | None = option(None, "N", flag=False)
+    samples: int | None = option(None, "N", flag=False, also="--num-samples")
     """The first so many samples, no more than there are; all when not given."""
     seed: int = option(0, flag=False)
     """The seed of the synthetic inputs, which are used without data."""

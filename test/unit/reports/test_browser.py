@@ -76,6 +76,22 @@ def test_it_draws(browser, digits_run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_it_is_dark_where_that_is_preferred(browser, digits_run: Path, tmp_path: Path) -> None:
+    """Drawings as well, on the screen of a phone, which it does not overflow."""
+    image = pytest.importorskip("PIL.Image")
+    options = (f"--screenshot={tmp_path / 'page.png'}", "--window-size=500,2400", "--force-dark-mode")
+    _, log = browser(digits_run / "report.html", *options, "--blink-settings=preferredColorScheme=0")
+    assert "CONSOLE" not in log, log
+    pixels = np.asarray(image.open(tmp_path / "page.png").convert("L"))
+    assert np.mean(pixels > 200) < 0.1, "no white areas"
+    wide = (digits_run / "report.html").read_text("utf-8")
+    tell = "<script>document.body.dataset.over = document.documentElement.scrollWidth - innerWidth</script></body>"
+    (tmp_path / "wide.html").write_text(wide.replace("</body>", tell), "utf-8")
+    dom, _ = browser(tmp_path / "wide.html", "--dump-dom", "--window-size=500,900")
+    assert 'data-over="0"' in dom
+
+
+@pytest.mark.slow
 def test_it_can_be_used(browser, digits_run: Path, tmp_path: Path) -> None:
     page = tmp_path / "used.html"
     page.write_text((digits_run / "report.html").read_text("utf-8").replace("</body>", USE), "utf-8")

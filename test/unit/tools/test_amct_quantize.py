@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +220,63 @@ def test_mistakes(amct_tool, tmp_path, arguments, message):
     assert (result.status, result.out) == (1, "")
     assert message in result.err
     assert not (tmp_path / "out").exists()
+
+
+PIXELS = np.zeros((9, 1, 8, 8), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("array", "options", "message", "hint"),
+    [
+        (PIXELS, (), "is of uint8, but the model takes float32", "/ 255 - mean) / std"),
+        (np.zeros((1, 8, 8), np.float32), (), "has shape [1, 8, 8]", "one sample, without an axis that counts samples"),
+        (PIXELS, ("--preprocess", "imagenet"), "holds arrays, which are taken as they are", "leave these options out"),
+    ],
+    ids=["pixels", "one sample", "preprocessed arrays"],
+)
+def test_hints_about_data(amct_tool, files, tmp_path, array, options, message, hint):
+    data = files.npz("data.npz", image=array)
+    result = amct_tool("quantize", MODEL, "--data", data, *options, "-o", tmp_path / "out")
+    assert result.status == 1
+    error, line = result.err.splitlines()
+    assert error.startswith(f"{data}: error: ")
+    assert message in error
+    assert line.startswith("  hint: ")
+    assert hint in line
+
+
+def test_what_data_does_not_do_is_said(amct_tool, files, tmp_path):
+    """One sample is no data, a record needs none, and a model that is quantized is not quantized again."""
+    one = files.npz("one.npz", image=np.load(CALIB)["image"][:1])
+    quantize = ("--profile", "qdq", "--no-report", "-o", tmp_path / "out")
+    assert (
+        "one.npz: 1 sample calibrates: ranges fit it alone"
+        in amct_tool("quantize", MODEL, "--data", one, *quantize).err
+    )
+    again = amct_tool(
+        "quantize", tmp_path / "out/digits_qdq.onnx", "--data", CALIB, "--no-report", "-o", tmp_path / "2"
+    )
+    assert "digits_qdq.onnx is quantized already, and these layers stay as they are: amct convert --model " in again.err
+    assert "calib.npz does not calibrate anything: no range of activations is needed" in again.err
+
+
+def test_a_number_of_samples(amct_tool, tmp_path):
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "--num-samples", "20", "--no-report", "-o", tmp_path)
+    assert "18 samples; observer mse" in result.out
+    assert "2 samples, held back from calibration" in result.out
+
+
+def test_missing_files_are_named_before_libraries_are_loaded(tmp_path):
+    """A Keras model would load TensorFlow; here not even numpy is."""
+    command = "import sys; from amct_opt.tools.amct import run; run(sys.argv[1:]); print(*sys.modules, sep='\\n')"
+    model = tmp_path / "m.h5"
+    model.touch()
+    for options in (["--data", "none.npz"], ["--data", str(CALIB), "--labels", "none.npz:y"]):
+        argv = [sys.executable, "-c", command, "quantize", str(model), "-o", "out", *options]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=tmp_path)
+        assert done.stderr == "none.npz: error: there is no such file\n"
+        assert "tensorflow" not in (loaded := done.stdout.split())
+        assert "amct_opt.flows.quantization" not in loaded
 
 
 def test_data_that_does_not_fit(amct_tool, files, tmp_path):
