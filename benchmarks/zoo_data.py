@@ -243,7 +243,7 @@ def mtcnn(file: str, name: str, side: int) -> Callable[[Path], Network]:
 
 
 def cifar(file: str, name: str, prepare: Callable[[Array], Array], score: str = "top1") -> Callable[[Path], Network]:
-    """Calibration takes CIFAR-10's training images, what is measured its test images."""
+    """Calibration takes CIFAR-10's training images, what is measured all of its test images that are there: 2,000."""
 
     def network(given: Path) -> Network:
         data = np.load(given / "data" / "cifar10_2200.npz")
@@ -251,8 +251,9 @@ def cifar(file: str, name: str, prepare: Callable[[Array], Array], score: str = 
 
         def images(_: np.random.Generator, count: int) -> Data:
             part = next(parts)
-            labels = data["labels"][:count].tolist() if part == "images" and score == "top1" else []
-            return Data({name: prepare(data[part][:count]).astype(np.float32)}, labels)
+            taken = data[part] if part == "images" else data[part][:count]
+            labels = data["labels"].tolist() if part == "images" and score == "top1" else []
+            return Data({name: prepare(taken).astype(np.float32)}, labels)
 
         return Network(given / "models" / file, score, images)
 
