@@ -11,7 +11,7 @@ from .configuration.record import Record
 from .configuration.settings import Settings
 from .pipelines.options import leaves
 from .runtime.data import Preprocess
-from .transforms.quantization.options import AllOptions, Engine, Method
+from .transforms.quantization.options import AllOptions, Device, Engine, Method
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -74,6 +74,7 @@ class Keywords(DataKeywords, total=False):
     correct_bias: bool
     engine: Engine
     threads: int | None
+    device: Device
     cluster_tls: Sequence[str]
     cluster_store: str | None
     checkpoint: str | None

@@ -15,7 +15,7 @@ from ..files import scratch
 from ..ir.weights import set_aside
 from ..runtime.executor import Executable
 from ..runtime.kernels import Array
-from ..transforms.quantization.options import Engine
+from ..transforms.quantization.options import Device, Engine
 from .cluster import Workers, check
 from .estimate import numbers, weights
 from .work import Wanted, Work
@@ -36,9 +36,13 @@ class Runner:
     """What shares the work: a Dask cluster, `local:2` or `tcp://host:8786`, or workers. None for this process."""
     checkpoint: Path | None = None
     """The folder that keeps what a cluster has computed."""
+    device: Device = "cpu"
+    """Where onnxruntime computes."""
 
     def __post_init__(self) -> None:
-        """Raises CompileError for an engine that is not installed, an invalid number of threads, or a bad name of a cluster."""
+        """Raises CompileError for an engine that is not installed, an invalid number of threads, a bad name of a cluster, or a
+        device that it does not compute on.
+        """
         if isinstance(self.cluster, str):
             check(self.cluster)
         if self.threads is not None and self.threads < 1:
@@ -52,6 +56,20 @@ class Runner:
         if self.engine == "torch" and not torch_installed():
             message = "engine torch requires PyTorch to be installed"
             raise CompileError(message, hint="pip install 'amct-opt[torch]'", option="engine")
+        if self.device != "cpu":
+            self._check_device()
+
+    def _check_device(self) -> None:
+        """Raises CompileError if onnxruntime does not compute here, or not on the device."""
+        if self.engine not in ("auto", "onnxruntime"):
+            message = f"engine {self.engine} does not compute on {self.device}"
+            raise CompileError(message, hint="leave engine out: it is onnxruntime then", option="device")
+        if self.cluster is not None:
+            message = f"workers of a cluster do not compute on {self.device}"
+            raise CompileError(message, hint="leave the cluster or the device out", option="device")
+        from .onnx_runtime import check_device
+
+        check_device(self.device)
 
     def run(self, work: Work) -> None:
         """`auto` uses onnxruntime if there is enough to compute and it supports the module; a note reports if it does not.
@@ -66,6 +84,8 @@ class Runner:
             from .in_torch import run_in_torch
 
             run_in_torch(work)
+        elif self.device != "cpu":
+            self._in_onnxruntime(work)
         elif self.engine == "numpy" or (self.engine == "auto" and not worthwhile(work)):
             _in_numpy(work)
         elif not _installed():
@@ -84,7 +104,7 @@ class Runner:
 
     def settled(self, work: Work) -> Runner:
         """The engine that `run` would take, as one that is not `auto`: parts of the work must all take the same."""
-        if self.engine != "auto":
+        if self.engine != "auto" or self.device != "cpu":
             return self
         if worthwhile(work) and _installed():
             from .onnx_runtime import OnnxRuntime
@@ -101,8 +121,10 @@ class Runner:
             try:
                 with work.session.phase("load into onnxruntime"):
                     _set_weights_aside(work, folder)
-                    prepared = OnnxRuntime(work, self.threads, folder)
+                    prepared = OnnxRuntime(work, self.threads, folder, self.device)
             except CompileError as e:
+                if self.device != "cpu":
+                    raise
                 if self.engine == "onnxruntime":
                     raise CompileError(e.message, where=e.where, hint="engine=numpy runs every module") from None
                 place = f"{e.where}: " if e.where else ""

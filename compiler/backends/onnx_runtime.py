@@ -18,6 +18,7 @@ from ..ir.functions import input_names, main_function
 from ..runtime.data.rows import Array
 from ..runtime.executor import Executable
 from ..targets.graph import source
+from ..transforms.quantization.options import Device
 from .float_graph import Shown, in_order, write_float_graph
 from .threads import OrderedBatches, Turn, threads_here
 from .work import Work
@@ -31,10 +32,10 @@ class OnnxRuntime:
     A batch that it cannot run, or whose results are not finite, is run by the interpreter, which reports the operation.
     """
 
-    def __init__(self, work: Work, threads: int | None, folder: Path):
+    def __init__(self, work: Work, threads: int | None, folder: Path, device: Device = "cpu"):
         """Raises CompileError if the module has no form in ONNX, or onnxruntime rejects it."""
         self._work = work
-        self._threads = min(threads or threads_here(), work.samples.runs)
+        self._threads = min(threads or (threads_here() if device == "cpu" else 1), work.samples.runs)
         self._values = in_order(work.module, list(work.wanted))
         self._arguments = _arguments(work, self._values)
         computed = {v: work.wanted[v] for v in self._values if v not in self._arguments}
@@ -43,7 +44,7 @@ class OnnxRuntime:
         if computed:
             path = folder / "model.onnx"
             self._shown = write_float_graph(work.module, computed, path)
-            self._session = _session(path)
+            self._session = _session(path, device)
         self._interpreter: Executable | None = None
         self._repeated: list[str] = []
 
@@ -109,8 +110,36 @@ def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:
     return {v: names[a] for v in values if isinstance(a := source(v), BlockArgument)}
 
 
-def _session(path: Path) -> Any:
-    """Raises CompileError if onnxruntime cannot be loaded, or rejects the file."""
+_CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_ON_CPU = "device=cpu computes without a GPU"
+
+
+def providers(device: Device) -> list[Any]:
+    """What onnxruntime is to compute with, the first that it can. Products on a GPU have all bits of float32."""
+    return [_CPU] if device == "cpu" else [(_CUDA, {"use_tf32": 0}), _CPU]
+
+
+def check_device(device: Device) -> None:
+    """Raises CompileError if onnxruntime is not installed, or not for the device."""
+    try:
+        known: list[str] = import_module("onnxruntime").get_available_providers()
+    except ImportError:
+        hint = "pip install onnxruntime-gpu"
+        raise CompileError(f"device {device} requires onnxruntime", hint=hint, option="device") from None
+    if device != "cpu" and _CUDA not in known:
+        message = f"device {device}: this onnxruntime has no {_CUDA}, only {', '.join(known)}"
+        raise CompileError(message, hint=f"pip install onnxruntime-gpu in its place; {_ON_CPU}", option="device")
+
+
+def check_started(session: Any, device: Device) -> None:
+    """Raises CompileError if onnxruntime took the processor in place of the device, as it does where drivers are missing."""
+    if device != "cpu" and session.get_providers()[0] != _CUDA:
+        message = f"onnxruntime could not start on {device}, and took the processor"
+        raise CompileError(message, hint=f"its log says why: CUDA and cuDNN of its version are needed; {_ON_CPU}")
+
+
+def _session(path: Path, device: Device) -> Any:
+    """Raises CompileError if onnxruntime cannot be loaded, rejects the file, or does not compute on the device."""
     try:
         onnxruntime: Any = import_module("onnxruntime")
     except ImportError as e:
@@ -121,6 +150,8 @@ def _session(path: Path) -> Any:
     options.log_severity_level = _FATAL
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # computes exactly what the module specifies
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers(device))
     except Exception as e:  # onnxruntime's errors have no other base class
         raise CompileError(f"onnxruntime does not take the model: {first_line(str(e))}") from None
+    check_started(session, device)
+    return session

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.onnx_runtime import check_started
 from ..diagnostics import CompileError, first_line
 from ..runtime.executor import Array, Executable
 from ..runtime.inputs import Runnable
 from ..session import Session
+from ..transforms.quantization.options import Device
 from .peer import open_session
 
 Engine = Literal["numpy", "onnxruntime", "iree"]
@@ -31,11 +33,16 @@ def named_engine(engine: Engine, path: Path) -> Engine:
     return "numpy" if engine == "onnxruntime" and path.suffix.lower() != ".onnx" else engine
 
 
-def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> Runnable:
-    """What runs the model of a file. Raises CompileError if the engine is not installed, or does not take the model."""
+def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, device: Device = "cpu") -> Runnable:
+    """What runs the model of a file. Raises CompileError if the engine is not installed, does not take the model, or does not
+    compute on the device.
+    """
+    if device != "cpu" and (named := named_engine(engine, path)) != "onnxruntime":
+        hint = f"device {device} is for ONNX files in onnxruntime"
+        raise CompileError(f"{named} does not compute on {device}", hint=hint, option="device")
     match named_engine(engine, path):
         case "onnxruntime":
-            return _OnnxRuntime(path)
+            return _OnnxRuntime(path, device)
         case "iree":
             from ..backends.iree import IreeModule
 
@@ -47,7 +54,7 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session) -> 
 class _OnnxRuntime:
     """An ONNX file in onnxruntime, with its default options."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, device: Device):
         """Raises CompileError if onnxruntime is not installed, or does not take the file."""
         try:
             onnxruntime: Any = import_module("onnxruntime")
@@ -55,10 +62,11 @@ class _OnnxRuntime:
             hint = "pip install 'amct-opt[onnxruntime]'"
             raise CompileError("--engine onnxruntime requires onnxruntime", hint=hint) from None
         try:
-            self._session: Any = open_session(onnxruntime, path)
+            self._session: Any = open_session(onnxruntime, path, device)
         except Exception as e:  # onnxruntime's have no other base
             message = f"onnxruntime does not take the file: {first_line(str(e))}"
             raise CompileError(message, hint="--engine numpy runs it") from None
+        check_started(self._session, device)
         self._outputs: list[str] = [output.name for output in self._session.get_outputs()]
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ..backends.onnx_runtime import providers
 from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
 from ..ir.array import Array
@@ -22,6 +23,7 @@ from ..runtime.data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
 from ..runtime.program import Rewrite
+from ..transforms.quantization.options import Device
 
 RUNS = 2
 """How many runs of the data are compared."""
@@ -109,13 +111,13 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
     return Peer(version, "", len(expected), {name: d.result() for name, d in totals.items()}, apart)
 
 
-def open_session(onnxruntime: Any, path: Path) -> Any:
+def open_session(onnxruntime: Any, path: Path, device: Device = "cpu") -> Any:
     """A file in onnxruntime with its default options. Raises what onnxruntime raises."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     # spinning does not affect results, and here it costs more than computing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(path), options, providers=providers(device))
 
 
 def _run(session: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

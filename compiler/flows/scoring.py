@@ -124,13 +124,13 @@ def evaluate_files(
             ranking = value = None
             if judged is not None and samples is not None:
                 if runner.cluster is None:
-                    ranking = ranks(runnable(engine, path, module, session), samples, judged, session)
+                    ranking = ranks(runnable(engine, path, module, session, runner.device), samples, judged, session)
                 else:
                     ranking = shared_ranks(
                         runner.cluster, engine, path, module, samples, judged, session, runner.checkpoint
                     )
             if metric is not None:
-                run = runnable(engine, path, module, session).run
+                run = runnable(engine, path, module, session, runner.device).run
                 value = metric.number(measured_by(metric.function, module, metric.path, samples=samples, run=run))
             name = named_engine(engine, path)
             scored.append(Scored(path, name, time.monotonic() - start, ranking, value))

@@ -10,7 +10,6 @@ import numpy as np
 from ..diagnostics import CompileError
 from ..ir.array import Array
 
-
 EXPLAINED = "SQNR: signal over quantization noise; at 20 dB errors are a tenth of the signal, at 40 dB a hundredth"
 """Below a table of differences."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
 from ..tables import print_tables, progress_bar
-from ..transforms.quantization.options import ClusterOptions, DataOptions, engine_named
+from ..transforms.quantization.options import BackendOptions, ClusterOptions, DataOptions, engine_named
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -53,6 +53,7 @@ onnxruntime is installed, without --cluster), numpy, or iree"""
     add("--engine", type=engine_named, choices=("numpy", "onnxruntime", "iree"), help=text)
     add_json(add)
     add_options(parser, DataOptions, without=("batch_num",))
+    add_options(parser, BackendOptions, only=("device",))
     add_options(parser, ClusterOptions)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
     add_import_options(reading)
@@ -60,6 +61,8 @@ onnxruntime is installed, without --cluster), numpy, or iree"""
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
+    from dataclasses import replace
+
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.scoring import evaluate_files
@@ -70,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
     data, runner = options_of(args, DataOptions), sharing_runner(options_of(args, ClusterOptions))
+    runner = replace(runner, device=args.device)
     metric = None if args.evaluator is None else Metric.of(args.evaluator)
     with progress_bar() as on_progress:
 

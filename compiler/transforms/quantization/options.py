@@ -25,6 +25,7 @@ else:  # what Python may give in place of text
     Workers = Preprocess = Record = Samples = Settings = object
 
 Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
+Device = Literal["cpu", "cuda"]
 Method = Literal["gptq", "mismatch", "adaround"]
 """How weights are rounded, other than to the nearest number."""
 
@@ -322,6 +323,10 @@ class EngineOptions:
     """
     threads: int | None = option(None, "N")
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
+    device: Device = "cpu"
+    """Where onnxruntime computes: `cpu` (default), or `cuda` on a GPU of NVIDIA, for which `backend` is onnxruntime. Weights are
+    rounded by numpy in any case.
+    """
     sharing: ClusterOptions = ClusterOptions()
 
 

@@ -29,8 +29,10 @@ def runner_of(options: EngineOptions, profile: Profile | None = None) -> Runner:
 
     Raises CompileError for an engine that is not installed, threads that it does not have, or a bad cluster.
     """
-    runner = replace(sharing_runner(options.sharing), engine=options.engine, threads=options.threads)
+    runner = replace(
+        sharing_runner(options.sharing), engine=options.engine, threads=options.threads, device=options.device
+    )
     as_amct = profile is not None and profile.amct == "pytorch"
-    if not as_amct or runner.engine != "auto" or runner.cluster is not None or not torch_installed():
+    if not as_amct or runner != replace(runner, engine="auto", cluster=None, device="cpu") or not torch_installed():
         return runner
     return replace(runner, engine="torch", threads=None)
