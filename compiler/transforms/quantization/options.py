@@ -324,7 +324,7 @@ class EngineOptions:
     threads: int | None = option(None, "N")
     """How many batches onnxruntime runs at a time; when not given as many as there are cores, at most 8."""
     device: Device = "cpu"
-    """Where onnxruntime computes: `cpu` (default), or `cuda` on a GPU of NVIDIA, for which `backend` is onnxruntime. Weights are
+    """Where onnxruntime computes: `cpu` (default), or `cuda` on a GPU of NVIDIA, for which `engine` is onnxruntime. Weights are
     rounded by numpy in any case.
     """
     sharing: ClusterOptions = ClusterOptions()

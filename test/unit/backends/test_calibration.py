@@ -268,7 +268,7 @@ def test_without_onnxruntime(folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     [
         ("engine=numpy threads=2", "engine numpy runs one batch at a time"),
         ("threads=0", "threads must be positive, not 0"),
-        ("engine=cuda", "backend"),
+        ("engine=cuda", "engine"),
     ],
 )
 def test_bad_options(options: str, message: str, folder: Path) -> None:
