@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
 from ..tables import print_tables, progress_bar
-from ..transforms.quantization.options import BackendOptions, ClusterOptions, DataOptions, engine_named
+from ..transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions, engine_named
 from .parser import add_command
 from .shared import (
     MODEL,
@@ -53,7 +53,7 @@ onnxruntime is installed, without --cluster), numpy, or iree"""
     add("--engine", type=engine_named, choices=("numpy", "onnxruntime", "iree"), help=text)
     add_json(add)
     add_options(parser, DataOptions, without=("batch_num",))
-    add_options(parser, BackendOptions, only=("device",))
+    add_options(parser, EngineOptions, only=("device",))
     add_options(parser, ClusterOptions)
     reading = parser.add_argument_group("how the first MODEL is read").add_argument
     add_import_options(reading)
