@@ -13,11 +13,11 @@ A number beyond 65504 becomes infinite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f16, f32
 from xdsl.ir import Operation
 
 from ..diagnostics import CompileError
@@ -25,17 +25,6 @@ from ..dialects import ascend
 from .kernels import Array, Kernel
 from .plan import kernel_of
 from .program import Program
-
-KEPT: Mapping[type[Operation], frozenset[str]] = {
-    ascend.AscendDequantOp: frozenset({"deq_scale"}),
-    ascend.AscendRequantOp: frozenset({"req_scale"}),
-    ascend.AscendDequantS16Op: frozenset({"deq_scale"}),
-    ascend.AscendRequantS16Op: frozenset({"req_scale"}),
-    ascend.AscendAntiQuantV2Op: frozenset({"scale", "offset"}),
-    ascend.BNInferOp: frozenset({"scale", "offset", "mean", "variance"}),
-    ascend.ResizeOp: frozenset({"scales"}),
-}
-"""Operands that stay float32."""
 
 _F32 = np.dtype(np.float32)
 
@@ -47,10 +36,12 @@ def in_half(program: Program) -> Program:
 
 
 def half_kernel(op: Operation, kernel: Kernel) -> Kernel:
-    """The kernel of an `ascend` operation with float32 operands and results rounded to float16; other kernels unchanged."""
+    """The kernel of an `ascend` operation with operands and results rounded to float16, except operands that are never float16; other
+    kernels unchanged.
+    """
     if not isinstance(op, ascend.AscendOp):
         return kernel
-    kept = [getattr(op, name) for name in KEPT.get(type(op), ())]
+    kept = [getattr(op, name) for name, types in op.TYPES.items() if f32 in types and f16 not in types]
     rounded = [not any(value is each for each in kept) for value in op.operands]
 
     def run(*arrays: Array) -> Array | Sequence[Array]:

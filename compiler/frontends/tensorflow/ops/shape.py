@@ -253,7 +253,12 @@ def pad(node: Node) -> Converted:
     value = node.number(2) if node.has(2) else np.zeros(())
     if not exact(value):
         raise Unmapped(f"its value {value} is not exact as float64")
-    return node.emit(nn.PadOp, node.value(0), pads=pads_of(node), value=float(value)).result
+    return padded(node, float(value))
+
+
+def padded(node: Node, value: float) -> Converted:
+    """The first input with the paddings of input 1, filled with a number."""
+    return node.emit(nn.PadOp, node.value(0), pads=pads_of(node), value=value).result
 
 
 @converter("MirrorPad")

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from .....dialects import ascend, nn
+from .....dialects import ascend
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of
 from ....deployed import Kind, bias_added, is_accumulator, mapped, on_integers, quantizer_of, zero_point
 from ...node import CONVERTERS, Converted, Converter, Node
-from ..shape import pads_of
+from ..shape import padded
 
 LAYERS: Mapping[str, Kind] = {
     "AvgPool": ascend.AvgPoolOp,
@@ -77,7 +77,7 @@ def _pad(node: Node) -> Converted:
     filled = value + zero_point(node, node.value(0))
     if not (filled.is_integer() and -128 <= filled <= 127):
         raise node.error(f"adds {value:g} to integers, which int8 cannot hold")
-    return node.emit(nn.PadOp, node.value(0), pads=pads_of(node), value=filled).result
+    return padded(node, filled)
 
 
 def _bias_add(node: Node) -> Converted:
