@@ -108,7 +108,7 @@ class _Converter:
             self._keep(op.operands[1:])
         elif isinstance(op, nn.TransposeOp):
             self._look_through_transpose(op)
-        elif follows(op):
+        elif follows(type(op)):
             self._look_through(op)
         else:
             self._keep(op.operands)
@@ -218,7 +218,7 @@ class _Converter:
 
     def _moved(self, op: nn.NNOp) -> Moved | None:
         """How to compute an operation that commutes with permutations; None to keep it."""
-        if not follows(op):
+        if not follows(type(op)):
             return None
         wanted = self._wanted_by(op)
         computed = {v: None for v in op.operands if not is_constant(v)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -21,14 +22,15 @@ def permuted_type(type_: Attribute, perm: Perm) -> Tensor:
     return tensor(declared.element_type, permuted(declared.get_shape(), perm))
 
 
-def follows(op: Operation) -> bool:
-    """Whether there are permutations that an operation commutes with."""
-    return isinstance(op, nn.NNOp) and type(op).commuted is not nn.NNOp.commuted
+@cache
+def follows(kind: type[Operation]) -> bool:
+    """Whether there are permutations that operations of a class commute with."""
+    return issubclass(kind, nn.NNOp) and kind.commuted is not nn.NNOp.commuted
 
 
 def commute(op: Operation, perm: Perm) -> Moved | None:
     """How `op` computes if the axes of its first data operand (and result) are permuted; None if it cannot."""
-    return op.commuted(perm) if isinstance(op, nn.NNOp) else None
+    return cast(nn.NNOp, op).commuted(perm) if follows(type(op)) else None
 
 
 def leads(op: Operation, value: SSAValue) -> bool:
