@@ -8,6 +8,11 @@ MinMax and Percentile; both sides take the percentile 99.999. `float` reads the 
 onnxruntime as it is. All take turns. Wall clock, processor time and peak memory are those of whole processes; ratios are taken
 round by round, and printed as `median (least-most)`. SQNR is that of the logits of 10 further images, in onnxruntime. Linux
 only.
+
+Where the rest over float inference goes, in processor seconds of 100 images (2026-11-26, onnxruntime 1.32.0, a busy machine):
+float takes 8.8 with one thread, 8.2 of them for the runs. Ours takes 12.1 with min-max: 10.0 for the runs, with two reductions of
+each observed value; 0.5 to load the model, 0.3 to fuse, 0.1 each to read, to make integers and to write, and the rest for Python
+and its packages. With mse it takes 15.5: 13.4 are for the runs and what the observer makes of their values.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ SECTIONS = {
     "zoo": "Trained networks",
     "peers": "Quantizing beside peers",
     "calibration": "Calibration: observers, memory, float inference",
+    "fused_nodes": "Quantized files in onnxruntime",
     "forward": "Running a model",
     "native": "Native code",
     "compile_path": "Compiling large graphs",
