@@ -317,9 +317,9 @@ class _Measurement:
         if after.slower(before):
             profile = profile_of(session)
             other = f"profile {profile.name} is for {profile.target}, --profile {QDQ.name} for {QDQ.target}"
-            advice = "" if profile is QDQ else f"; {other}"
+            advice = "--faster-than-float returns layers to float until it is faster" if profile is QDQ else other
             session.warn(
-                f"onnxruntime takes {after} for {int8.name} on this machine, and {before} for the float model{advice}"
+                f"onnxruntime takes {after} for {int8.name} on this machine, and {before} for the float model; {advice}"
             )
         return replace(found, models={summary.model: before, int8: after})
 

@@ -71,7 +71,7 @@ def test_labels_are_a_goal(amct_tool, tmp_path: Path) -> None:
         *("--drop", "1", "-o", tmp_path / "out"),
     )
     assert result.status == 0, result.err
-    assert "top-1 %" in result.out
+    assert "of 100 right; 95 % interval 9" in result.out
     (trial,) = json.loads((tmp_path / "out" / "tune.json").read_text())["trials"]
     assert trial["reached"]
     assert trial["quality"] >= 98
