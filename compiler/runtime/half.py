@@ -36,8 +36,8 @@ def in_half(program: Program) -> Program:
 
 
 def half_kernel(op: Operation, kernel: Kernel) -> Kernel:
-    """The kernel of an `ascend` operation with operands and results rounded to float16, except operands that are never float16; other
-    kernels unchanged.
+    """The kernel of an `ascend` operation with operands and results rounded to float16, except operands that are never float16;
+    other kernels unchanged.
     """
     if not isinstance(op, ascend.AscendOp):
         return kernel
