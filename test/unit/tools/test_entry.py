@@ -159,7 +159,7 @@ sys.argv[1:] = ["run", "net.mlir", "--data", "x.npz", "-o", "y.npz"]
 entry.amct()
 """
         (tmp_path / "net.mlir").write_text(RELU)
-    (tmp_path / "x.npz").touch()
+        (tmp_path / "x.npz").touch()
         assert ended(code, tmp_path) == (status, f"amct: {word}\n")
 
 
