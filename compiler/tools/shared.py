@@ -242,13 +242,9 @@ def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
     words: list[str] = parser.prog.split()
     for action in parser.actions():
         value = getattr(args, action.dest, action.default)
-        if (
-            action.help == argparse.SUPPRESS
-            or action.dest in _OWN
-            or value == action.default
-            or value is None
-            or value == ""
-        ):
+        if action.help == argparse.SUPPRESS or action.dest in _OWN or value in (action.default, None, ""):
+            continue
+        if action.choices is not None and value not in action.choices:  # it is of another command's option of that name
             continue
         option = action.option_strings[-1 if value is False else 0 :][:1]
         text = str(value)

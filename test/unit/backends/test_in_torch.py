@@ -92,6 +92,6 @@ def test_powers_are_those_of_torch() -> None:
 
 def test_torch_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "torch_installed", lambda: False)
-    with pytest.raises(CompileError, match="backend torch requires PyTorch") as error:
+    with pytest.raises(CompileError, match="engine torch requires PyTorch") as error:
         Runner("torch")
     assert "amct-opt[torch]" in error.value.hint

@@ -184,7 +184,7 @@ def kernel(kind: type[Operation], of: Callable[..., Any]) -> Callable[[], Any]:
         run = bare_kernel_for(op)
         return (lambda *arrays: of(run(*arrays))) if isinstance(op, kind) and run is not None else run
 
-    return lambda: patch("amct_opt.runtime.executor.bare_kernel_for", wrong)
+    return lambda: patch("amct_opt.runtime.plan.bare_kernel_for", wrong)
 
 
 def put(op: Operation, name: str, value: Any) -> None:

@@ -138,7 +138,7 @@ def test_a_kernel_that_is_wrong_is_found_beside_onnxruntime(monkeypatch: pytest.
         run = kernel(op)
         return (lambda x: run(x) * np.float32(1.0001)) if isinstance(op, nn.AveragePoolOp) else run
 
-    monkeypatch.setattr("amct_opt.runtime.executor.bare_kernel_for", wrong)
+    monkeypatch.setattr("amct_opt.runtime.plan.bare_kernel_for", wrong)
     with pytest.raises(CompileError, match="layer 'pool1'"):
         Checker(None).reading(MODEL, module)
 

@@ -60,7 +60,7 @@ def test_what_fails_is_made_smaller(seed: int, format_: str, tmp_path: Path, mon
         run = bare_kernel_for(op)
         return (lambda *x: run(*x) * np.float32(1.01)) if isinstance(op, nn.ConvOp) and run is not None else run
 
-    monkeypatch.setattr("amct_opt.runtime.executor.bare_kernel_for", wrong)
+    monkeypatch.setattr("amct_opt.runtime.plan.bare_kernel_for", wrong)
     failure = check_seed(seed, tmp_path, format_, tmp_path / "out" / "small").failure
     assert failure is not None
     assert "\n  1 of " in failure.text

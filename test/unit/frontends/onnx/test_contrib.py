@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt import api
+import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
@@ -135,7 +135,7 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: st
     x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
     (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5)
-    api.save(module, tmp_path / "m.onnx", new_session(), "onnx")
+    amct_opt.save(module, tmp_path / "m.onnx", new_session(), "onnx")
     written = onnx.load(tmp_path / "m.onnx")
     assert node.op_type in {n.op_type for n in written.graph.node}
     assert (("com.microsoft", 1) in [(o.domain, o.version) for o in written.opset_import]) == bool(domain)
@@ -161,7 +161,7 @@ def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, l
     module = load(model)
     assert any(isinstance(op, nn.OpaqueOp) for op in module.walk()) == (level == 4)
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
-    api.save(module, tmp_path / "m.onnx", new_session(), "onnx")
+    amct_opt.save(module, tmp_path / "m.onnx", new_session(), "onnx")
     (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
     np.testing.assert_allclose(found, wanted, rtol=0 if level == 4 else 1e-5, atol=0 if level == 4 else 1e-5)
 
@@ -198,13 +198,13 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
     source = onnxruntime.InferenceSession(EXAMPLES / example, options)
     assert {n.domain for n in onnx.load(optimized).graph.node} - {""}
-    module, session = api.load(optimized)
+    module, session = amct_opt.load(optimized)
     session.profile = "qdq"
     (value,) = source.get_inputs()
     x = RNG.normal(size=[d if isinstance(d, int) else 2 for d in value.shape]).astype(np.float32)
-    api.quantize(module, session, data=[{value.name: x}])
+    amct_opt.quantize(module, session, data=[{value.name: x}])
     assert any(isinstance(op, nn.DequantizeOp) for op in module.walk())
-    api.save(module, tmp_path / "m.onnx", session, "onnx")
+    amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
     quantized = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     (wanted,), (found,) = (each.run(None, {value.name: x}) for each in (source, quantized))
     assert np.linalg.norm(found - wanted) < 0.05 * np.linalg.norm(wanted)

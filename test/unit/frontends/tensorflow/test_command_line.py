@@ -217,6 +217,7 @@ def identical() -> Callable[[Path], Any]:
 @pytest.mark.parametrize("tool", ["run", "quantize"])
 def test_a_folder_that_is_no_saved_model(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
+    np.savez(tmp_path / "x.npz", x=np.zeros(1))
     more = ["--data", str(tmp_path / "x.npz")] if tool == "run" else []
     assert amct.run([tool, str(tmp_path / "folder"), *more, "-o", str(tmp_path / "out")]) == 1
     assert f"{tmp_path / 'folder'}: error: is a folder, but not a SavedModel" in capsys.readouterr().err
