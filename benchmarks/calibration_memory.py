@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.observers import OBSERVERS
 from amct_opt.tables import print_table
 
 LIGHT = Path(__file__).resolve().parents[1] / "examples" / "models" / "light.py"

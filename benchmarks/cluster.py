@@ -34,10 +34,10 @@ import amct_opt
 from amct_opt.backends import Runner
 from amct_opt.backends.cluster import client
 from amct_opt.backends.sharing import packed, shares_of
+from amct_opt.data import Samples, load_samples
+from amct_opt.data.samples import BLOCK
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.data import Samples, load_samples
-from amct_opt.runtime.data.samples import BLOCK
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observing import observations

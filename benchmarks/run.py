@@ -25,10 +25,10 @@ import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
+from amct_opt.data import synthetic_samples
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.pipelines.timing import peak_memory
-from amct_opt.runtime.data import synthetic_samples
 from amct_opt.runtime.executor import Executable
 from amct_opt.tables import print_table
 from amct_opt.universe import new_session

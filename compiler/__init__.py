@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from .api import Loaded, calibrate, execute, load, parse, report, run_pipeline, save, to_text
     from .api.files import Quantized, bisect, compare, evaluate, quantize, quantize_file, reduce, sensitivity, tune
     from .configuration.settings import Activation, Arq, Calibration, Settings
+    from .data.images import Preprocess
     from .diagnostics import CompileError, Remark
+    from .observers import Observer
     from .rewriting import FusionPattern
-    from .runtime.data.images import Preprocess
     from .runtime.executor import Executable
     from .runtime.integer_plan import in_integers
     from .runtime.kernels import kernel
-    from .runtime.observers import Observer
     from .session import ImportOptions, Session
     from .targets import Target
     from .transforms.fusion.fuse_modules import fuse_modules
@@ -87,11 +87,11 @@ _PLACES = {
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
     ".diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),
-    ".runtime.data.images": ("Preprocess",),
+    ".data.images": ("Preprocess",),
     ".runtime.executor": ("Executable",),
     ".runtime.integer_plan": ("in_integers",),
     ".runtime.kernels": ("kernel",),
-    ".runtime.observers": ("Observer",),
+    ".observers": ("Observer",),
     ".session": ("ImportOptions", "Session"),
     ".targets": ("Target",),
     ".transforms.fusion.fuse_modules": ("fuse_modules",),

@@ -229,7 +229,7 @@ TARGETS = {
 }
 PROFILES = ".transforms.quantization.profiles:PROFILES"
 """The table of target profiles."""
-OBSERVERS = ".runtime.observers:OBSERVERS"
+OBSERVERS = ".observers:OBSERVERS"
 """The table of observers."""
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from .configuration.record import Record
 from .configuration.settings import Settings
+from .data import Preprocess
 from .pipelines.options import leaves
-from .runtime.data import Preprocess
 from .transforms.quantization.options import AllOptions, Device, Engine, Method
 
 PathLike: TypeAlias = "str | os.PathLike[str]"

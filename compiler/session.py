@@ -22,7 +22,7 @@ from .limits import locating
 from .registry import References, Registry, load
 
 if TYPE_CHECKING:
-    from .runtime.observers import Observer
+    from .observers import Observer
 
 
 FRAMEWORKS = ("onnx", "tensorflow")

@@ -17,6 +17,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike, load
+from ..data import input_types
 from ..diagnostics import CompileError
 from ..files import made, refuse_overwriting, replacing_all
 from ..flows.auto_calibration import FEW_LEVELS
@@ -24,7 +25,6 @@ from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
 from ..formats.caffe.file import Blob as FileBlob
 from ..formats.caffe.file import read_weights
 from ..ir.functions import main_function
-from ..runtime.data import input_types
 from ..runtime.executor import Array, Executable
 from ..session import ImportOptions
 from ..targets.caffe import CaffeTarget

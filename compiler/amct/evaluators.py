@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..data import load_evaluator
 from ..diagnostics import CompileError
 from ..flows.saving import framework_of
 from ..pipelines.options import shapes
-from ..runtime.data import load_evaluator
 from ..session import ImportOptions
 from .steps import Adapter, AutoCalibrationEvaluatorBase, Frame
 

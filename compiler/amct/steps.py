@@ -19,6 +19,7 @@ from ..api import Loaded, PathLike
 from ..configuration.checks import check_observers
 from ..configuration.json_config import json_text
 from ..configuration.settings import IFMR, Ada, Settings
+from ..data import FloatModel, Spool
 from ..diagnostics import CompileError
 from ..dialects.nn import QuantizeOp
 from ..files import made, replacing, scratch
@@ -28,7 +29,6 @@ from ..flows.conversion import convert_file
 from ..flows.saving import files_of
 from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
-from ..runtime.data import FloatModel, Spool
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
 from ..transforms.canonicalization import SIMPLIFY

@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from .. import frontends
 from ..backends.cluster import Workers, workers_of
 from ..configuration.settings import Settings
+from ..data.given import Given, samples_from
 from ..diagnostics import CompileError
 from ..dialects.nn import is_layer
 from ..dialects.nn.shapes import element_of, shape_of
@@ -28,7 +29,6 @@ from ..keywords import Keywords, PathLike
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import After, parse_pipeline, run_passes
 from ..registry import load as load_reference
-from ..runtime.data.given import Given, samples_from
 from ..runtime.executor import Array, Executable
 from ..session import Session
 from ..tables import some

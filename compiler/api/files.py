@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends import Runner
 from ..configuration.ranges import at_least
 from ..configuration.settings import Settings
+from ..data import FloatModel, Samples
+from ..data.given import Given
 from ..diagnostics import CompileError
 from ..dialects.nn import BatchNormOp
 from ..files import filling, scratch_until_the_end
@@ -23,8 +25,6 @@ from ..keywords import DataKeywords, Keywords, PathLike, with_options
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
 from ..reduction import SECONDS
-from ..runtime.data import FloatModel, Samples
-from ..runtime.data.given import Given
 from ..runtime.executor import Array
 from ..session import Session
 from ..tables import Table, Tabled
@@ -378,7 +378,7 @@ def evaluate(
 
 def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:
     """The samples of a loader for a model, and their labels."""
-    from ..runtime.data.given import samples_from
+    from ..data.given import samples_from
     from .torch import labelled
 
     module = load(model, _session(session, None)).module

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from ..runtime.data import Samples
-from ..runtime.data.samples import BLOCK
+from ..data import Samples
+from ..data.samples import BLOCK
 from ..session import Session
 from .cluster import Workers
 

@@ -6,12 +6,12 @@ from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..data import Samples
 from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn import ConstantOp, NNOp
 from ..dialects.nn.shapes import DYNAMIC, Shape, known, shape_of
 from ..ir.functions import main_function
-from ..runtime.data import Samples
 from ..transforms.shape_inference import infer_shapes, set_input_shapes
 from .work import Work
 

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ..data import Samples
 from ..ir.array import Array
-from ..runtime.data import Samples
 from ..session import Session
 from . import Runner, Wanted, Work
 from .checkpoint import Checkpoint

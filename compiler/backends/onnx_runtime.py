@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
+from ..data.rows import Array
 from ..diagnostics import CompileError, first_line
 from ..ir.functions import input_names, main_function
-from ..runtime.data.rows import Array
 from ..runtime.executor import Executable
 from ..targets.graph import source
 from ..transforms.quantization.options import Device

@@ -16,11 +16,11 @@ from typing import Any, Generic, NamedTuple, Never, TypeVar
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from ..data import ArrayRows, Rows, Samples, SpooledRows
 from ..diagnostics import CompileError
 from ..files import scratch, scratch_until_the_end
 from ..ir.array import Array
 from ..ir.text import parse_module, write_module
-from ..runtime.data import ArrayRows, Rows, Samples, SpooledRows
 from ..session import Session
 from .cluster import Failed, Status, Storing, Workers, failure, workers_named
 from .store import Stored, fetched, stored

@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from ..data.addresses import is_address, local, opened, put, size_of
 from ..files import scratch_until_the_end
-from ..runtime.data.addresses import is_address, local, opened, put, size_of
 
 _KEPT = 32
 """Files that a worker keeps."""

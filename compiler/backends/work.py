@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ..runtime.data import Samples
+from ..data import Samples
 from ..runtime.executor import Watch
 from ..session import Session
 

@@ -12,12 +12,12 @@ from xdsl.passes import ModulePass
 
 from .. import frontends
 from ..catalogue import PASSES, Numbers
+from ..data import Samples, synthetic_samples
 from ..diagnostics import CompileError
 from ..dialects.nn.shapes import element_of
 from ..ir.dtypes import is_float
 from ..ir.functions import main_function
 from ..runtime.comparison import common_layers
-from ..runtime.data import Samples, synthetic_samples
 from ..runtime.executor import RunError
 from ..runtime.kernels import Array
 from ..session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..diagnostics import CompileError
-from ..runtime.observers import Known, make_observer
+from ..observers import Known, make_observer
 from .layer_settings import Layer
 from .settings import Settings
 

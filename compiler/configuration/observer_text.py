@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ..diagnostics import CompileError
-from ..runtime.observers import OBSERVERS, make_observer
+from ..observers import OBSERVERS, make_observer
 from .settings import HFMG, IFMR
 
 Parameters = Mapping[str, float]

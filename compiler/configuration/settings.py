@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal
 
 from ..diagnostics import CompileError
-from ..runtime.observers import OBSERVERS, make_observer
+from ..observers import OBSERVERS, make_observer
 from .ranges import at_least, no_repetition, one_of, within
 
 IFMR, HFMG = "ifmr", "hfmg"

@@ -14,9 +14,9 @@ from ..configuration.files import read_settings
 from ..configuration.json_config import json_text
 from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
+from ..data import Samples, calibration_runs, load_evaluator
 from ..diagnostics import CompileError
 from ..pipelines.passes import run_on_verified, run_passes
-from ..runtime.data import Samples, calibration_runs, load_evaluator
 from ..session import Session
 from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.quantization.decide.layers import resolve

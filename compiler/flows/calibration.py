@@ -11,12 +11,12 @@ from xdsl.ir import Operation
 
 from .. import frontends
 from ..configuration.settings import Settings
+from ..data import Samples, input_types
 from ..diagnostics import CompileError, op_error
 from ..dialects.nn import ObserveOp, plan_of
 from ..dialects.nn.shapes import known, shape_of
 from ..ir.functions import main_function
 from ..pipelines.passes import run_passes
-from ..runtime.data import Samples, input_types
 from ..session import Session
 from ..transforms.quantization.decide.planning import SKIPPED
 from ..transforms.quantization.decide.recurrent import recurrent_layers

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.onnx_runtime import check_started
+from ..data.inputs import Runnable
 from ..diagnostics import CompileError, first_line
 from ..runtime.executor import Array, Executable
-from ..runtime.inputs import Runnable
 from ..session import Session
 from ..transforms.quantization.options import Device
 from .peer import open_session

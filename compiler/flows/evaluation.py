@@ -12,12 +12,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.threads import OrderedBatches, Turn, threads_here
+from ..data import FloatModel, Samples, Spool, takes_whole_inputs
+from ..data.inputs import Runnable
+from ..data.script import load_script, running
 from ..diagnostics import CompileError
 from ..ir.functions import main_function
-from ..runtime.data import FloatModel, Samples, Spool, takes_whole_inputs
-from ..runtime.data.script import load_script, running
 from ..runtime.executor import Array
-from ..runtime.inputs import Runnable
 from ..session import Session
 from .significance import Share
 

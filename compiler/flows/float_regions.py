@@ -9,11 +9,11 @@ from pathlib import Path
 import onnx
 from xdsl.dialects.builtin import ModuleOp
 
+from ..data import Samples
 from ..diagnostics import CompileError, Remark
 from ..files import scratch
 from ..formats.onnx.graphs import replace_names
 from ..pipelines.passes import run_on_verified
-from ..runtime.data import Samples
 from ..session import ImportOptions, Session
 from ..tables import some
 from ..targets.onnx import OnnxTarget

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data import ImageRows, Samples, load_arrays
 from ..diagnostics import CompileError
 from ..files import refuse_pipe
-from ..runtime.data import ImageRows, Samples, load_arrays
 from ..runtime.executor import Array
 from .evaluation import Labels
 

@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ..backends.onnx_runtime import providers
+from ..data import Samples
 from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
 from ..ir.array import Array
-from ..runtime.data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
 from ..runtime.program import Rewrite

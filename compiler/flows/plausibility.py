@@ -14,11 +14,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from ..data import Samples
 from ..dialects.nn import BatchNormOp, ConvolutionOp, constant_of
 from ..ir.dtypes import is_float
 from ..ir.functions import main_function, output_names
 from ..rewriting import layer_of
-from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Difference
 from ..session import Session

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from .. import frontends
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.settings import Arq
+from ..data import Samples
 from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import constant_of, weights_of
 from ..files import filling, scratch
@@ -26,7 +27,6 @@ from ..pipelines.passes import run_on_verified, run_passes
 from ..reports.measures import MEASURING, measure_layers
 from ..reports.reading import LAYERS
 from ..rewriting import layer_of
-from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences

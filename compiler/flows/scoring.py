@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
 from ..backends import HERE, Runner
+from ..data import ImageRows, Samples, input_types
+from ..data.samples import samples_of
 from ..diagnostics import CompileError
 from ..ir.functions import main_function
 from ..ir.verification import verify
-from ..runtime.data import ImageRows, Samples, input_types
-from ..runtime.data.samples import samples_of
 from ..session import Session
 from ..tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches

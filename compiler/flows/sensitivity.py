@@ -12,10 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..backends import Runner
 from ..backends.threads import OrderedBatches, Turn, threads_here
+from ..data import Samples
 from ..diagnostics import CompileError
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
-from ..runtime.data import Samples
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.cluster import Workers
 from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
-from ..runtime.data import Samples
+from ..data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Measure
 from ..session import Session

@@ -17,9 +17,9 @@ from ..backends import cluster
 from ..backends.checkpoint import Checkpoint
 from ..backends.data_hash import digest_of
 from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
+from ..data import Samples
+from ..data.inputs import Runnable
 from ..diagnostics import CompileError
-from ..runtime.data import Samples
-from ..runtime.inputs import Runnable
 from ..session import Session
 from .engines import Engine, runnable
 from .evaluation import Labels, Ranking, ranks, rows_per_sample

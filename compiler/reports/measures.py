@@ -10,16 +10,16 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ..data import Samples
 from ..dialects.nn import QuantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.array import Array
 from ..ir.dtypes import integer_range, is_float
 from ..ir.functions import main_function
+from ..observers.histogram import Histogram
 from ..runtime.comparison import match_layers
-from ..runtime.data import Samples
 from ..runtime.executor import Executable
 from ..runtime.metrics import Differences
-from ..runtime.observers.histogram import Histogram
 from ..session import Session
 
 SAMPLES = 16

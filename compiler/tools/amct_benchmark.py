@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for a file that onnxruntime does not run, and inputs that do not fit."""
     import numpy as np
 
+    from ..data import synthetic_samples
+    from ..data.inputs import load_runs
     from ..flows.latency import benchmark
     from ..ir.functions import main_function
-    from ..runtime.data import synthetic_samples
-    from ..runtime.inputs import load_runs
 
     function = main_function(load_with(args, args.models[0])[0])
     if args.data is None:

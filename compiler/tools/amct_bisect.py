@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and, located at the layer, for models that part."""
     from ..checking.bisection import bisect, few
     from ..checking.following import layer_error
+    from ..data.inputs import load_runs
     from ..ir.functions import main_function
-    from ..runtime.inputs import load_runs
 
     a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
     b, _ = load_with(args, args.b, "b-", NAMES_OF_INPUTS)

@@ -26,8 +26,8 @@ from .shared import (
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..data import Samples
     from ..flows.calibration import Data, Shapes
-    from ..runtime.data import Samples
 
 _DESCRIPTION = """\
 Takes the options of amct_onnx, amct_tensorflow and amct_caffe calibration; the ending of --model selects one of them.
@@ -105,8 +105,8 @@ def _shapes(args: argparse.Namespace) -> Shapes:
 
 def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
     """The files of --data_dir. Raises CompileError for options that are missing."""
+    from ..data import Form, load_samples
     from ..ir.functions import main_function
-    from ..runtime.data import Form, load_samples
 
     given = {"--input_shape": args.input_shape, "--data_dir": args.data_dir, "--data_types": args.data_types}
     if missing := [option for option, value in given.items() if not value]:
@@ -119,8 +119,8 @@ def _raw(args: argparse.Namespace, data_shapes: Shapes) -> Data:
 def _evaluated(args: argparse.Namespace) -> Data:
     """The data of the evaluator. Raises CompileError if other data is given as well."""
     from ..amct.evaluators import evaluator_for
+    from ..data import calibration_runs
     from ..files import scratch
-    from ..runtime.data import calibration_runs
 
     for option in ("input_shape", "data_dir", "data_types"):
         if getattr(args, option):

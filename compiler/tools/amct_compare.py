@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output; UsageError for
     options that exclude each other.
     """
+    from ..data.inputs import load_runs
     from ..ir.functions import main_function
     from ..runtime.comparison import compare
-    from ..runtime.inputs import load_runs
 
     if args.integers and args.engine != "numpy":
         raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")

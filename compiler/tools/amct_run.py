@@ -51,12 +51,12 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
+    from ..data.inputs import load_runs, run_all
     from ..diagnostics import printable
     from ..frontends import files_of
     from ..ir.functions import main_function
     from ..runtime.executor import Executable
     from ..runtime.half import in_half, require_ascend
-    from ..runtime.inputs import load_runs, run_all
     from ..runtime.integer_plan import in_integers
     from ..runtime.outputs import save_arrays
 

@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _goal(args: argparse.Namespace) -> Goal:
     """Raises CompileError for an incomplete goal, and for an evaluator that cannot be read."""
+    from ..data import load_evaluator
     from ..flows.evaluation import Evaluator, Metric
     from ..flows.tune.goal import Goal
-    from ..runtime.data import load_evaluator
 
     evaluator: str = args.evaluator or ""
     verdict = evaluator.endswith(".py")

@@ -25,7 +25,7 @@ from .settings_file import add_settings
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ..runtime.data import Preprocess
+    from ..data import Preprocess
 
 _T = TypeVar("_T")
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
+from amct_opt.data.inputs import load_runs, run_all
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable
-from amct_opt.runtime.inputs import load_runs, run_all
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.tools import amct_opt
 from amct_opt.tools.shared import load_module

@@ -23,11 +23,11 @@ import onnx
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from amct_opt.data.inputs import load_runs
 from amct_opt.dialects.ascend import AscendQuantOp, AscendRequantOp
 from amct_opt.dialects.nn import QuantizeOp
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable
-from amct_opt.runtime.inputs import load_runs
 from amct_opt.runtime.metrics import Differences
 from amct_opt.tools import amct_opt
 from amct_opt.tools.shared import load_module

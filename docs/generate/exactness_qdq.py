@@ -22,9 +22,9 @@ import onnx
 import onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
+from amct_opt.data.inputs import load_runs
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable, Rewrite
-from amct_opt.runtime.inputs import load_runs
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.metrics import Differences
 from amct_opt.tools import amct_opt

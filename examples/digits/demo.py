@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from amct_opt.data.inputs import load_runs, run_all
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable
-from amct_opt.runtime.inputs import load_runs, run_all
 from amct_opt.tables import print_table
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module

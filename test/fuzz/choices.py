@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.observers import OBSERVERS
 from amct_opt.transforms.quantization.profiles import PROFILES
 
 FLOAT_PASSES = (

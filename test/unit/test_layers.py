@@ -14,12 +14,14 @@ LAYERS: Mapping[str, str] = {
     "dialects": "",
     "formats": "dialects",
     "runtime": "dialects formats",
-    "configuration": "dialects formats runtime",
-    "transforms": "dialects runtime configuration backends lowering",
-    "lowering": "dialects runtime transforms",
-    "frontends": "dialects formats runtime transforms",
-    "targets": "dialects formats runtime configuration transforms lowering",
-    "backends": "dialects formats runtime transforms lowering targets",
+    "observers": "runtime",
+    "data": "dialects formats runtime",
+    "configuration": "dialects formats runtime observers",
+    "transforms": "dialects runtime observers data configuration backends lowering",
+    "lowering": "dialects runtime observers data transforms",
+    "frontends": "dialects formats runtime observers data transforms",
+    "targets": "dialects formats runtime observers data configuration transforms lowering",
+    "backends": "dialects formats runtime observers data transforms lowering targets",
 }
 """The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
 

@@ -12,13 +12,13 @@ from xdsl.dialects.builtin import ModuleOp
 from ...api import Loaded
 from ...configuration.record import LayerRecord, Record, record_text
 from ...configuration.settings import Settings
+from ...data import Spool
 from ...dialects.nn import WeightedOp, plan_of, set_plan
 from ...files import made, replacing
 from ...flows.calibration import calibration_options
 from ...flows.model_file import simplify_and_fuse
 from ...ir.functions import main_function
 from ...rewriting import layer_of
-from ...runtime.data import Spool
 from ...runtime.executor import Array
 from ...session import Session
 from ...transforms.quantization.decide.planning import check_factors

@@ -15,9 +15,9 @@ from ...diagnostics import CompileError
 from ...files import made, replacing
 from ...frontends.torch.batches import array
 from ...frontends.torch.library import torch_library
+from ...observers import make_observer
 from ...runtime.affine import affine
 from ...runtime.executor import Array
-from ...runtime.observers import make_observer
 from ...universe import new_session
 
 _LAYERS = "kv_cache_quant_layers"

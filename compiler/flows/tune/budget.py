@@ -10,11 +10,11 @@ from typing import Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
+from ...data import Samples
 from ...diagnostics import CompileError
 from ...dialects.nn import NNOp, WeightedOp
 from ...ir.array import Array
 from ...rewriting import layer_of
-from ...runtime.data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
 from ...targets.onnx import OnnxTarget

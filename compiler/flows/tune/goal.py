@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends import HERE, Runner
-from ...runtime.data import Samples
+from ...data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
 from ..evaluation import Evaluator, Labels, Metric, ranks

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
+from ...data import Samples
 from ...pipelines.options import composed, values_of
 from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
-from ...runtime.data import Samples
 from ...runtime.metrics import Measure
 from ...session import Session
 from ...targets.onnx import OnnxTarget

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ...configuration.settings import Settings
+from ...data import PRESETS, Form, Preprocess, Samples, image_size, input_types, load_samples, synthetic_samples
 from ...diagnostics import CompileError
 from ...ir.functions import main_function
 from ...pipelines.options import shapes
-from ...runtime.data import PRESETS, Form, Preprocess, Samples, image_size, input_types, load_samples, synthetic_samples
 from ...session import Session
 from .options import DataOptions, ImageOptions
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...backends.cluster import Workers
     from ...configuration.record import Record
     from ...configuration.settings import Settings
-    from ...runtime.data import Preprocess, Samples
+    from ...data import Preprocess, Samples
     from .profiles import Alignment, Mode, Profile
 else:  # what Python may give in place of text
     Workers = Preprocess = Record = Samples = Settings = object
@@ -285,7 +285,7 @@ class DataOptions:
 
     def files(self) -> list[Path]:
         """The files and folders that are named."""
-        from ...runtime.data import data_files
+        from ...data import data_files
 
         return data_files(self.data) if isinstance(self.data, str) else []
 

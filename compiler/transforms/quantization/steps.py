@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xdsl.dialects.builtin import ModuleOp
 
 from ...backends import Runner
-from ...runtime.data import Samples
+from ...data import Samples
 from ...session import Session
 from .calibrate import calibrate_points
 from .convert.convert_observers import convert_observers

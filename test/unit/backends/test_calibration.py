@@ -18,8 +18,8 @@ from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
+from amct_opt.observers import OBSERVERS
 from amct_opt.pipelines.passes import make_pass, run_passes
-from amct_opt.runtime.observers import OBSERVERS
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.calibrate import observing

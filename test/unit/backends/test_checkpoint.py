@@ -13,11 +13,11 @@ import pytest
 import amct_opt
 from amct_opt.backends import Runner, checkpoint
 from amct_opt.backends.sharing import shares_of
+from amct_opt.data.given import samples_from
 from amct_opt.dialects.nn import MatMulOp, ObserveOp
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.options import ClusterOptions

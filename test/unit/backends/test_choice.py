@@ -14,9 +14,9 @@ from xdsl.ir import Block, Region, SSAValue
 
 from amct_opt.backends import Work, worthwhile
 from amct_opt.backends.estimate import PRODUCTS, numbers, weights
+from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.universe import new_session
 
 

@@ -20,13 +20,13 @@ import pytest
 from amct_opt import to_text
 from amct_opt.backends import Runner, cluster
 from amct_opt.backends.sharing import shares_of
+from amct_opt.data import load_samples
+from amct_opt.data.given import samples_from
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ObserveOp
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
-from amct_opt.runtime.data import load_samples
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.running import sharing_runner
 from amct_opt.universe import new_session

@@ -10,9 +10,9 @@ import pytest
 import amct_opt
 from amct_opt import backends
 from amct_opt.backends import Runner, Wanted, Work
+from amct_opt.data import Spool
 from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import input_names, input_orders, main_function
-from amct_opt.runtime.data import Spool
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")

@@ -16,14 +16,14 @@ import amct_opt
 from amct_opt.backends import Runner
 from amct_opt.backends.cluster import Failed, workers_of
 from amct_opt.backends.data_hash import digest_of
+from amct_opt.data import Samples, load_samples
+from amct_opt.data.given import samples_from
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.flows.tune.trials import Trial
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
-from amct_opt.runtime.data import Samples, load_samples
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.options import (
     ClusterOptions,
     DataOptions,

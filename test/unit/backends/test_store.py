@@ -14,7 +14,7 @@ import pytest
 import amct_opt
 from amct_opt.backends import store
 from amct_opt.backends.cluster import Storing
-from amct_opt.runtime.data.addresses import put
+from amct_opt.data.addresses import put
 from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.running import sharing_runner
 

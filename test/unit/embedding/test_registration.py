@@ -20,8 +20,8 @@ from xdsl.passes import ModulePass
 import amct_opt
 from amct_opt import CompileError, Observer, Profile, Session
 from amct_opt.dialects import nn
+from amct_opt.observers.minmax import MinMaxObserver
 from amct_opt.rewriting import Remarks
-from amct_opt.runtime.observers.minmax import MinMaxObserver
 from amct_opt.targets import Target
 
 NET = """

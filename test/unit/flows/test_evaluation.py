@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import amct_opt
+from amct_opt.data.given import samples_from
 from amct_opt.flows.evaluation import Labels, Metric, Ranking, ranks
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import Executable
 
 IDENTITY = """

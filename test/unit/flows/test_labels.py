@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import amct_opt
+from amct_opt.data import Form, Preprocess, Samples, load_samples
+from amct_opt.data.given import samples_from
 from amct_opt.flows.labels import load_labels
-from amct_opt.runtime.data import Form, Preprocess, Samples, load_samples
-from amct_opt.runtime.data.given import samples_from
 
 IDENTITY = """
 func.func @main(%x: tensor<?x2x2x3xf32> {nn.name = "x"}) -> (tensor<?x2x2x3xf32> {nn.name = "y"}) {

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import amct_opt
+from amct_opt.data.given import samples_from
 from amct_opt.flows.plausibility import doubts_of_data, doubts_of_result, doubts_of_split
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.metrics import Difference
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

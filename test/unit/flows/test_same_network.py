@@ -23,7 +23,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 import amct_opt
 from amct_opt.dialects import nn
-from amct_opt.runtime.observers import OBSERVERS, make_observer
+from amct_opt.observers import OBSERVERS, make_observer
 from amct_opt.session import ImportOptions
 from amct_opt.universe import new_session
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 import pytest
 
 import amct_opt
+from amct_opt.data import load_samples
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.metrics import Differences, Divergences, Measure
 from amct_opt.transforms.quantization.options import DataOptions, QuantizeOptions
 

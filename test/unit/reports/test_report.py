@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 import amct_opt
+from amct_opt.data.given import samples_from
 from amct_opt.flows import report
 from amct_opt.reports import network
 from amct_opt.reports import page as pages
@@ -20,7 +21,6 @@ from amct_opt.reports.measures import measure_layers
 from amct_opt.reports.network import layers_of
 from amct_opt.reports.reading import read_run
 from amct_opt.runtime.comparison import compare
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.universe import new_session
 
 from .conftest import DIGITS, TEXT, UNFRIENDLY

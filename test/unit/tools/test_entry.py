@@ -277,7 +277,7 @@ _QUANTIZE = "quantize net.mlir --data x.npz -o o"
     ("command", "step", "where"),
     [
         (_RUN, "amct_opt.frontends.mlir.parse_module", "net.mlir"),
-        (_RUN, "amct_opt.runtime.data.arrays.arrays_in", "x.npz"),
+        (_RUN, "amct_opt.data.arrays.arrays_in", "x.npz"),
         (_RUN, "numpy.lib.format.write_array", "y.npz"),
         (_QUANTIZE, "amct_opt.flows.quantization.describe_layers", "net.mlir"),
         (_QUANTIZE, "amct_opt.flows.report.page_of", "report.html"),

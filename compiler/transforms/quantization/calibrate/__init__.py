@@ -11,14 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ....backends import Runner
+from ....data import Samples
 from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
 from ....files import refuse_overwriting
 from ....ir.metadata import add_metadata, tool_version
+from ....observers.observer import NoValues, Observer
 from ....pipelines.options import Parts
 from ....rewriting import Remarks
-from ....runtime.data import Samples
-from ....runtime.observers.observer import NoValues, Observer
 from ....session import Session, session_of
 from ..convert.parameters import activation_params
 from ..data import load

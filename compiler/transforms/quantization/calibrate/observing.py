@@ -18,15 +18,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ....backends import Runner, Wanted, Work
+from ....data import Samples
 from ....diagnostics import CompileError, op_error
 from ....dialects import nn
 from ....dialects.nn import ObserveOp
 from ....dialects.nn.shapes import known, shape_of, static
 from ....ir.functions import main_function
+from ....observers import Observer, make_observer
 from ....rewriting import Array
-from ....runtime.data import Samples
 from ....runtime.executor import Watch
-from ....runtime.observers import Observer, make_observer
 from ....session import Session
 
 

@@ -16,11 +16,11 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....backends import Runner
+from ....data import Samples
 from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp, DivOp, MulOp, array_of, constant_of, plan_of
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import erase_constant
-from ....runtime.data import Samples
 from ....session import Session
 from ..convert.layer_weights import numbers_of, weight_as
 from ..decide.sites import Site, sites

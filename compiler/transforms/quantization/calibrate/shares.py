@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 from ....backends import Runner, Wanted, Work
 from ....backends.checkpoint import Checkpoint
 from ....backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
+from ....data import Samples
 from ....diagnostics import op_error
-from ....runtime.data import Samples
-from ....runtime.observers.state import State
+from ....observers.state import State
 from ....session import Session
 from ..decide.sites import graph_points
 from .observing import Observation, observations, observe, passes

@@ -14,13 +14,13 @@ from xdsl.ir import SSAValue
 
 from ....backends.cluster import Workers
 from ....backends.data_hash import digest_of
+from ....data import Samples
 from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp
 from ....ir.metadata import tool_version
 from ....ir.weights import WeightError, open_side_file, write_side_file
+from ....observers.state import State
 from ....rewriting import Array
-from ....runtime.data import Samples
-from ....runtime.observers.state import State
 from ....session import Session
 from .observing import Observation, passes
 

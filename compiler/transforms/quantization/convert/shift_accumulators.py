@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
+from ....data import Samples
 from ....diagnostics import op_error
 from ....dialects.nn import (
     ConvolutionOp,
@@ -31,7 +32,6 @@ from ....dialects.nn.shapes import shape_of
 from ....ir.array import Array
 from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite, strict
-from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session, session_of
 from ..data import load

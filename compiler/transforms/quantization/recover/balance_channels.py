@@ -17,6 +17,7 @@ from xdsl.rewriter import InsertPoint
 
 from ....backends import Runner
 from ....backends.findings import Finding, State, show
+from ....data import Samples
 from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
@@ -35,7 +36,6 @@ from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
-from ....runtime.data import Samples
 from ....session import Session, session_of
 from ..data import load, runs_of
 from ..decide.sites import Site, sites

@@ -21,10 +21,10 @@ from ....backends.checkpoint import Checkpoint
 from ....backends.cluster import failure
 from ....backends.data_hash import digest_of
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
+from ....data import Samples
 from ....ir.array import Array
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
-from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....runtime.metrics import Measure
 from ....session import Session

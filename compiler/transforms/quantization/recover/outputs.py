@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 
-from ....runtime.data import Samples
+from ....data import Samples
 from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 

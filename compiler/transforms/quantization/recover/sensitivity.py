@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 
+from ....data import Samples
 from ....dialects.nn import before_points
 from ....dialects.nn.fused import outside
 from ....ir.array import Array
 from ....rewriting import layer_of
-from ....runtime.data import Samples
 from ....runtime.executor import Executable
 from ....session import Session
 from ..convert.shift_accumulators import shift_of

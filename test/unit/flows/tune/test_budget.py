@@ -11,11 +11,11 @@ import pytest
 from onnx import numpy_helper
 
 import amct_opt
+from amct_opt.data import synthetic_samples
 from amct_opt.diagnostics import CompileError
 from amct_opt.flows.tune.budget import Budget, Costs, costs_of, multiply_accumulates
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.data import synthetic_samples
 
 DIGITS = Path(__file__).parents[4] / "examples" / "digits"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from amct_opt.data.inputs import load_runs
 from amct_opt.ir.functions import main_function
-from amct_opt.runtime.inputs import load_runs
 
 from ...scripts import ROOT, script
 

@@ -13,10 +13,10 @@ from xdsl.rewriter import Rewriter
 
 from amct_opt import frontends
 from amct_opt.backends import Runner
+from amct_opt.data import load_samples
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, run_passes
-from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.executor import run
 from amct_opt.transforms.quantization.calibrate import calibrate_points
 from amct_opt.universe import new_session

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from amct_opt.data import load_samples, samples
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.runtime.data import load_samples, samples
-from amct_opt.runtime.observers import OBSERVERS
+from amct_opt.observers import OBSERVERS
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.calibrate.observing import MOST
 from amct_opt.universe import new_session

@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 import amct_opt
 from amct_opt import frontends
 from amct_opt.backends import Runner
+from amct_opt.data import Form, load_samples
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import Remarks, erase_dead_constants
-from amct_opt.runtime.data import Form, load_samples
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session

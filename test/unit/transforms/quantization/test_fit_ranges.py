@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from amct_opt.backends import Runner
+from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
 from amct_opt.rewriting import layer_of
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.convert.parameters import activation_params

@@ -7,11 +7,11 @@ from itertools import product as combinations
 import numpy as np
 import pytest
 
+from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.affine import symmetric_scales
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.transforms.quantization.recover.round_weights import RoundWeightsPass, round_weights

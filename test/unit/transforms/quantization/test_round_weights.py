@@ -15,12 +15,12 @@ from xdsl.ir import SSAValue
 
 from amct_opt import to_text
 from amct_opt.configuration.settings import Ada
+from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
 from amct_opt.rewriting import Remarks, erase_dead_constants, layer_of
 from amct_opt.runtime import layerwise
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.kernels import bare_kernel_for
 from amct_opt.runtime.layerwise import Layerwise

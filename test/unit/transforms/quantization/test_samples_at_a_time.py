@@ -7,10 +7,10 @@ import pytest
 
 from amct_opt.backends import Work
 from amct_opt.backends.estimate import numbers
+from amct_opt.data import Samples
+from amct_opt.data.given import samples_from
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
-from amct_opt.runtime.data import Samples
-from amct_opt.runtime.data.given import samples_from
 from amct_opt.transforms.quantization.calibrate import points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches, observations
 from amct_opt.universe import new_session

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from amct_opt.data import from_batches, load_samples
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.data import from_batches, load_samples
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.recover.sensitivity import sensitivities
 from amct_opt.universe import new_session

@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
 from amct_opt.backends import Runner
+from amct_opt.data import load_samples
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
-from amct_opt.runtime.data import load_samples
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session

@@ -12,11 +12,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....backends import HERE, Runner
+from .....data import Samples
 from .....diagnostics import Gain
 from .....dialects.nn import ConstantOp, constant_of
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
-from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...convert.parameters import bias_fits
 from ...data import load

@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .....backends import Runner
+from .....data import Samples
 from .....dialects.nn import WeightedOp, array_of
 from .....ir.array import Array
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
-from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...data import load, within
 from ...decide.layers import Layers

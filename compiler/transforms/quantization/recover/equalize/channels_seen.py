@@ -12,9 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from .....backends import Runner
 from .....backends.findings import Finding, State, show
+from .....data import Samples
 from .....diagnostics import op_error
 from .....ir.array import Array
-from .....runtime.data import Samples
 from .....session import Session
 
 ROWS = 256

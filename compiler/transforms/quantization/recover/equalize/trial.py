@@ -9,8 +9,8 @@ from math import sqrt
 from xdsl.dialects.builtin import ModuleOp
 
 from .....backends import Runner
+from .....data import Samples
 from .....rewriting import layer_of
-from .....runtime.data import Samples
 from .....runtime.executor import Executable
 from .....runtime.metrics import Differences
 from .....session import Session

@@ -13,11 +13,11 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from .....backends import Runner
+from .....data import Samples
 from .....diagnostics import Gain
 from .....dialects.nn import ObserveOp, ParamsSource, QParamsAttr, RangeAttr
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, layer_of
-from .....runtime.data import Samples
 from .....runtime.executor import Executable, usual
 from .....runtime.program import Program
 from .....session import Session, session_of

@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from .....backends import Runner
 from .....backends.findings import Finding, State, show
+from .....data import Samples
 from .....diagnostics import op_error
 from .....dialects.nn import (
     AddOp,
@@ -36,7 +37,6 @@ from .....dialects.nn import (
 from .....dialects.nn.shapes import shape_of
 from .....ir.array import Array
 from .....rewriting import layer_of
-from .....runtime.data import Samples
 from .....runtime.kernels import Kernel, kernel_for
 from .....session import Session
 from ...calibrate.observing import in_batches

@@ -12,12 +12,12 @@ from xdsl.passes import ModulePass
 
 from .....backends import HERE, Runner
 from .....configuration.settings import Ada
+from .....data import Samples
 from .....diagnostics import CompileError, Gain, op_error
 from .....dialects.nn import Plan, plan_of, set_plan
 from .....ir.array import Array
 from .....pipelines.options import Parts, build
 from .....rewriting import Remarks, erase_dead_constants
-from .....runtime.data import Samples
 from .....session import Session, session_of
 from ...data import load
 from ...decide.layers import channel_axis

@@ -17,11 +17,11 @@ from xdsl.ir import Operation
 from .....backends import HERE, Runner
 from .....backends.data_hash import digest_of
 from .....backends.sharing import shares_of
+from .....data import Samples
 from .....files import scratch
 from .....ir.array import Array
 from .....ir.weights import return_freed_memory
 from .....rewriting import Remarks
-from .....runtime.data import Samples
 from .....runtime.metrics import Differences
 from .....session import Session
 from ...calibrate.observing import in_batches

@@ -23,8 +23,8 @@ from .....backends import Runner
 from .....backends.checkpoint import Checkpoint
 from .....backends.cluster import Settled, failure
 from .....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
+from .....data import Samples
 from .....files import scratch
-from .....runtime.data import Samples
 from .....session import Session
 from ...profiles import profile_of
 from .integer_layers import WEIGHT, IntegerLayer, integer_layers

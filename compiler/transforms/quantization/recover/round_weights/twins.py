@@ -11,10 +11,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from .....data import Samples
 from .....dialects.nn import NNOp, QParams
 from .....ir.array import Array
 from .....ir.dtypes import integer_range
-from .....runtime.data import Samples
 from .....runtime.kernels import Kernel
 from .....runtime.layerwise import Layerwise
 from ...decide.sites import graph_points

@@ -1,0 +1,121 @@
+"""Raw binaries in the form of AMCT's command line: a folder per input, one run of the model per file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
+from ..diagnostics import CompileError
+from ..files import refuse_pipe
+from ..ir.dtypes import Tensor
+from .rows import Array
+
+DATA_TYPES = (
+    *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "bool"),
+)
+"""The element types, little-endian."""
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """The files of a folder, sorted by name; each contains one whole input.
+
+    `sample` may have one size of -1, which follows from the file's size.
+    """
+
+    files: Sequence[Path]
+    dtype: np.dtype[Any]
+    sample: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.files), *self.sample)
+
+    def read(self, start: int, stop: int) -> Array:
+        return np.stack([self._file(f) for f in self.files[start:stop]])
+
+    def _file(self, path: Path) -> Array:
+        try:
+            data = np.fromfile(path, np.uint8)
+        except OSError as e:
+            raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
+        check_size(path, data.size, self.dtype, self.sample)
+        return (data != 0 if self.dtype == np.bool_ else data.view(self.dtype)).reshape(self.sample)
+
+    def place(self, index: int) -> str:
+        return str(self.files[index])
+
+
+def raw_rows(
+    folders: Sequence[Path],
+    data_types: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    types: Mapping[str, Tensor],
+) -> dict[str, RawRows]:
+    """A folder and a type for each input, in the order of `shapes`, or of the model's inputs if none are given.
+
+    Raises CompileError, located, for missing and empty folders, different numbers of files, and files whose size does not fit.
+    """
+    where = ";".join(map(str, folders))
+    names = list(shapes or types)
+    if unknown := [name for name in names if name not in types]:
+        hint = f"the inputs are {', '.join(types)}"
+        raise CompileError(f"input-shape: the model has no input {', '.join(unknown)}", where=where, hint=hint)
+    for what, given in (("folder", folders), ("data type", data_types), ("shape", names)):
+        if len(given) != len(types):
+            listed = f"{len(given)} {what}{'s' * (len(given) != 1)}"
+            raise CompileError(f"{listed} for {len(types)} inputs: {', '.join(types)}", where=where)
+    rows: dict[str, RawRows] = {}
+    for name, folder, data_type in zip(names, folders, data_types, strict=True):
+        if data_type not in DATA_TYPES:
+            raise CompileError(f"data type '{data_type}' is not one of {', '.join(DATA_TYPES)}", where=str(folder))
+        sample = _known(shapes.get(name), types[name].get_shape())
+        if sample.count(-1) > 1:
+            hint = f"input-shape says them: {name}:1,3,224,224"
+            raise CompileError(f"input '{name}' has several unknown sizes", where=str(folder), hint=hint)
+        rows[name] = RawRows(files_of(folder), np.dtype(data_type).newbyteorder("<"), sample)
+        for file in rows[name].files:
+            check_size(file, file.stat().st_size, rows[name].dtype, rows[name].sample)
+    return rows
+
+
+def _known(given: tuple[int, ...] | None, declared: Sequence[int]) -> tuple[int, ...]:
+    """A given shape, with unknown sizes from the model's declaration; -1 if still unknown."""
+    model = tuple(-1 if n == DYNAMIC_INDEX else n for n in declared)
+    if given is None or len(given) != len(model):
+        return model if given is None else given
+    return tuple(m if g == -1 else g for g, m in zip(given, model, strict=True))
+
+
+def check_size(path: Path, size: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Raises CompileError, located in the file, if its number of bytes does not fit the shape."""
+    needed = math.prod(n for n in shape if n != -1) * dtype.itemsize
+    if size == needed or (-1 in shape and size and size % needed == 0):
+        return
+    multiple = "a multiple of " if -1 in shape else ""
+    raise CompileError(f"holds {size} bytes, {list(shape)} of {dtype.name} needs {multiple}{needed}", where=str(path))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder without hidden ones, sorted by name.
+
+    Raises CompileError, located, if there are none, and for a pipe.
+    """
+    if not folder.is_dir():
+        raise CompileError("there is no such folder", where=str(folder))
+    entries = sorted(e for e in folder.iterdir() if not e.name.startswith("."))
+    for entry in entries:
+        refuse_pipe(entry)
+    files = [e for e in entries if e.is_file()]
+    if not files:
+        inner = sum(f.is_dir() for f in folder.iterdir())
+        hint = f"it holds {inner} folders, which are not searched" if inner else ""
+        raise CompileError("holds no files", where=str(folder), hint=hint)
+    return files
