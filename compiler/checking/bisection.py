@@ -19,7 +19,7 @@ from ..runtime.comparison import common_layers
 from ..runtime.executor import Executable, check_input
 from ..runtime.kernels import Array
 from ..tables import Table, Tabled, grouped
-from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Layer, in_any_order
+from .following import WEIGHT_STEPS, Analysis, FollowedLayer, Follower, Graph, in_any_order
 
 Inputs = Mapping[str, Array]
 
@@ -31,8 +31,8 @@ RUNS = 2
 class Bisection(Tabled):
     """The result of `bisect`: layers that both have, in the order of the second, each computed from the first's values."""
 
-    layers: Sequence[Layer]
-    first: Layer | None
+    layers: Sequence[FollowedLayer]
+    first: FollowedLayer | None
     """The first layer that parts: its difference is more than its operations explain. None if there is none."""
     quantized: bool
     """Whether one of the two is quantized and the other is not: rounding to integers is then part of what is explained."""

@@ -168,7 +168,7 @@ class Apart(NamedTuple):
 
 
 @dataclass
-class Layer:
+class FollowedLayer:
     """One layer, over all samples: `parts` is the worst element beyond the bound, if there is one."""
 
     name: str
@@ -228,7 +228,7 @@ class Follower:
     steps: float | None = None
     measured: bool = False
     """Whether differences within the bounds are measured, too."""
-    found: dict[str, Layer] = field(default_factory=dict[str, Layer])
+    found: dict[str, FollowedLayer] = field(default_factory=dict[str, FollowedLayer])
 
     def follow(
         self,
@@ -247,7 +247,7 @@ class Follower:
         """
         _Run(self, inputs, given, error, outputs, known or {}).run()
 
-    def first(self) -> Layer | None:
+    def first(self) -> FollowedLayer | None:
         """The first layer that is wrong."""
         return next((layer for layer in self.found.values() if layer.parts is not None and not layer.explained), None)
 
@@ -359,16 +359,16 @@ class _Run:
         self.shown.setdefault(layer.name, apart)
         self.blamed.add(layer.name)
 
-    def _layer(self, slot: int) -> Layer:
+    def _layer(self, slot: int) -> FollowedLayer:
         name = self.follower.layers[slot]
         if (layer := self.follower.found.get(name)) is None:
             row = self.graph.makers.get(slot)
             where, op = ("", "an input") if row is None else (describe(row.op.location), row.op.name)
-            layer = self.follower.found[name] = Layer(name, where, op)
+            layer = self.follower.found[name] = FollowedLayer(name, where, op)
         return layer
 
     def _agreement(
-        self, slot: int, value: Array, views: Sequence[Array], analysis: Analysis, layer: Layer | None
+        self, slot: int, value: Array, views: Sequence[Array], analysis: Analysis, layer: FollowedLayer | None
     ) -> tuple[Array, Apart | None]:
         """The other's value in the form that agrees, or in its plain form with the worst element."""
         first: Apart | None = None
@@ -385,7 +385,7 @@ class _Run:
             layer.equal, layer.largest, layer.bound = False, first.difference, first.bound
         return views[0], first
 
-    def _measure(self, layer: Layer, slot: int, value: Array, view: Array, analysis: Analysis) -> None:
+    def _measure(self, layer: FollowedLayer, slot: int, value: Array, view: Array, analysis: Analysis) -> None:
         layer.equal = False
         if not self.follower.measured:
             return
@@ -439,7 +439,7 @@ def distance(value: Array, view: Array) -> Array:
     return difference
 
 
-def layer_error(name: str, layer: Layer, what: str) -> CompileError:
+def layer_error(name: str, layer: FollowedLayer, what: str) -> CompileError:
     """The error that names a layer."""
     parts = layer.parts
     assert parts is not None

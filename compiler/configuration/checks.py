@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..diagnostics import CompileError
 from ..observers import Known, make_observer
-from .layer_settings import Layer
+from .layer_settings import LayerFacts
 from .settings import Settings
 
 
@@ -24,7 +24,7 @@ def check_observers(settings: Settings, known: Known) -> None:
 
 def check_names(
     settings: Settings,
-    layers: Iterable[Layer],
+    layers: Iterable[LayerFacts],
     others: Mapping[str, str],
     types: Iterable[str],
     close: Callable[[str], Sequence[str]] = lambda _: (),

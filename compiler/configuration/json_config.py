@@ -10,7 +10,7 @@ from typing import Any
 
 from ..diagnostics import CompileError
 from .json_object import Json, JsonObject, read_object
-from .layer_settings import Layer, LayerSettings, settings_for
+from .layer_settings import LayerFacts, LayerSettings, settings_for
 from .observer_text import PARAMETERS, default_parameters, observer_text, parameters_of
 from .settings import IFMR, Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize, Weighting
 
@@ -131,7 +131,7 @@ def _read_tensor(tensor: JsonObject) -> TensorQuantize:
     return tensor.make(TensorQuantize, name, index, activation)
 
 
-def json_text(settings: Settings, layers: Iterable[Layer], framework: str | None = None) -> str:
+def json_text(settings: Settings, layers: Iterable[LayerFacts], framework: str | None = None) -> str:
     """The settings of all layers that could be quantized, in the order of the framework's AMCT, layers by name. AMCT for ONNX
     writes its defaults of `joint_quant` and `tensor_quantize`, too. Without a `batch_num` AMCT takes one batch, this project all
     of the data.

@@ -11,7 +11,7 @@ from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerFacts:
     """The facts that settings need about a layer that could be quantized."""
 
     name: str
@@ -64,7 +64,7 @@ class LayerSettings:
         return self.skipped is None
 
 
-def settings_for(settings: Settings, layer: Layer) -> LayerSettings:
+def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
     """The settings that apply to a layer: its own, otherwise those of its type, otherwise those of all; then the defaults.
 
     Only asymmetry is looked up separately: the layer's, its type's, that of all layers if the algorithm is the same, then
@@ -114,18 +114,18 @@ def uniform(settings: Settings) -> Settings:
     )
 
 
-def with_levels(settings: Settings, layers: Iterable[Layer], levels: Mapping[str, Nuq]) -> Settings:
+def with_levels(settings: Settings, layers: Iterable[LayerFacts], levels: Mapping[str, Nuq]) -> Settings:
     """Settings in which only the weights of these layers have so few levels, by settings of their own."""
     plain = uniform(settings)
     own = {each.name: replace(_chosen(plain, each), weight=levels[each.name]) for each in layers if each.name in levels}
     return replace(plain, by_layer={**plain.by_layer, **own})
 
 
-def _chosen(settings: Settings, layer: Layer) -> Calibration:
+def _chosen(settings: Settings, layer: LayerFacts) -> Calibration:
     return next((c for c in _levels(settings, layer) if c is not None), Calibration())
 
 
-def weight_only(settings: Settings, layer: Layer) -> bool:
+def weight_only(settings: Settings, layer: LayerFacts) -> bool:
     """Whether weight-only quantization is requested for a layer, and the layer supports it."""
     return _chosen(settings, layer).weight_compress_only and layer.weight_only
 
@@ -134,12 +134,12 @@ _Levels = Sequence[Calibration | None]
 """The settings of the layer, of its type, of all."""
 
 
-def _levels(settings: Settings, layer: Layer) -> _Levels:
+def _levels(settings: Settings, layer: LayerFacts) -> _Levels:
     of_type = next((settings.by_type[t] for t in layer.types if t in settings.by_type), None)
     return settings.by_layer.get(layer.name), of_type, settings.common
 
 
-def _with_own_bits(given: Calibration, settings: Settings, layer: Layer) -> Calibration:
+def _with_own_bits(given: Calibration, settings: Settings, layer: LayerFacts) -> Calibration:
     """The settings with the bits that `layer_weight_bits` gives the layer's weight, if it names the layer.
 
     Raises CompileError, located in the settings' file, for bits that the weight cannot have.
@@ -164,7 +164,7 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
     return next((each for each in said if each is not None), None)
 
 
-def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
+def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
     """The requested settings that this layer cannot have, each with whether no layer of its type can."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     if alone and not layer.weight_only:
@@ -191,7 +191,7 @@ def _impossible(layer: Layer, chosen: Calibration, asymmetric: bool | None) -> I
         yield "does not support ada_quantize", False
 
 
-def recorded_impossible(record: LayerRecord, layer: Layer) -> str | None:
+def recorded_impossible(record: LayerRecord, layer: LayerFacts) -> str | None:
     """The parts of a record that the layer cannot have, by the rules for settings: AMCT's table 3."""
     alone = record.weight_compress_only
     if len(record.scale_w) > 1 and not layer.channel_wise and not alone:
@@ -210,7 +210,7 @@ _NARROW = "cannot have an input of 16 bits"
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
 
 
-def weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
+def weight_bits(layer: LayerFacts, alone: bool) -> tuple[int, ...]:
     """The possible numbers of bits of a layer's weight, which may be quantized alone; none for layers without a weight."""
     if not layer.weighted:
         return ()
@@ -219,7 +219,7 @@ def weight_bits(layer: Layer, alone: bool) -> tuple[int, ...]:
     return (3, 4, 6, 7, 8) if layer.low_bits else (8,)
 
 
-def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) -> Weighting:
+def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: bool) -> Weighting:
     """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     possible = layer.channel_wise or alone
@@ -236,7 +236,7 @@ def _weight(levels: _Levels, chosen: Calibration, layer: Layer, offset: bool) ->
     return Arq(channel_wise, bits, asymmetric, weight.group_size if alone else None)
 
 
-def _skipped(settings: Settings, layer: Layer, chosen: Calibration) -> str | None:
+def _skipped(settings: Settings, layer: LayerFacts, chosen: Calibration) -> str | None:
     if layer.name in settings.skip_layers:
         return "skip-layers"
     if not set(layer.types).isdisjoint(settings.skip_layer_types):

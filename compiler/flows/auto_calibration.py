@@ -37,7 +37,7 @@ Rank = Callable[[ModuleOp, ModuleOp, Samples, Session], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class FallbackTrial:
     """A quantization that was tried: its layers, and the evaluator's verdict.
 
     The layers are those left in float or, for `auto_nuq`, those whose weights have few levels.
@@ -52,7 +52,7 @@ class Trial:
 class Accepted(NamedTuple):
     """A trial that the evaluator accepted, how it was quantized, and its module."""
 
-    trial: Trial
+    trial: FallbackTrial
     request: Request
     module: ModuleOp
 
@@ -60,12 +60,12 @@ class Accepted(NamedTuple):
 class Strategy(NamedTuple):
     """A way to search: the name of its files, what it calls a trial's layers, and the search.
 
-    The search takes a `Search` whose float model is accepted, and leaves its result in `accepted`.
+    The search takes a `FallbackSearch` whose float model is accepted, and leaves its result in `accepted`.
     """
 
     name: str
     layers: str
-    run: Callable[[Search], None]
+    run: Callable[[FallbackSearch], None]
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class AutoCalibrated:
 
     original: Any
     ranking: Mapping[str, float]
-    trials: tuple[Trial, ...]
-    chosen: Trial
+    trials: tuple[FallbackTrial, ...]
+    chosen: FallbackTrial
     files: tuple[Path, ...]
 
     def data(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def auto_calibrate_file(
     module = read_model(model, session, [*files.paths(), *about.values()], [evaluator, config])
     like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
-    search = Search.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
+    search = FallbackSearch.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
     check_wanted(search.request(()), module, session, files, model)
     chosen, request, final = search.run(strategy)
     layers = resolve(request.settings, module, request.profile)
@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class Search:
+class FallbackSearch:
     """One model, one evaluator, and what is known so far."""
 
     module: ModuleOp
@@ -153,18 +153,18 @@ class Search:
     rank: Rank
     original: Any = None
     ranking: dict[str, float] = field(default_factory=dict[str, float])
-    trials: list[Trial] = field(default_factory=list[Trial])
+    trials: list[FallbackTrial] = field(default_factory=list[FallbackTrial])
     accepted: Accepted | None = None
     """The last accepted trial."""
 
     @staticmethod
     def of(
         module: ModuleOp, evaluator: Evaluator, session: Session, config: str | None, batch_num: int | None, rank: Rank
-    ) -> Search:
+    ) -> FallbackSearch:
         options = calibration_options(None if config is None else read_settings(Path(config)))
         runs = batch_num or settings_of(options.settings).batch_num or BATCH_NUM
         samples = calibration_runs(evaluator.evaluator, evaluator.path, module, runs)
-        return Search(module, evaluator, session, options, samples, runs, rank)
+        return FallbackSearch(module, evaluator, session, options, samples, runs, rank)
 
     def run(self, strategy: Strategy) -> Accepted:
         """Search, and return the chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
@@ -199,14 +199,14 @@ class Search:
         """Whether the evaluator accepts a quantization; its module may be passed if it exists already. The trial is kept."""
         module = self.quantized(request) if module is None else module
         metric = self.evaluator.measure(module)
-        trial = Trial(layers, metric, *self.evaluator.judge(self.original, metric))
+        trial = FallbackTrial(layers, metric, *self.evaluator.judge(self.original, metric))
         self.trials.append(trial)
         if trial.ok:
             self.accepted = Accepted(trial, request, module)
         return trial.ok
 
 
-def _least_in_float(search: Search) -> None:
+def _least_in_float(search: FallbackSearch) -> None:
     """Quantize everything or, if that is refused, leave as few as possible of the most sensitive layers in float."""
     everything = search.request(())
     whole = search.quantized(everything)
@@ -235,7 +235,7 @@ def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
     return found
 
 
-def _most_of_few_levels(search: Search) -> None:
+def _most_of_few_levels(search: FallbackSearch) -> None:
     """Quantize uniformly first, then give few levels to all candidates or, if refused, to as many of the heaviest as accepted.
 
     Candidates are the layers whose weights the configuration gives few levels; if it names none, all that may have them.

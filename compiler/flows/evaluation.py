@@ -173,7 +173,7 @@ class Evaluator:
 
     def number(self, loss: Any) -> float:
         """A loss as a number. Raises CompileError, located, for anything else."""
-        return _number(loss, "metric_eval", self.path)
+        return _score(loss, "metric_eval", self.path)
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,10 @@ class Metric:
 
     def number(self, found: Any) -> float:
         """The function's result as a number. Raises CompileError, located, for anything else."""
-        return _number(found, self.name, self.path)
+        return _score(found, self.name, self.path)
 
 
-def _number(found: Any, function: str, path: Path) -> float:
+def _score(found: Any, function: str, path: Path) -> float:
     try:
         return float(found)
     except (TypeError, ValueError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..files import replacing
 from ..limits import locating
 from ..reports.model_explorer import node_data
-from ..reports.network import Layer, layers_of
+from ..reports.network import DrawnLayer, layers_of
 from ..reports.page import page_of
 from ..reports.reading import Run, read_run
 from ..universe import new_session
@@ -28,7 +28,7 @@ def report_of(folder: Path) -> Path:
     return write_page(run, layers_of(run))
 
 
-def write_page(run: Run, layers: Sequence[Layer]) -> Path:
+def write_page(run: Run, layers: Sequence[DrawnLayer]) -> Path:
     """Write the page of a run, with its layers. Raises CompileError without the extra `report`."""
     path = run.folder / PAGE
     with locating(PAGE):

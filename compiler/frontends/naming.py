@@ -13,7 +13,7 @@ from ..ir.unique_names import Names
 
 
 @dataclass(frozen=True)
-class Layer:
+class NamedLayer:
     """The name of a source node, unique in the model, and its location."""
 
     name: str
@@ -32,14 +32,14 @@ class Namer:
         self._given = Counter(iter(given))  # Counter would read the values of a mapping as counts
         self._names = Names(self._given)
 
-    def layer(self, name: str, op_type: str, index: int) -> Layer:
+    def layer(self, name: str, op_type: str, index: int) -> NamedLayer:
         if name and self._given[name] == 1:
             return self._named(name)
         return self.fresh(f"{op_type}_{index}")
 
-    def fresh(self, wanted: str) -> Layer:
+    def fresh(self, wanted: str) -> NamedLayer:
         """A layer with this name, followed by a number if the name is taken."""
         return self._named(self._names.unique(wanted))
 
-    def _named(self, name: str) -> Layer:
-        return Layer(name, NameLoc(StringAttr(name), self.file))
+    def _named(self, name: str) -> NamedLayer:
+        return NamedLayer(name, NameLoc(StringAttr(name), self.file))

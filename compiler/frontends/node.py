@@ -16,7 +16,7 @@ from ..dialects.nn.shapes import Shape, element_of, shape_of
 from ..ir.dtypes import numpy_dtype
 from ..transforms.partial_shapes import Dimension, root
 from .building import Array, Binding, Constant, Sink, Size, Unmapped
-from .naming import Layer
+from .naming import NamedLayer
 
 _Op = TypeVar("_Op", bound=nn.NNOp)
 
@@ -24,7 +24,7 @@ _Op = TypeVar("_Op", bound=nn.NNOp)
 class SourceNode:
     """A node with its inputs bound. Each frontend adds how to read attributes, and which of them `origin` keeps."""
 
-    def __init__(self, op_type: str, layer: Layer, inputs: Sequence[Binding | None], sink: Sink):
+    def __init__(self, op_type: str, layer: NamedLayer, inputs: Sequence[Binding | None], sink: Sink):
         self.op_type = op_type
         self.layer = layer
         self.inputs: list[Binding | None] = list(inputs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from .network import Layer, costliest
+from .network import DrawnLayer, costliest
 from .reading import Activation, Run
 
 POOR = 15.0
@@ -40,7 +40,7 @@ class Findings:
     """What rules look at."""
 
     run: Run
-    layers: Sequence[Layer]
+    layers: Sequence[DrawnLayer]
 
     @property
     def worst(self) -> float:
@@ -61,7 +61,7 @@ class Findings:
         return shlex.join([*words, *options, *(["-o", f"{self.run.folder}-{tag}"] if tag else [])])
 
 
-def advice(run: Run, layers: Sequence[Layer]) -> list[Advice]:
+def advice(run: Run, layers: Sequence[DrawnLayer]) -> list[Advice]:
     """The findings of all rules, in their order."""
     findings = Findings(run, layers)
     return [each for rule in _RULES for each in rule(findings)]

@@ -105,10 +105,10 @@ def _part(array: Array, most: int) -> Array:
 
 
 def _error(total: Differences) -> dict[str, Any]:
-    return {"sqnr": _number(total.sqnr), "cosine": _number(total.cosine)}
+    return {"sqnr": _finite_number(total.sqnr), "cosine": _finite_number(total.cosine)}
 
 
-def _number(value: float) -> float | None:
+def _finite_number(value: float) -> float | None:
     """Six digits, which are enough to draw; None if it is not finite."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
@@ -153,8 +153,8 @@ class _Point:
         if not seen.counts.size:
             return None
         return {
-            "range": [_number(seen.low), _number(seen.high)],
-            "clipped": _number(self.clipped / max(1, seen.total)),
+            "range": [_finite_number(seen.low), _finite_number(seen.high)],
+            "clipped": _finite_number(self.clipped / max(1, seen.total)),
             "start": seen.first * seen.width,
             "width": seen.width,
             "counts": seen.counts.tolist(),

@@ -57,7 +57,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Layer:
+class DrawnLayer:
     """One layer. `decision` is `quantized`, `float`, or `inside` if it is part of a quantized layer."""
 
     name: str
@@ -73,7 +73,7 @@ class Layer:
     weights: Weights | None
 
 
-def layers_of(run: Run) -> list[Layer]:
+def layers_of(run: Run) -> list[DrawnLayer]:
     """The layers of a run, empty without its module. Raises CompileError for arrays that are missing."""
     if run.module is None:
         return []
@@ -81,7 +81,7 @@ def layers_of(run: Run) -> list[Layer]:
     said = _decisions(run.remarks)
     points = {op: _point(op, i) for i, op in enumerate(quantize_ops(run.module))}
     worst: dict[SSAValue, float] = {}
-    found: list[Layer] = []
+    found: list[DrawnLayer] = []
     for op in _operations(run.module):
         name = layer_of(op)
         before = min((worst.get(outside(v), inf) for v in op.operands), default=inf)
@@ -99,11 +99,11 @@ def layers_of(run: Run) -> list[Layer]:
         read = [points[p] for v in op.operands if (p := _quantized_by(v)) is not None and p in points]
         kind = f"{op.name} {op.op_type.data}" if isinstance(op, OpaqueOp) else op.name
         shape = _shape(op.results[0]) if op.results else ""
-        found.append(Layer(name, kind, shape, decision, rule, reason, error, drop, read, _weights(op)))
+        found.append(DrawnLayer(name, kind, shape, decision, rule, reason, error, drop, read, _weights(op)))
     return found
 
 
-def costliest(layers: Sequence[Layer], least: float, count: int) -> list[tuple[float, Layer]]:
+def costliest(layers: Sequence[DrawnLayer], least: float, count: int) -> list[tuple[float, DrawnLayer]]:
     """The quantized layers that lose more than `least` dB, with what they lose: the `count` that lose most, those first."""
     drops = [(layer.drop, layer) for layer in layers if layer.drop is not None and layer.decision == "quantized"]
     return sorted((each for each in drops if each[0] > least), key=lambda each: -each[0])[:count]

@@ -12,7 +12,7 @@ from typing import Any
 from ..diagnostics import CompileError, Remark
 from ..ir.metadata import tool_version
 from .advice import GOOD, POOR, advice
-from .network import QUANTIZING, Layer
+from .network import QUANTIZING, DrawnLayer
 from .reading import STAGES, Run
 
 _MOST_LAYERS = 3000
@@ -23,7 +23,7 @@ _MOST_REMARKS = 1000
 _RECOVERY = ("balance-channels", "equalize", "fit-ranges", "round-weights", "correct-bias")
 
 
-def page_of(run: Run, layers: Sequence[Layer]) -> str:
+def page_of(run: Run, layers: Sequence[DrawnLayer]) -> str:
     """The HTML of a run and its layers. Raises CompileError if plotly or jinja2 is missing."""
     jinja2, offline = imported("jinja2"), imported("plotly.offline")
     environment = jinja2.Environment(
@@ -43,7 +43,7 @@ def imported(name: str) -> Any:
         raise CompileError(f"the report requires {name.partition('.')[0]}, which is not installed", hint=hint) from None
 
 
-def _contents(run: Run, layers: Sequence[Layer]) -> dict[str, Any]:
+def _contents(run: Run, layers: Sequence[DrawnLayer]) -> dict[str, Any]:
     """What the template writes."""
     numbered = list(enumerate(layers))
     notes = list(run.absent)
@@ -106,15 +106,15 @@ def _answered(run: Run) -> str:
     )
 
 
-def _badness(layer: Layer) -> float:
+def _badness(layer: DrawnLayer) -> float:
     return float("inf") if layer.error is None or layer.error.sqnr is None else layer.error.sqnr
 
 
-def _counts(layers: Sequence[Layer]) -> dict[str, int]:
+def _counts(layers: Sequence[DrawnLayer]) -> dict[str, int]:
     return {decision: sum(x.decision == decision for x in layers) for decision in ("quantized", "inside", "float")}
 
 
-def _clipped(run: Run, layer: Layer) -> float | None:
+def _clipped(run: Run, layer: DrawnLayer) -> float | None:
     """The largest part of an input of a layer that is clipped."""
     if run.measured is None:
         return None
@@ -147,7 +147,7 @@ def _other_remarks(remarks: Iterable[Remark]) -> list[tuple[str, list[Remark]]]:
     ]
 
 
-def _drawn(run: Run, layers: Sequence[Layer]) -> dict[str, Any]:
+def _drawn(run: Run, layers: Sequence[DrawnLayer]) -> dict[str, Any]:
     """What the script draws."""
     detailed = [x for x in layers if x.points or x.weights]
     kept = sorted(detailed, key=_badness)[:_MOST_DETAILS]

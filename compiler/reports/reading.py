@@ -213,7 +213,7 @@ def _optional(owner: JsonObject, key: str) -> Mapping[str, Any] | None:
     return None if owner.values.get(key) is None else owner.take_object(key, key).values
 
 
-def _number(owner: JsonObject, key: str) -> float | None:
+def _number_at(owner: JsonObject, key: str) -> float | None:
     """A number, or None for null."""
     return None if owner.values.get(key) is None else float(owner.take(key, float))
 
@@ -224,7 +224,7 @@ def _parts(owner: JsonObject, path: str) -> list[tuple[str, JsonObject]]:
 
 def _outputs(stage: JsonObject, name: str) -> list[OutputError]:
     return [
-        OutputError(output, name, *(_number(each, key) for key in ("sqnr", "cosine", "largest")))
+        OutputError(output, name, *(_number_at(each, key) for key in ("sqnr", "cosine", "largest")))
         for output, each in _parts(stage, f"accuracy.{name}")
     ]
 
@@ -240,7 +240,7 @@ def _measured(file: JsonObject) -> Measured:
     return Measured(
         samples=file.take("samples", int, 0),
         commands={name: _text(file, line) for name, line in commands.items()},
-        layers={name: LayerError(_number(each, "sqnr"), _number(each, "cosine")) for name, each in layers},
+        layers={name: LayerError(_number_at(each, "sqnr"), _number_at(each, "cosine")) for name, each in layers},
         activations=[_activation(each, file, i) for i, each in enumerate(_list(file, "activations"))],
     )
 
@@ -256,7 +256,7 @@ def _activation(value: Any, file: JsonObject, index: int) -> Activation | None:
     if value is None:
         return None
     each = JsonObject(cast(Json, value) if isinstance(value, dict) else {}, file.where, f"activations[{index}]")
-    start, width, clipped = (_number(each, key) for key in ("start", "width", "clipped"))
+    start, width, clipped = (_number_at(each, key) for key in ("start", "width", "clipped"))
     span: list[float] = each.take_list("range", float)
     counts: list[int] = each.take_list("counts", int)
     if start is None or width is None or clipped is None or len(span) != 2 or not counts:

@@ -12,7 +12,7 @@ from .parser import add_command
 from .shared import add_json, print_json
 
 if TYPE_CHECKING:
-    from ..reports.network import Layer
+    from ..reports.network import DrawnLayer
 
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
@@ -48,7 +48,7 @@ class Drawn(NamedTuple):
     """The page of a run, None without the extra, and the run's layers."""
 
     path: Path | None = None
-    layers: Sequence[Layer] = ()
+    layers: Sequence[DrawnLayer] = ()
 
 
 def draw(folder: Path) -> Drawn:

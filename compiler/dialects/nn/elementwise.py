@@ -102,10 +102,10 @@ class ClipOp(BoundOp):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return _number(self.min, float("-inf")), _number(self.max, float("inf"))
+        return _number_or(self.min, float("-inf")), _number_or(self.max, float("inf"))
 
 
-def _number(attribute: FloatAttr | None, default: float) -> float:
+def _number_or(attribute: FloatAttr | None, default: float) -> float:
     return default if attribute is None else attribute.value.data
 
 

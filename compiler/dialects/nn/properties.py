@@ -95,7 +95,7 @@ class Syntax:
     print: Callable[[Any, Printer], None]
 
 
-def _number(parser: Parser) -> int:
+def _integer_text(parser: Parser) -> int:
     start = parser.pos
     number = parser.parse_integer(allow_boolean=False)
     if not -(2**63) <= number < 2**63:
@@ -104,7 +104,7 @@ def _number(parser: Parser) -> int:
 
 
 def _numbers(parser: Parser) -> Sequence[int]:
-    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _number(parser))
+    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _integer_text(parser))
 
 
 def _as(text: Callable[[Any], str]) -> Callable[[Any, Printer], None]:
@@ -113,7 +113,7 @@ def _as(text: Callable[[Any], str]) -> Callable[[Any, Printer], None]:
 
 SYNTAXES: dict[AttrConstraint[Any], Syntax] = {
     INTS: Syntax(int_list, lambda p: int_list(_numbers(p)), _as(lambda v: str(list(ints(v))))),
-    INT: Syntax(integer, lambda p: integer(_number(p)), _as(lambda v: str(v.value.data))),
+    INT: Syntax(integer, lambda p: integer(_integer_text(p)), _as(lambda v: str(v.value.data))),
     BOOL: Syntax(boolean, lambda p: boolean(p.parse_boolean()), _as(lambda v: "true" if v.value.data else "false")),
     REAL: Syntax(real, lambda p: real(parse_f32(p)), _as(lambda v: f32_text(v.value.data))),
     DOUBLE: Syntax(double, lambda p: double(parse_f64(p)), _as(lambda v: f64_text(v.value.data))),

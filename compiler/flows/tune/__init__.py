@@ -27,8 +27,8 @@ from ..summary import finite, measured_on
 from .budget import UNLIMITED, Budget, multiply_accumulates
 from .goal import TOP1, Goal
 from .network import Network, merged
-from .search import Search
-from .trials import Trial, Trials
+from .search import TuneSearch
+from .trials import Trials, TuneTrial
 
 LOCK = ".amct-tune"
 """The file in the output folder that keeps a second search out of it."""
@@ -38,8 +38,8 @@ LOCK = ".amct-tune"
 class Tuned(Tabled):
     """All trials in order, the best of them, and how they were measured."""
 
-    trials: Sequence[Trial]
-    best: Trial
+    trials: Sequence[TuneTrial]
+    best: TuneTrial
     measure: str
     original: float | None
     """The quality of the float network, if that says anything."""
@@ -148,7 +148,7 @@ def tune_file(
         results = Trials(onnx, log, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)
-        Search(network, judge, budget, results).run()
+        TuneSearch(network, judge, budget, results).run()
     trials, best = tuple(results.trials), results.best
     return Tuned(trials, best, judge.measure, judge.original, held.count, samples.apart, resumed, returned)
 

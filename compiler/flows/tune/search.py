@@ -12,7 +12,7 @@ from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget
 from .goal import Judge
 from .network import Network
-from .trials import WIDTHS, Changes, Trial, Trials, name_of
+from .trials import WIDTHS, Changes, Trials, TuneTrial, name_of
 from .widths import FLOAT, LOW, Choice, Program
 
 STEPS: Sequence[Changes] = (
@@ -32,7 +32,7 @@ CORRECTIONS = 4
 
 
 @dataclass
-class Search:
+class TuneSearch:
     """A network, what judges it, and the results so far."""
 
     network: Network
@@ -62,7 +62,7 @@ class Search:
         count = self.program(won.recipe).most_in_float(self.budget)
         fewest(count + 1, lambda number: self.fitted(won.recipe, number).reached)
 
-    def attempt(self, changes: Changes) -> Trial:
+    def attempt(self, changes: Changes) -> TuneTrial:
         """Quantize and measure, or take the trial from an earlier run. If it is the best so far, its model is written."""
         name = name_of(changes)
         if (known := self.results.find(name)) is not None:
@@ -72,17 +72,17 @@ class Search:
         costs = self.network.costs(module)
         quality, reached = self.judge.judge(module)
         kept = self.budget.holds(costs)
-        trial = Trial(dict(changes), quality, reached and kept, kept, costs, round(time.monotonic() - start, 2))
+        trial = TuneTrial(dict(changes), quality, reached and kept, kept, costs, round(time.monotonic() - start, 2))
         if self.results.add(trial, module, self.network.session):
             self.network.kept = {name: module}
         return trial
 
-    def fitted(self, recipe: Changes, floats: int) -> Trial:
+    def fitted(self, recipe: Changes, floats: int) -> TuneTrial:
         """The widths of least predicted noise within the budget, with so many layers in float, measured.
 
         What the network costs beside its layers is corrected by what was measured, until that changes no width.
         """
-        program, tried = self.program(recipe), list[Trial]()
+        program, tried = self.program(recipe), list[TuneTrial]()
         for _ in range(CORRECTIONS):
             chosen = program.choose(self.budget, floats)
             trial = self.attempt({**recipe, **_widths(chosen)})

@@ -25,7 +25,7 @@ WIDTHS = "skip_layers", "layer_weight_bits"
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuneTrial:
     """One quantization that was measured."""
 
     changes: dict[str, Any]
@@ -89,20 +89,20 @@ class Trials:
     """A hash of everything that the search depends on."""
     original: float | None
     """The quality of the float network, if that says anything."""
-    trials: list[Trial] = field(default_factory=list[Trial])
+    trials: list[TuneTrial] = field(default_factory=list[TuneTrial])
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
     """What layers cost, by the changes with which that was measured."""
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> TuneTrial:
         """The best trial; the first of equal ones, which changes less."""
         return max(self.trials, key=lambda t: (t.reached, t.kept, -len(t.floats) if t.reached else 0, t.quality))
 
-    def find(self, name: str) -> Trial | None:
+    def find(self, name: str) -> TuneTrial | None:
         """The trial of these changes."""
         return next((t for t in self.trials if name_of(t.changes) == name), None)
 
-    def add(self, trial: Trial, module: ModuleOp, session: Session) -> bool:
+    def add(self, trial: TuneTrial, module: ModuleOp, session: Session) -> bool:
         """Write a new trial and, if it is the best so far, its model; whether it is."""
         self.trials.append(trial)
         if self.best is not trial:
@@ -135,7 +135,7 @@ class Trials:
                 found = json.loads(self.log.read_text("utf-8"))
             if found["key"] != self.key or not self.onnx.exists():
                 return
-            trials = [Trial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
+            trials = [TuneTrial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
             programs = {name: Program.of(each) for name, each in found["layers"].items()}
         except (OSError, ValueError, KeyError, TypeError):
             return  # no earlier run, or a file of something else

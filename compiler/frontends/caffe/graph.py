@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 from ...diagnostics import CompileError
 from ...formats.caffe.schema import Message
 from ...formats.prototxt import Entry
-from ..naming import Layer, Namer
+from ..naming import NamedLayer, Namer
 from ..ordering import CycleError, in_order
 from .phases import included, is_measure
 from .source import Source, SourceLayer
@@ -28,7 +28,7 @@ class NetLayer:
 
     proto: Message
     text: Entry
-    layer: Layer
+    layer: NamedLayer
     reads: tuple[Ref, ...] = ()
 
 
@@ -96,7 +96,7 @@ def _kept(source: Source, graph: Graph) -> Iterator[NetLayer]:
     for i, each in enumerate(kept):
         name = namer.layer(each.proto.name, each.proto.type, i).name
         place = FileLineColLoc(StringAttr(graph.where), IntAttr(each.text.line), IntAttr(each.text.column))
-        yield NetLayer(each.proto, each.text, Layer(name, NameLoc(StringAttr(name), place)))
+        yield NetLayer(each.proto, each.text, NamedLayer(name, NameLoc(StringAttr(name), place)))
 
 
 def _define(graph: Graph, made: NetLayer) -> None:

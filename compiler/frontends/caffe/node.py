@@ -17,7 +17,7 @@ from ...dialects.nn.shapes import axis_of, known, static
 from ...formats.caffe.file import Blob
 from ...formats.caffe.schema import Message, enum_name
 from ..building import Binding, Constant, Converted, Sink, Unmapped
-from ..naming import Layer
+from ..naming import NamedLayer
 from ..node import SourceNode
 from .phases import TRAIN
 
@@ -69,7 +69,7 @@ class Shared:
 class Node(SourceNode):
     """A layer with its bottoms bound. `proto` is the LayerParameter; the messages in it have Caffe's defaults."""
 
-    def __init__(self, proto: Message, layer: Layer, inputs: Sequence[Binding], shared: Shared):
+    def __init__(self, proto: Message, layer: NamedLayer, inputs: Sequence[Binding], shared: Shared):
         super().__init__(proto.type, layer, inputs, shared.sink)
         self.proto = proto
         self.shared = shared

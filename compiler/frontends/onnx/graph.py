@@ -15,7 +15,7 @@ from ..ordering import CycleError, in_order
 
 
 @dataclass(frozen=True)
-class Layer(naming.Layer):
+class NodeLayer(naming.NamedLayer):
     """A node and its name."""
 
     proto: NodeProto
@@ -25,13 +25,13 @@ class Layer(naming.Layer):
         return domain_of(self.proto.domain)
 
 
-def named(node: NodeProto, index: int, namer: naming.Namer) -> Layer:
+def named(node: NodeProto, index: int, namer: naming.Namer) -> NodeLayer:
     """A node with its index and layer."""
     layer = namer.layer(node.name, node.op_type, index)
-    return Layer(layer.name, layer.location, node)
+    return NodeLayer(layer.name, layer.location, node)
 
 
-def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str] = ()) -> list[Layer]:
+def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str] = ()) -> list[NodeLayer]:
     """The nodes in an order in which every value is defined before its use; the file's own order if possible.
 
     `outside` contains the names that an enclosing graph defines. Raises CompileError, located at the node, for a name that is
@@ -50,7 +50,7 @@ _GIVEN = -1
 """Means "defined by an input or initializer" among the indices of producing nodes."""
 
 
-def _producers(graph: GraphProto, layers: Sequence[Layer], where: str) -> dict[str, int]:
+def _producers(graph: GraphProto, layers: Sequence[NodeLayer], where: str) -> dict[str, int]:
     given = [i.name for i in graph.input]
     if twice := next((n for n, k in Counter(given).items() if k > 1), None):
         raise CompileError(f"input '{twice}' is declared twice", where=where)
@@ -66,7 +66,7 @@ def _producers(graph: GraphProto, layers: Sequence[Layer], where: str) -> dict[s
     return producer
 
 
-def _needed(layer: Layer, producer: dict[str, int], outside: Container[str]) -> set[int]:
+def _needed(layer: NodeLayer, producer: dict[str, int], outside: Container[str]) -> set[int]:
     needed: set[int] = set()
     for name in filter(None, layer.proto.input):
         if name not in producer and name not in outside:
@@ -93,10 +93,10 @@ def used_names(graph: GraphProto) -> frozenset[str]:
     return frozenset([*read, *(o.name for o in graph.output)])
 
 
-def live_layers(layers: Sequence[Layer], outputs: Iterable[str]) -> list[Layer]:
+def live_layers(layers: Sequence[NodeLayer], outputs: Iterable[str]) -> list[NodeLayer]:
     """The layers that the outputs depend on, in order."""
     needed = set(outputs)
-    live: list[Layer] = []
+    live: list[NodeLayer] = []
     for layer in reversed(layers):
         if needed.intersection(layer.proto.output):
             live.append(layer)

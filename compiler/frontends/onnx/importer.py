@@ -26,7 +26,7 @@ from ...session import Session
 from .. import naming
 from ..import_report import ImportReport
 from ..naming import Namer
-from .graph import Layer, live_layers, outputs_of, sorted_layers, used_names
+from .graph import NodeLayer, live_layers, outputs_of, sorted_layers, used_names
 from .interface import choose
 from .node import Binding, Constant, Node, Shared, Unmapped
 from .opaque import carry
@@ -172,12 +172,12 @@ class _Importer:
 
     def _untyped(
         self,
-        layers: Sequence[Layer],
+        layers: Sequence[NodeLayer],
         postponed: set[str],
         outputs: Set[str],
         env: MutableMapping[str, Binding],
         error: CompileError,
-    ) -> list[Layer]:
+    ) -> list[NodeLayer]:
         """Carries the first of the layers with all operations that have no type without it; returns the remaining layers.
 
         A region that reads results of other layers is placed after these, and its first layer is `postponed`. If they form a
@@ -200,13 +200,15 @@ class _Importer:
             raise Untyped(error) from None
         return after
 
-    def _carry_whole(self, region: Sequence[Layer], wanted: Container[str], env: MutableMapping[str, Binding]) -> None:
+    def _carry_whole(
+        self, region: Sequence[NodeLayer], wanted: Container[str], env: MutableMapping[str, Binding]
+    ) -> None:
         op, names = carry_region(region, wanted, env, self.shared, self.declarations)
         self.report.carried(op, reason_of(region))
         for name, result in zip(names, op.results, strict=True):
             self._define(env, name, result)
 
-    def _node(self, layer: Layer, env: MutableMapping[str, Binding]) -> None:
+    def _node(self, layer: NodeLayer, env: MutableMapping[str, Binding]) -> None:
         proto = layer.proto
         if layer.domain not in self.shared.opsets:
             message = f"{proto.op_type} is of the domain '{layer.domain}', whose opset the model does not name"
@@ -318,14 +320,14 @@ class _Inside(Namer):
         self._namer = namer
         self._layer = layer
 
-    def layer(self, name: str, op_type: str, index: int) -> naming.Layer:
+    def layer(self, name: str, op_type: str, index: int) -> naming.NamedLayer:
         return self.fresh(f"{self._layer}/{op_type}")
 
-    def fresh(self, wanted: str) -> naming.Layer:
+    def fresh(self, wanted: str) -> naming.NamedLayer:
         return self._namer.fresh(wanted)
 
 
-def check_form(layer: Layer, version: int) -> None:
+def check_form(layer: NodeLayer, version: int) -> None:
     """Raises CompileError if the opset is too old and the operator has changed since."""
     if layer.domain != STANDARD or version >= OLDEST_OPSET:
         return

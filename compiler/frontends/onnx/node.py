@@ -21,7 +21,7 @@ from ...formats.rows import Ints
 from ...transforms.partial_shapes import Dimension
 from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
-from .graph import Layer
+from .graph import NodeLayer
 from .module_paths import module_class, module_paths
 from .symbols import Symbols
 
@@ -57,7 +57,7 @@ class Shared:
 class Node(SourceNode):
     """A node with its inputs bound: converters read attributes and inputs from it and emit operations through it."""
 
-    def __init__(self, layer: Layer, inputs: Sequence[Binding | None], shared: Shared):
+    def __init__(self, layer: NodeLayer, inputs: Sequence[Binding | None], shared: Shared):
         super().__init__(layer.proto.op_type, layer, inputs, shared.sink)
         self.proto: NodeProto = layer.proto
         self.domain: str = layer.domain

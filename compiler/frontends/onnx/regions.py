@@ -19,7 +19,7 @@ from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.unique_names import Names
 from ..building import SHOWN_ELEMENTS
-from .graph import Layer
+from .graph import NodeLayer
 from .node import Binding, Constant, Shared
 from .single import asked_types, declared, inferred_types_of
 
@@ -35,9 +35,9 @@ class Untyped(Exception):
 class Split(NamedTuple):
     """Layers in an order in which a region among them can be imported at once."""
 
-    before: list[Layer]
-    region: list[Layer]
-    after: list[Layer]
+    before: list[NodeLayer]
+    region: list[NodeLayer]
+    after: list[NodeLayer]
 
 
 class Part(NamedTuple):
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 def region_of(
-    layers: Sequence[Layer],
+    layers: Sequence[NodeLayer],
     heads: Set[str],
     env: Mapping[str, Binding],
     shared: Shared,
@@ -89,7 +89,7 @@ def _reaching(order: Iterable[int], names: set[str], ends: Sequence[set[str]], o
 
 
 def carry_region(
-    layers: Sequence[Layer],
+    layers: Sequence[NodeLayer],
     wanted: Container[str],
     env: Mapping[str, Binding],
     shared: Shared,
@@ -126,7 +126,7 @@ def is_control(node: NodeProto) -> bool:
     return next((True for a in node.attribute if a.HasField("g") or a.graphs), False)
 
 
-def reason_of(layers: Sequence[Layer]) -> str:
+def reason_of(layers: Sequence[NodeLayer]) -> str:
     """The reason why the layers are carried, with the quantizable ones among them."""
     inside = [node for layer in layers for node in all_nodes([layer.proto])]
     kinds = Counter(n.op_type for n in inside if n.op_type in _QUANTIZABLE)
@@ -139,7 +139,7 @@ def reason_of(layers: Sequence[Layer]) -> str:
 _QUANTIZABLE = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool"})
 
 
-def _part(layers: Sequence[Layer], wanted: Container[str], env: Mapping[str, Binding], shared: Shared) -> Part:
+def _part(layers: Sequence[NodeLayer], wanted: Container[str], env: Mapping[str, Binding], shared: Shared) -> Part:
     """The layers with unique names, and with large weights of inner graphs as inputs."""
     own = {name for layer in layers for name in layer.proto.output if name}
     inputs: dict[str, Binding] = {}
@@ -158,7 +158,7 @@ def _part(layers: Sequence[Layer], wanted: Container[str], env: Mapping[str, Bin
     return Part(_model(nodes, shared), inputs, outputs)
 
 
-def _check(layer: Layer, shared: Shared) -> None:
+def _check(layer: NodeLayer, shared: Shared) -> None:
     """Raises CompileError for nodes that break the definitions of their operators."""
     for node in all_nodes([layer.proto]):
         if (reason := complaint(node, shared.opsets)) is not None:
@@ -192,7 +192,7 @@ def _types(part: Part, shared: Shared, *, every: bool = False) -> dict[str, Type
     return {**found, **asked_types(model)}
 
 
-def _result(name: str, types: Mapping[str, TypeProto], first: Layer) -> Tensor:
+def _result(name: str, types: Mapping[str, TypeProto], first: NodeLayer) -> Tensor:
     type_ = types.get(name)
     if type_ is None or (type_.WhichOneof("value") == "tensor_type" and not is_ranked(type_)):
         raise Untyped(

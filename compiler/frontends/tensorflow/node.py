@@ -14,7 +14,7 @@ from ...dialects import nn
 from ...formats.rows import Ints
 from ...formats.tensorflow.tensors import dtype_of
 from ..building import Array, Binding, Constant, Converted, Sink, Unmapped
-from ..naming import Layer
+from ..naming import NamedLayer
 from ..node import SourceNode
 
 AttrValue = Any
@@ -43,7 +43,7 @@ class Node(SourceNode):
     def __init__(
         self,
         op_type: str,
-        layer: Layer,
+        layer: NamedLayer,
         attributes: Mapping[str, AttrValue],
         inputs: Sequence[Binding],
         sink: Sink,

@@ -39,12 +39,12 @@ def constant_of_shape(build: Builder, op: nn.OpaqueOp) -> Values:
     (dims,) = op.inputs
     given = None if op.attrs is None else op.attrs.data.get("value")
     element = element_of(op.outputs[0])
-    number = 0 if given is None else _number(given)
+    number = 0 if given is None else _scalar_of(given)
     value = build.constant(np.array([number], numpy_dtype(element)), f"{build.hint}_value")
     return [build.add(ascend.FillOp, dims, value).y]
 
 
-def _number(tensor: object) -> int | float | bool:
+def _scalar_of(tensor: object) -> int | float | bool:
     """The only element of a tensor attribute."""
     assert isinstance(tensor, DenseIntOrFPElementsAttr)
     (value,) = tensor.get_values()
@@ -91,7 +91,7 @@ def _counted(build: Builder, x: SSAValue, axis: int, name: str) -> SSAValue:
     if known(shape[axis]):
         return build.constant(np.arange(shape[axis]), f"{build.hint}_{name}")
     size = sizes_of(build, x, len(shape) + axis, 1, f"{name}_count")
-    count = build.add(ascend.SqueezeOp, size, axis=[0], name=f"{build.hint}_{name}_number").y
+    count = build.add(ascend.SqueezeOp, size, axis=[0], name=f"{build.hint}_{name}_scalar_of").y
     return build.add(
         ascend.RangeOp, build.index(0, "first"), count, build.index(1, "step"), name=f"{build.hint}_{name}"
     ).y

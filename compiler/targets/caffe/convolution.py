@@ -12,7 +12,7 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .layer import Layer, Written, converter
+from .layer import CaffeLayer, Written, converter
 from .net import Array
 from .quantization import compute
 
@@ -36,7 +36,7 @@ def listed(parameters: dict[str, object]) -> dict[str, object]:
 
 
 @converter(nn.ConvOp)
-def conv(op: nn.ConvOp, layer: Layer) -> Written:
+def conv(op: nn.ConvOp, layer: CaffeLayer) -> Written:
     pads = _pads(op, layer)
     n = op.spatial_rank
     more = [e - b for b, e in zip(pads[:n], pads[n:], strict=True)]
@@ -45,7 +45,7 @@ def conv(op: nn.ConvOp, layer: Layer) -> Written:
 
 
 @converter(nn.ConvTransposeOp)
-def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> Written:
+def conv_transpose(op: nn.ConvTransposeOp, layer: CaffeLayer) -> Written:
     """`output = stride*(input - 1) + dilation*(kernel - 1) + 1 - 2*pad`: with a zero more in the kernel it is one more."""
     pads, n = _pads(op, layer), op.spatial_rank
     # the end needs this much more than it has when both ends are cut by `begin`; where it needs less, the begin gets more
@@ -57,13 +57,15 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> Written:
     return _write(op, layer, "Deconvolution", cut, zeros)
 
 
-def _pads(op: nn.ConvolutionOp, layer: Layer) -> tuple[int, ...]:
+def _pads(op: nn.ConvolutionOp, layer: CaffeLayer) -> tuple[int, ...]:
     if (pads := op.resolved_pads(op.spatial(shape_of(op.input)))) is None:
         layer.fail("has an auto_pad that depends on sizes which are not known", "--input-shape gives sizes")
     return pads
 
 
-def _write(op: nn.ConvolutionOp, layer: Layer, kind: str, pads: Sequence[int], zeros: Sequence[tuple[int, int]]) -> str:
+def _write(
+    op: nn.ConvolutionOp, layer: CaffeLayer, kind: str, pads: Sequence[int], zeros: Sequence[tuple[int, int]]
+) -> str:
     """The layer with these pads at both ends, and a kernel with additional zeros before and after each axis."""
     taps = _taps(op, layer, zeros)
     if any(any(t) for t in taps):
@@ -84,7 +86,7 @@ def _write(op: nn.ConvolutionOp, layer: Layer, kind: str, pads: Sequence[int], z
     return compute(op, layer, kind, "convolution_param", listed(parameters), weight)
 
 
-def _taps(op: nn.ConvolutionOp, layer: Layer, zeros: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _taps(op: nn.ConvolutionOp, layer: CaffeLayer, zeros: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The number of zeros in the kernel, considering dilation."""
     if any(z % d for pair, d in zip(zeros, op.dilation_list, strict=True) for z in pair):
         layer.fail("has pads whose ends differ by no multiple of its dilations, Caffe pads both ends alike")

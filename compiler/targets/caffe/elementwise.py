@@ -12,12 +12,12 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, known, shape_of, static
 from ..graph import source
-from .layer import Layer, Written, constant_array, converter
+from .layer import CaffeLayer, Written, constant_array, converter
 from .net import Array
 
 
 @converter(nn.PReluOp)
-def prelu(op: nn.PReluOp, layer: Layer) -> Written:
+def prelu(op: nn.PReluOp, layer: CaffeLayer) -> Written:
     """One slope for all, or one for each channel of axis 1."""
     slope, rank = layer.array(op.slope, "slope"), len(shape_of(op.input))
     full = slope.reshape((1,) * (rank - slope.ndim) + slope.shape)
@@ -32,7 +32,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @converter(nn.ClipOp)
-def clip(op: nn.ClipOp, layer: Layer) -> Written:
+def clip(op: nn.ClipOp, layer: CaffeLayer) -> Written:
     """A ReLU if possible, otherwise Clip, which OpenCV lacks and which needs both bounds."""
     low, high = op.bounds
     if low == 0.0 and high in (6.0, inf):
@@ -45,7 +45,7 @@ def _bounds(low: float, high: float) -> dict[str, object]:
 
 
 @converter(nn.PowOp)
-def pow_(op: nn.PowOp, layer: Layer) -> Written:
+def pow_(op: nn.PowOp, layer: CaffeLayer) -> Written:
     exponent = layer.array(op.rhs, "exponent")
     if exponent.size != 1 or exponent.ndim > len(shape_of(op.lhs)):
         layer.fail(f"has exponents of shape {list(exponent.shape)}, Power has one")
@@ -56,7 +56,7 @@ def pow_(op: nn.PowOp, layer: Layer) -> Written:
 
 
 @converter(nn.CompareOp)
-def compare(op: nn.CompareOp, layer: Layer) -> Written:
+def compare(op: nn.CompareOp, layer: CaffeLayer) -> Written:
     number = constant_array(source(op.rhs))
     if op.predicate.data is not nn.Predicate.GT or number is None or number.size != 1:
         layer.fail(f"compares by '{op.predicate.data.value}', Caffe's Threshold by > with one number")
@@ -66,7 +66,7 @@ def compare(op: nn.CompareOp, layer: Layer) -> Written:
 
 
 @converter(nn.CastOp)
-def cast_(op: nn.CastOp, layer: Layer) -> Written:
+def cast_(op: nn.CastOp, layer: CaffeLayer) -> Written:
     """Truth values are numbers already."""
     if element_of(op.input) != i1:
         layer.fail(f"converts {element_of(op.input)}, Caffe computes in float32")
@@ -74,7 +74,7 @@ def cast_(op: nn.CastOp, layer: Layer) -> Written:
 
 
 @converter(nn.WhereOp)
-def where(op: nn.WhereOp, layer: Layer) -> Written:
+def where(op: nn.WhereOp, layer: CaffeLayer) -> Written:
     """A product with the truth value, where the other choice is 0."""
     other = constant_array(source(op.on_false))
     equal = len({shape_of(v) for v in (op.condition, op.on_true, op.result)}) == 1
@@ -87,7 +87,7 @@ def where(op: nn.WhereOp, layer: Layer) -> Written:
 
 
 @converter(nn.MulOp)
-def mul(op: nn.MulOp, layer: Layer) -> Written:
+def mul(op: nn.MulOp, layer: CaffeLayer) -> Written:
     if _addition_behind(op) is not None:
         return None
     if (parts := _with_constant(op)) is not None:
@@ -96,7 +96,7 @@ def mul(op: nn.MulOp, layer: Layer) -> Written:
 
 
 @converter(nn.AddOp)
-def add(op: nn.AddOp, layer: Layer) -> Written:
+def add(op: nn.AddOp, layer: CaffeLayer) -> Written:
     """With a constant a Scale, or a Power if it is one number; OpenCV lacks Bias."""
     if (parts := _with_constant(op)) is None:
         return _two(op, layer, "SUM", "Bias")
@@ -109,14 +109,14 @@ def add(op: nn.AddOp, layer: Layer) -> Written:
 
 
 @converter(nn.BiasAddOp)
-def bias_add(op: nn.BiasAddOp, layer: Layer) -> Written:
+def bias_add(op: nn.BiasAddOp, layer: CaffeLayer) -> Written:
     rank = len(shape_of(op.input))
     bias = layer.array(op.bias, "bias")
     return affine(layer, op.input, None, bias.reshape(-1, *(1,) * (rank - 1 - op.channel_axis(rank))))
 
 
 @converter(nn.SubOp)
-def sub(op: nn.SubOp, layer: Layer) -> Written:
+def sub(op: nn.SubOp, layer: CaffeLayer) -> Written:
     """Adding the negative changes no bit."""
     if (subtrahend := constant_array(source(op.rhs))) is not None:
         return affine(layer, op.lhs, None, -subtrahend)
@@ -128,7 +128,7 @@ def sub(op: nn.SubOp, layer: Layer) -> Written:
 
 
 @converter(nn.DivOp)
-def div(op: nn.DivOp, layer: Layer) -> Written:
+def div(op: nn.DivOp, layer: CaffeLayer) -> Written:
     """A product with the reciprocal, rounded once more."""
     if (divisor := constant_array(source(op.rhs))) is not None:
         return affine(layer, op.lhs, (1.0 / divisor.astype(np.float64)).astype(np.float32), None)
@@ -138,12 +138,12 @@ def div(op: nn.DivOp, layer: Layer) -> Written:
 
 
 @converter(nn.MaxOp)
-def maximum(op: nn.MaxOp, layer: Layer) -> Written:
+def maximum(op: nn.MaxOp, layer: CaffeLayer) -> Written:
     return _two(op, layer, "MAX", "")
 
 
 @converter(nn.MinOp)
-def minimum(op: nn.MinOp, layer: Layer) -> Written:
+def minimum(op: nn.MinOp, layer: CaffeLayer) -> Written:
     """The minimum, as the negative of the maximum of the negatives."""
     if shape_of(op.lhs) != shape_of(op.rhs):
         layer.fail(_differ(op))
@@ -169,7 +169,7 @@ def _addition_behind(op: nn.MulOp) -> nn.AddOp | None:
     return behind if parts is not None and parts[0] is op.result else None
 
 
-def affine(layer: Layer, x: SSAValue, factor: Array | None, addend: Array | None) -> str:
+def affine(layer: CaffeLayer, x: SSAValue, factor: Array | None, addend: Array | None) -> str:
     """`x * factor + addend`: a Power for single numbers, otherwise a Scale along the axes on which they vary."""
     shape = shape_of(x)
     arrays = [a for a in (factor, addend) if a is not None]
@@ -206,7 +206,7 @@ def affine(layer: Layer, x: SSAValue, factor: Array | None, addend: Array | None
 # Sums and products of two blobs
 
 
-def _two(op: nn.BinaryOp, layer: Layer, operation: str, broadcasting: str) -> str:
+def _two(op: nn.BinaryOp, layer: CaffeLayer, operation: str, broadcasting: str) -> str:
     """Eltwise for two of one shape; if one broadcasts, a layer that supports it, if there is one."""
     if shape_of(op.lhs) == shape_of(op.rhs):
         return _eltwise(layer, operation, op.lhs, op.rhs)
@@ -217,7 +217,7 @@ def _two(op: nn.BinaryOp, layer: Layer, operation: str, broadcasting: str) -> st
     return _broadcast(op, layer, broadcasting, large, small)
 
 
-def _eltwise(layer: Layer, operation: str, a: SSAValue, b: SSAValue | str) -> str:
+def _eltwise(layer: CaffeLayer, operation: str, a: SSAValue, b: SSAValue | str) -> str:
     return layer.layer("Eltwise", a, b, eltwise_param={"operation": operation})
 
 
@@ -227,7 +227,7 @@ def _differ(op: nn.BinaryOp) -> str:
     )
 
 
-def _broadcast(op: nn.BinaryOp, layer: Layer, kind: str, large: SSAValue, small: SSAValue) -> str:
+def _broadcast(op: nn.BinaryOp, layer: CaffeLayer, kind: str, large: SSAValue, small: SSAValue) -> str:
     """Scale and Bias with a second bottom that has the sizes of axes `axis` to `axis + rank` of the first."""
     shape, other = shape_of(large), shape_of(small)
     padded = (1,) * (len(shape) - len(other)) + other

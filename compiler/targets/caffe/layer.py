@@ -27,7 +27,7 @@ it.
 """
 
 
-class Layer:
+class CaffeLayer:
     """The layers of one operation. Blobs have provisional names until `finish`."""
 
     def __init__(self, net: Net, op: Operation, label: str | None = None, of: Operation | None = None):
@@ -39,10 +39,10 @@ class Layer:
         self._layers: list[NetLayer] = []
         self._tops: list[str] = []
 
-    def for_step(self, step: Operation, is_last: bool) -> Layer:
+    def for_step(self, step: Operation, is_last: bool) -> CaffeLayer:
         """The same layers for a step of this operation. The last step has its name."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = Layer(self.net, step, label, self.of or self.op)
+        layer = CaffeLayer(self.net, step, label, self.of or self.op)
         layer._layers, layer._tops = self._layers, self._tops
         return layer
 
@@ -163,15 +163,15 @@ def constant_array(value: SSAValue) -> Array | None:
     return nn.array_of(value)
 
 
-CONVERTERS: Converters[Layer, Written] = {}
+CONVERTERS: Converters[CaffeLayer, Written] = {}
 """The converters by operation; filled by the modules of the families."""
 
-converter: Register[Layer, Written] = Register(CONVERTERS)
+converter: Register[CaffeLayer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, net: Net) -> None:
     """Writes the layers of one operation. Raises CompileError, located, if Caffe cannot express it."""
-    layer = Layer(net, op)
+    layer = CaffeLayer(net, op)
     if not isinstance(op, nn.QuantizeOp | nn.CompareOp) and any(element_of(r) != f32 for r in op.results):
         raise layer.error(f"is of {element_of(op.results[0])}, Caffe computes in float32")
     try:
@@ -182,7 +182,7 @@ def write_operation(op: Operation, net: Net) -> None:
         layer.finish([results] if isinstance(results, str) else results)
 
 
-def written(op: Operation, layer: Layer) -> Written:
+def written(op: Operation, layer: CaffeLayer) -> Written:
     """An operation in layers: by its converter if that applies, otherwise by its expansion."""
     try:
         if (convert := CONVERTERS.get(type(op))) is not None:

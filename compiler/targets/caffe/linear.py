@@ -6,13 +6,13 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
-from .layer import Layer, Written, converter
+from .layer import CaffeLayer, Written, converter
 from .net import Array
 from .quantization import compute
 
 
 @converter(nn.MatMulOp)
-def matmul(op: nn.MatMulOp, layer: Layer) -> Written:
+def matmul(op: nn.MatMulOp, layer: CaffeLayer) -> Written:
     """The last axis times a constant matrix, which is stored as `[N, K]`: OpenCV ignores `transpose`."""
     rank, weight = len(shape_of(op.lhs)), shape_of(op.rhs)
     if op.transpose_a is not None or rank < 2:

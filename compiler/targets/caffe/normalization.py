@@ -8,21 +8,21 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr
 
 from ...dialects import nn
-from .layer import Layer, Written, converter
+from .layer import CaffeLayer, Written, converter
 from .rows import by_row
 
 
-def _number(attribute: FloatAttr[Any]) -> float:
+def _property_number(attribute: FloatAttr[Any]) -> float:
     return attribute.value.data
 
 
 @converter(nn.BatchNormOp)
-def batch_norm(op: nn.BatchNormOp, layer: Layer) -> Written:
+def batch_norm(op: nn.BatchNormOp, layer: CaffeLayer) -> Written:
     """BatchNorm, whose third blob divides the other two, and the Scale behind it if it changes anything."""
     mean, variance = layer.array(op.mean, "mean"), layer.array(op.variance, "variance")
     scale, offset = layer.array(op.scale, "scale"), layer.array(op.offset, "offset")
     blobs = [mean, variance, np.ones(1, np.float32)]
-    parameters: dict[str, object] = {"use_global_stats": True, "eps": _number(op.epsilon)}
+    parameters: dict[str, object] = {"use_global_stats": True, "eps": _property_number(op.epsilon)}
     normalized = layer.layer("BatchNorm", op.input, blobs=blobs, batch_norm_param=parameters)
     if (scale == 1).all() and not offset.any():
         return normalized
@@ -30,7 +30,7 @@ def batch_norm(op: nn.BatchNormOp, layer: Layer) -> Written:
 
 
 @converter(nn.LRNOp)
-def lrn(op: nn.LRNOp, layer: Layer) -> Written:
+def lrn(op: nn.LRNOp, layer: CaffeLayer) -> Written:
     size = op.size.value.data
     if size % 2 == 0:
         layer.fail(f"has size {size}, Caffe's LRN an odd one")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ...dialects import nn
 from ...formats.caffe.opaque import blobs_and_text
-from .layer import Layer, converter
+from .layer import CaffeLayer, converter
 
 
 @converter(nn.OpaqueOp)
-def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
+def opaque(op: nn.OpaqueOp, layer: CaffeLayer) -> Sequence[str]:
     """The layer with its text; its last operands are its blobs, as attribute `blobs` says."""
     if op.framework.data != "caffe":
         layer.fail(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")

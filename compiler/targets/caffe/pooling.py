@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of
 from .convolution import spatial
-from .layer import Bottom, Layer, Written, converter
+from .layer import Bottom, CaffeLayer, Written, converter
 from .quantization import dequantized, integers_in
 
 _POOLS: dict[type[nn.NNOp], str] = {
@@ -23,13 +23,13 @@ _POOLS: dict[type[nn.NNOp], str] = {
 
 
 @converter(nn.GlobalAveragePoolOp, nn.GlobalMaxPoolOp)
-def global_pool(op: nn.GlobalPoolOp, layer: Layer) -> Written:
+def global_pool(op: nn.GlobalPoolOp, layer: CaffeLayer) -> Written:
     _check_rank(op, layer)
     return layer.layer("Pooling", op.input, pooling_param={"pool": _POOLS[type(op)], "global_pooling": True})
 
 
 @converter(nn.MaxPoolOp, nn.AveragePoolOp)
-def pool(op: nn.PoolOp, layer: Layer) -> Written:
+def pool(op: nn.PoolOp, layer: CaffeLayer) -> Written:
     _check_rank(op, layer)
     if any(d != 1 for d in op.dilation_list):
         layer.fail("has dilations, Caffe's Pooling has none")
@@ -51,7 +51,7 @@ def pool(op: nn.PoolOp, layer: Layer) -> Written:
     return pooled if integers is None else dequantized(layer, pooled, integers)
 
 
-def _check_rank(op: nn.LayoutOp, layer: Layer) -> None:
+def _check_rank(op: nn.LayoutOp, layer: CaffeLayer) -> None:
     if (rank := len(shape_of(op.operands[0]))) != 4:
         layer.fail(f"reads an input of rank {rank}, Caffe's Pooling one of rank 4")
 
@@ -77,7 +77,7 @@ class Axis(NamedTuple):
         return outputs - (padded and (outputs - 1) * self.stride >= self.size + self.begin)
 
 
-def _cut(op: nn.PoolOp, layer: Layer, pads: Sequence[int], x: Bottom) -> tuple[Bottom, list[tuple[int, int]]]:
+def _cut(op: nn.PoolOp, layer: CaffeLayer, pads: Sequence[int], x: Bottom) -> tuple[Bottom, list[tuple[int, int]]]:
     """The input cut to what the windows see, and the number of windows to keep of Caffe's on each axis.
 
     Raises CompileError where Caffe's windows would count, or lie, otherwise.
@@ -112,7 +112,7 @@ def _counts_agree(op: nn.PoolOp, axis: Axis, outputs: int) -> bool:
     return caffe == axis.counts(outputs, padding=op.count_include_pad is not None)
 
 
-def _check_unknown(op: nn.PoolOp, layer: Layer, axes: Sequence[Axis]) -> None:
+def _check_unknown(op: nn.PoolOp, layer: CaffeLayer, axes: Sequence[Axis]) -> None:
     """Checks a pool of unknown sizes, which can only be written if it matches Caffe's definition."""
     padding = any(a.begin or a.end for a in axes)
     averages_input = isinstance(op, nn.AveragePoolOp) and padding and op.count_include_pad is None

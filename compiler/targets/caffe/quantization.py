@@ -26,7 +26,7 @@ from ...lowering.refusal import NotLowered, require
 from ...rewriting import condition
 from ...transforms.quantization.convert.shift_accumulators import shift_of
 from ..graph import source
-from .layer import Layer, Written, constant_array, converter
+from .layer import CaffeLayer, Written, constant_array, converter
 from .net import Array, Net
 
 HINT = "-t 'caffe{form=fake-quant}' and -t 'caffe{form=deploy}' write quantized modules"
@@ -123,7 +123,7 @@ def _in_integers(op: Operation) -> bool:
         return False
 
 
-def integers_in(op: Operation, layer: Layer) -> Integers | None:
+def integers_in(op: Operation, layer: CaffeLayer) -> Integers | None:
     """Like `integers_of`; an operation that cannot compute in integers computes in float, with a remark."""
     if layer.net.form == "float":
         return None
@@ -136,7 +136,7 @@ def integers_in(op: Operation, layer: Layer) -> Integers | None:
 
 def compute(
     op: nn.ConvolutionOp | nn.MatMulOp,
-    layer: Layer,
+    layer: CaffeLayer,
     kind: str,
     message: str,
     parameters: dict[str, object],
@@ -159,7 +159,7 @@ def compute(
     return result if integers is None else dequantized(layer, result, integers)
 
 
-def dequantized(layer: Layer, blob: str, integers: Integers) -> str:
+def dequantized(layer: CaffeLayer, blob: str, integers: Integers) -> str:
     """The DeQuant layer behind an operation.
 
     Fake-quant: its blobs are scales, shifts and weight offsets. Deploy: one blob of 64-bit integers that hold a scale in their
@@ -176,7 +176,7 @@ def dequantized(layer: Layer, blob: str, integers: Integers) -> str:
 
 
 @converter(nn.ShiftAccumulatorOp)
-def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> Written:
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: CaffeLayer) -> Written:
     """Part of the DeQuant layer that writes its input."""
     if layer.net.form == "float":
         layer.fail("shifts the sums of integers, and Caffe's layers have none", HINT)
@@ -187,7 +187,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> Written:
 
 
 @converter(nn.QuantizeOp)
-def quantize(op: nn.QuantizeOp, layer: Layer) -> Written:
+def quantize(op: nn.QuantizeOp, layer: CaffeLayer) -> Written:
     """One Quant layer per value and parameters, with the scale's reciprocal and the zero point as a byte."""
     net, params = layer.net, op.qparams.data
     if net.form == "float":
@@ -202,7 +202,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> Written:
     return layer.layer("Quant", op.input, quant_param=parameters)
 
 
-def _parameters(op: nn.QuantizeOp, layer: Layer, with_offset: bool) -> dict[str, object]:
+def _parameters(op: nn.QuantizeOp, layer: CaffeLayer, with_offset: bool) -> dict[str, object]:
     params = op.qparams.data
     with np.errstate(over="ignore"):
         reciprocal = np.float32(1) / np.float32(params.scales())
@@ -225,7 +225,7 @@ def _consumer(op: nn.QuantizeOp, net: Net) -> str:
 
 
 @converter(nn.DequantizeOp)
-def dequantize(op: nn.DequantizeOp, layer: Layer) -> Written:
+def dequantize(op: nn.DequantizeOp, layer: CaffeLayer) -> Written:
     """For constants nothing: their numbers are blobs. For a Quant layer what it gives already, or AntiQuant if integers
     are given and a layer takes floats. Raises CompileError for integers from elsewhere.
     """

@@ -7,12 +7,12 @@ from typing import Any
 from ...dialects import nn
 from ...formats.caffe.operators import ROWS
 from ..rows import Rows, attributes_of
-from .layer import CONVERTERS, Layer, Written
+from .layer import CONVERTERS, CaffeLayer, Written
 
 _ROWS = Rows(ROWS)
 
 
-def by_row(op: nn.NNOp, layer: Layer, **given: Any) -> Written:
+def by_row(op: nn.NNOp, layer: CaffeLayer, **given: Any) -> Written:
     """The layer of the row for an operation, on its first operand; names are those of a message and its field."""
     row, params = _ROWS.of(op), dict[str, Any]()
     for path, value in attributes_of(op, row, given, lambda field, values: {field.name: values}).items():

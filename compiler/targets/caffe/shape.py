@@ -9,17 +9,17 @@ import numpy as np
 
 from ...dialects import nn
 from ...dialects.nn.shapes import Shape, axes_of, axis_of, known, shape_of, static
-from .layer import Bottom, Layer, Written, converter
+from .layer import Bottom, CaffeLayer, Written, converter
 
 
 @converter(nn.ConcatOp)
-def concat(op: nn.ConcatOp, layer: Layer) -> Written:
+def concat(op: nn.ConcatOp, layer: CaffeLayer) -> Written:
     axis = axis_of(op.axis.value.data, len(shape_of(op.result)))
     return layer.layer("Concat", *op.inputs, concat_param={"axis": axis})
 
 
 @converter(nn.SplitOp)
-def split(op: nn.SplitOp, layer: Layer) -> Written:
+def split(op: nn.SplitOp, layer: CaffeLayer) -> Written:
     """Slice; parts that nothing reads are not outputs."""
     sizes, axis = nn.ints(op.sizes), axis_of(op.axis.value.data, len(shape_of(op.input)))
     if 0 in sizes:
@@ -33,7 +33,7 @@ def split(op: nn.SplitOp, layer: Layer) -> Written:
 
 
 @converter(nn.SliceOp)
-def slice_(op: nn.SliceOp, layer: Layer) -> Written:
+def slice_(op: nn.SliceOp, layer: CaffeLayer) -> Written:
     """A Slice along each cut axis, then a copy with the operation's name; steps are not supported."""
     shape = shape_of(op.input)
     blob: Bottom = op.input
@@ -50,7 +50,7 @@ def slice_(op: nn.SliceOp, layer: Layer) -> Written:
 
 
 @converter(nn.PadOp)
-def pad(op: nn.PadOp, layer: Layer) -> Written:
+def pad(op: nn.PadOp, layer: CaffeLayer) -> Written:
     """Only negative pads: Caffe pads in windows."""
     pads, shape = nn.ints(op.pads), shape_of(op.input)
     rank = len(shape)
@@ -67,26 +67,26 @@ def pad(op: nn.PadOp, layer: Layer) -> Written:
 
 
 @converter(nn.FlattenOp)
-def flatten(op: nn.FlattenOp, layer: Layer) -> Written:
+def flatten(op: nn.FlattenOp, layer: CaffeLayer) -> Written:
     if op.axis.value.data in (1, 1 - len(shape_of(op.input))):
         return layer.layer("Flatten", op.input)
     return _reshape(op, layer, lambda axis: False)
 
 
 @converter(nn.ReshapeOp)
-def reshape(op: nn.ReshapeOp, layer: Layer) -> Written:
+def reshape(op: nn.ReshapeOp, layer: CaffeLayer) -> Written:
     target = op.target() or ()
     return _reshape(op, layer, lambda axis: axis < len(target) and target[axis] == 0)
 
 
 @converter(nn.SqueezeOp, nn.UnsqueezeOp)
-def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
+def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: CaffeLayer) -> Written:
     rank = max(len(shape_of(op.input)), len(shape_of(op.result)))
     moved = axes_of(nn.ints(op.axes, ()), rank)
     return _reshape(op, layer, lambda axis: all(axis < m for m in moved))
 
 
-def _reshape(op: nn.ReshapingOp, layer: Layer, copied: Callable[[int], bool]) -> str:
+def _reshape(op: nn.ReshapingOp, layer: CaffeLayer, copied: Callable[[int], bool]) -> str:
     """Reshape, with 0 for a size that is the input's at the same place, -1 for an inferred one."""
     before, after = shape_of(op.input), shape_of(op.result)
     if before == after and static(after):
@@ -104,7 +104,7 @@ _OPERATIONS: Mapping[type[nn.NNOp], str] = {nn.ReduceMeanOp: "MEAN", nn.ReduceSu
 
 
 @converter(nn.ReduceMeanOp, nn.ReduceSumOp, nn.ReduceMaxOp)
-def reduction(op: nn.ReduceOp, layer: Layer) -> Written:
+def reduction(op: nn.ReduceOp, layer: CaffeLayer) -> Written:
     """A global Pooling over all of space; over the last axes Caffe's Reduction, which OpenCV lacks."""
     shape, axes = shape_of(op.input), sorted(op.axis_list())
     rank = len(shape)
@@ -120,7 +120,7 @@ def reduction(op: nn.ReduceOp, layer: Layer) -> Written:
     return reduced if op.keepdims is None else _reshaped(layer, reduced, shape_of(op.result), axes[0] > 0)
 
 
-def _reshaped(layer: Layer, blob: str, shape: Shape, batch: bool) -> str:
+def _reshaped(layer: CaffeLayer, blob: str, shape: Shape, batch: bool) -> str:
     """A blob in another shape; `batch` says that its first axis keeps its size."""
     dims = [0 if i == 0 and batch else d for i, d in enumerate(shape)]
     if not all(map(known, dims)):
@@ -129,7 +129,7 @@ def _reshaped(layer: Layer, blob: str, shape: Shape, batch: bool) -> str:
 
 
 @converter(nn.ResizeOp)
-def resize(op: nn.ResizeOp, layer: Layer) -> Written:
+def resize(op: nn.ResizeOp, layer: CaffeLayer) -> Written:
     """Repeats elements by a Deconvolution of ones; bilinear with aligned corners is Interp, a layer of forks."""
     before, after = shape_of(op.input), shape_of(op.result)
     if len(before) != 4 or not static(before[1:]) or not static(after[1:]) or before[:2] != after[:2]:

@@ -7,7 +7,7 @@ from typing import Any
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of
 from .float_layers import weighted_input
-from .layer import Layer, converter
+from .layer import OnnxLayer, converter
 
 
 def window(op: nn.WindowOp) -> dict[str, Any]:
@@ -25,14 +25,14 @@ def window(op: nn.WindowOp) -> dict[str, Any]:
 
 
 @converter(nn.ConvOp)
-def conv(op: nn.ConvOp, layer: Layer) -> str:
+def conv(op: nn.ConvOp, layer: OnnxLayer) -> str:
     attributes = {**window(op), "group": op.group_count}
     x = weighted_input(op, layer)
     return layer.node("Conv", x, op.weight, op.bias, **attributes)
 
 
 @converter(nn.ConvTransposeOp)
-def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
+def conv_transpose(op: nn.ConvTransposeOp, layer: OnnxLayer) -> str:
     """Pads are explicit if they are known and not negative; otherwise `output_shape` leaves them to the runtime."""
     attributes: dict[str, Any] = {**window(op), "group": op.group_count}
     if any(op.output_padding_list):

@@ -17,10 +17,10 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ..graph import readers, source
-from .layer import Layer, Operand
+from .layer import OnnxLayer, Operand
 
 
-def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
+def weighted_input(op: nn.NNOp, layer: OnnxLayer) -> Operand:
     """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias.
 
     Also if they lack the integers of the input: those of 4 bits.
@@ -29,7 +29,7 @@ def weighted_input(op: nn.NNOp, layer: Layer) -> Operand:
     return x if _bits(x, layer) != 4 and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
 
 
-def factor(op: nn.MatMulOp, input: Operand, layer: Layer) -> Operand:
+def factor(op: nn.MatMulOp, input: Operand, layer: OnnxLayer) -> Operand:
     """The second operand of a product with this input: a dequantized weight is kept apart if the input is float."""
     weight = source(op.rhs).owner
     is_weight = isinstance(weight, nn.DequantizeOp) and nn.constant_of(weight.input) is not None
@@ -37,19 +37,19 @@ def factor(op: nn.MatMulOp, input: Operand, layer: Layer) -> Operand:
     return kept_apart(op.rhs, layer) if is_weight and not in_integers else op.rhs
 
 
-def softmax_input(input: SSAValue, result: SSAValue, layer: Layer) -> Operand:
+def softmax_input(input: SSAValue, result: SSAValue, layer: OnnxLayer) -> Operand:
     """The input of a Softmax, kept apart from its DequantizeLinear if the result is quantized."""
     return kept_apart(input, layer) if _is_quantized(result) else input
 
 
-def kept_apart(value: SSAValue, layer: Layer) -> Operand:
+def kept_apart(value: SSAValue, layer: OnnxLayer) -> Operand:
     """A dequantized float32 value behind a Max of its own; any other value unchanged."""
     if element_of(value) != f32 or _bits(value, layer) is None:
         return value
     return layer.helper("Max", value)
 
 
-def summand(value: SSAValue, layer: Layer) -> Operand:
+def summand(value: SSAValue, layer: OnnxLayer) -> Operand:
     """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands behind a Max of its own.
 
     onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it rejects the file.
@@ -60,13 +60,13 @@ def summand(value: SSAValue, layer: Layer) -> Operand:
     return layer.helper("Max", value) if isinstance(source(conv.weight).owner, nn.DequantizeOp) else value
 
 
-def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: Layer) -> Operand:
+def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: OnnxLayer) -> Operand:
     """The input of a pool, kept apart from its DequantizeLinear if integer kernels lack its dilations or its integers."""
     has_kernel = isinstance(op, nn.MaxPoolOp) or op.has_integer_kernel
     return op.input if has_kernel and _bits(op.input, layer) != 4 else kept_apart(op.input, layer)
 
 
-def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
+def quantized_input(op: nn.QuantizeOp, layer: OnnxLayer) -> Operand:
     """The input of a QuantizeLinear to 4 bits, kept apart from bounds and pools before it.
 
     onnxruntime 1.32 drops a Relu whatever the zero point is, fails at a Clip, and moves QuantizeLinear before a MaxPool.
@@ -80,7 +80,7 @@ def quantized_input(op: nn.QuantizeOp, layer: Layer) -> Operand:
     return layer.helper("Max", op.input) if is_at_risk else op.input
 
 
-def is_between_integers(input: SSAValue, result: SSAValue, layer: Layer) -> bool:
+def is_between_integers(input: SSAValue, result: SSAValue, layer: OnnxLayer) -> bool:
     """Whether an operation reads what was dequantized, and its result is quantized."""
     return _bits(input, layer) is not None and _is_quantized(result)
 
@@ -98,7 +98,7 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
     return not any(p.zero_point) and p.block is None and not (is_batch and p.axis is not None)
 
 
-def _bits(value: SSAValue, layer: Layer) -> int | None:
+def _bits(value: SSAValue, layer: OnnxLayer) -> int | None:
     """The width of the integers that a value is dequantized from; None if it is not dequantized."""
     value, known = source(value), layer.graph.bits
     path = [value]

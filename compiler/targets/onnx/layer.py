@@ -25,7 +25,7 @@ Operand = SSAValue | str | None
 
 
 @dataclass
-class Layer:
+class OnnxLayer:
     """The nodes of one operation. Value names are provisional until `finish`."""
 
     graph: Graph
@@ -39,10 +39,10 @@ class Layer:
         self._nodes: list[NodeProto] = []
         self._outputs: list[str] = []
 
-    def for_step(self, step: Operation, is_last: bool) -> Layer:
+    def for_step(self, step: Operation, is_last: bool) -> OnnxLayer:
         """The same nodes for a step of this operation. The last step has the name of the layer."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = Layer(self.graph, step, label, self.of or self.op)
+        layer = OnnxLayer(self.graph, step, label, self.of or self.op)
         layer._nodes, layer._outputs = self._nodes, self._outputs
         return layer
 
@@ -195,15 +195,15 @@ class Layer:
 Written = str | Sequence[str | None]
 """The name of an operation's result, or one name per result."""
 
-CONVERTERS: Converters[Layer, Written] = {}
+CONVERTERS: Converters[OnnxLayer, Written] = {}
 """The converters by operation; filled by the modules of the families."""
 
-converter: Register[Layer, Written] = Register(CONVERTERS)
+converter: Register[OnnxLayer, Written] = Register(CONVERTERS)
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if the opset, or ONNX, cannot express it."""
-    layer = Layer(graph, op)
+    layer = OnnxLayer(graph, op)
     try:
         results = written(op, layer)
     except WeightError as e:
@@ -211,7 +211,7 @@ def write_operation(op: Operation, graph: Graph) -> None:
     layer.finish([results] if isinstance(results, str) else results)
 
 
-def written(op: Operation, layer: Layer) -> Written:
+def written(op: Operation, layer: OnnxLayer) -> Written:
     """An operation in the nodes of a layer: by its converter if that applies, otherwise by its expansion."""
     try:
         if (convert := layer.graph.form.converters.get(type(op))) is not None:

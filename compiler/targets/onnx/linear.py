@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from .float_layers import factor, weighted_input
-from .layer import Layer, Operand, converter
+from .layer import OnnxLayer, Operand, converter
 
 
 @converter(nn.MatMulOp)
-def matmul(op: nn.MatMulOp, layer: Layer) -> str:
+def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> str:
     """Gemm for two matrices with transposes or a bias; otherwise MatMul between transposes and an Add."""
     plain = op.bias is None and op.transpose_a is None and op.transpose_b is None
     x = weighted_input(op, layer)
@@ -31,6 +31,6 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> str:
     return product if op.bias is None else layer.helper("Add", product, op.bias)
 
 
-def transposed(value: Operand, rank: int, layer: Layer) -> str:
+def transposed(value: Operand, rank: int, layer: OnnxLayer) -> str:
     """The matrices of a value, transposed."""
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])

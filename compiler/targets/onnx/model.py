@@ -26,7 +26,7 @@ from ...rewriting.driver import garbage_collection_off
 from ...session import Session
 from ..graph import check_names, flat, source
 from .graph import Form, Graph, OpsetError, value_info
-from .layer import Layer, write_operation
+from .layer import OnnxLayer, write_operation
 from .opaque import check_meaning
 
 PRODUCER = "amct-opt"
@@ -95,7 +95,7 @@ def check_carried(module: ModuleOp, form: Form, session: Session, opset: int | N
     for op in [o for o in module.walk() if isinstance(o, nn.OpaqueOp)]:
         for each in opsets:
             try:
-                check_meaning(op, Layer(Graph(form, each, Remarks(session, form.target)), op))
+                check_meaning(op, OnnxLayer(Graph(form, each, Remarks(session, form.target)), op))
                 break
             except OpsetError as e:
                 if e.newer is None or opset is not None:

@@ -19,7 +19,7 @@ from ..converters import Converters
 from ..graph import readers, source
 from . import linear, quantization
 from .graph import Array
-from .layer import Layer, Written
+from .layer import OnnxLayer, Written
 
 DOMAIN = "com.microsoft"
 
@@ -36,7 +36,7 @@ class Packed(NamedTuple):
     """uint8 [N, bytes of its zero points]; None if all are half the range, the default."""
 
 
-def matmul(op: nn.MatMulOp, layer: Layer) -> Written:
+def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> Written:
     """A MatMulNBits for a product with a dequantized weight, between a Transpose and an Add; MatMul or Gemm, with a remark, if
     it cannot be one.
     """
@@ -59,7 +59,7 @@ def matmul(op: nn.MatMulOp, layer: Layer) -> Written:
     return made if op.bias is None else layer.helper("Add", made, op.bias)
 
 
-def dequantize(op: nn.DequantizeOp, layer: Layer) -> Written:
+def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> Written:
     """Nothing for a weight that only MatMulNBits reads, which has its integers."""
     found = list(readers(op.result))
     if found and all(isinstance(r, nn.MatMulOp) and _dequantized(r) is op and _refused(r, op) is None for r in found):
@@ -67,7 +67,7 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> Written:
     return quantization.dequantize(op, layer)
 
 
-def with_nbits(converters: Converters[Layer, Written]) -> Converters[Layer, Written]:
+def with_nbits(converters: Converters[OnnxLayer, Written]) -> Converters[OnnxLayer, Written]:
     """The converters with these two in place of those of products and DequantizeLinear."""
     return {**converters, nn.MatMulOp: matmul, nn.DequantizeOp: dequantize}
 

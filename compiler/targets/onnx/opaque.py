@@ -12,7 +12,7 @@ from ...dialects import nn
 from ...formats.onnx.graphs import all_nodes, domain_of, renamed
 from ...formats.onnx.opaque import graph_of_op, node_of
 from ...formats.onnx.schema import is_foreign, schema_of
-from .layer import Layer, converter
+from .layer import OnnxLayer, converter
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
 """Operators where an addition is more than that: modes have other names (20), the default is a different computation
@@ -22,13 +22,13 @@ by default.
 
 
 @converter(nn.OpaqueOp)
-def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
+def opaque(op: nn.OpaqueOp, layer: OnnxLayer) -> Sequence[str]:
     """The node with its attributes, domain and absent inputs. Raises CompileError if it has another meaning in the opset."""
     _check_framework(op, layer)
     return _carried_graph(op, op.graph, layer) if op.graph is not None else _carried_node(op, layer)
 
 
-def _carried_node(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
+def _carried_node(op: nn.OpaqueOp, layer: OnnxLayer) -> Sequence[str]:
     outputs = [layer.provisional(r) for r in op.outputs]
     node = node_of(op, [layer.value(v) for v in op.arguments()], outputs)
     _check_version(node, None if op.version is None else op.version.value.data, layer)
@@ -38,7 +38,7 @@ def _carried_node(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
     return outputs
 
 
-def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequence[str]:
+def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: OnnxLayer) -> Sequence[str]:
     """The nodes of a graph that is carried whole; names that their graphs define are unique in the file, too."""
     model = _checked_graph(op, graph, layer)
     results = {o.name: r for o, r in zip(model.graph.output, op.outputs, strict=True)}
@@ -50,7 +50,7 @@ def _carried_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> Sequen
     return [made[o.name] for o in model.graph.output]
 
 
-def check_meaning(op: nn.OpaqueOp, layer: Layer) -> None:
+def check_meaning(op: nn.OpaqueOp, layer: OnnxLayer) -> None:
     """Raises CompileError for an operator of another framework, or if it or its graph has another meaning in the opset."""
     _check_framework(op, layer)
     if op.graph is not None:
@@ -60,13 +60,13 @@ def check_meaning(op: nn.OpaqueOp, layer: Layer) -> None:
     _check_version(node, None if op.version is None else op.version.value.data, layer)
 
 
-def _check_framework(op: nn.OpaqueOp, layer: Layer) -> None:
+def _check_framework(op: nn.OpaqueOp, layer: OnnxLayer) -> None:
     if op.framework.data != "onnx":
         message = f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can"
         raise layer.error(message, hint="if it is at the end, --outputs leaves it out")
 
 
-def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> ModelProto:
+def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: OnnxLayer) -> ModelProto:
     try:
         model = graph_of_op(op, graph)
     except ValueError as e:
@@ -77,7 +77,7 @@ def _checked_graph(op: nn.OpaqueOp, graph: nn.GraphAttr, layer: Layer) -> ModelP
     return model
 
 
-def _check_version(node: NodeProto, version: int | None, layer: Layer) -> None:
+def _check_version(node: NodeProto, version: int | None, layer: OnnxLayer) -> None:
     op_type, domain = node.op_type, domain_of(node.domain)
     if domain:
         known = layer.graph.domains.setdefault(domain, version or 1)
@@ -120,7 +120,7 @@ def _form(schema: OpSchema, inputs: int, outputs: int, without: Set[str] = froze
 _SINGLE = OpSchema.FormalParameterOption.Single
 
 
-def _unlike(message: str, node: NodeProto, meant: OpSchema | None, layer: Layer) -> CompileError:
+def _unlike(message: str, node: NodeProto, meant: OpSchema | None, layer: OnnxLayer) -> CompileError:
     """The error of a node with another meaning in this opset; it lists the opsets with the same meaning."""
     form = layer.graph.form
     alike = [opset for opset in form.opsets if _means(opset, node, meant)]

@@ -11,11 +11,11 @@ from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import numpy_dtype
 from .convolution import window
 from .float_layers import pooled_input
-from .layer import Layer, converter
+from .layer import OnnxLayer, converter
 
 
 @converter(nn.MaxPoolOp)
-def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
+def max_pool(op: nn.MaxPoolOp, layer: OnnxLayer) -> str:
     """With a Pad before it if pads are as wide as the kernel, as those of SAME with dilations are: onnxruntime refuses them."""
     attributes, x = _pool(op), pooled_input(op, layer)
     pads: list[int] = attributes["pads"] or []
@@ -28,7 +28,7 @@ def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
 
 
 @converter(nn.AveragePoolOp)
-def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
+def average_pool(op: nn.AveragePoolOp, layer: OnnxLayer) -> str:
     attributes = _pool(op)
     if attributes["dilations"] is not None:
         layer.require(19, "AveragePool with dilations")

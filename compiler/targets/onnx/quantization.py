@@ -10,13 +10,13 @@ from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
 from .float_layers import quantized_input
-from .layer import Layer, Operand, converter
+from .layer import OnnxLayer, Operand, converter
 
 # The names end in the operator: the layer's own name is its consumer's.
 
 
 @converter(nn.QuantizeOp)
-def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
+def quantize(op: nn.QuantizeOp, layer: OnnxLayer) -> str:
     """The zero point has the storage type, so it is always written. Half floats are widened first, because scales are float32."""
     x = quantized_input(op, layer)
     if element_of(op.input) != f32:
@@ -26,7 +26,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
 
 
 @converter(nn.DequantizeOp)
-def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
+def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> str:
     """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, cast to another type if needed."""
     p = op.qparams.data
     if p.storage == i32 and any(p.zero_point):
@@ -39,7 +39,7 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
 
 
 @converter(nn.ShiftAccumulatorOp)
-def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: OnnxLayer) -> str:
     """Its definition, in float32: all steps but the first and the last are exact."""
     element = element_of(op.input)
     x: Operand = op.input if element == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
@@ -56,7 +56,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
     return layer.node("Cast", layer.helper("Mul", kept, step), to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
-def _parameters(op: nn.QuantizeOp | nn.DequantizeOp, layer: Layer) -> tuple[str, str | None]:
+def _parameters(op: nn.QuantizeOp | nn.DequantizeOp, layer: OnnxLayer) -> tuple[str, str | None]:
     """The scales, and as many zero points of the storage type; int32 has none."""
     p = op.qparams.data
     if p.axis is not None:

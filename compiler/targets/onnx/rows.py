@@ -10,7 +10,7 @@ from ...formats.onnx.operators import ROWS
 from ...formats.rows import Flag, Ints
 from ..converters import Expand
 from ..rows import Rows, attributes_of
-from .layer import CONVERTERS, Layer, Operand, Written
+from .layer import CONVERTERS, OnnxLayer, Operand, Written
 
 _ROWS = Rows(ROWS)
 _LISTS = {row.op_type: field for row in ROWS for field in row.fields.values() if isinstance(field, Ints)}
@@ -19,12 +19,12 @@ NodeParts = tuple[str, list[Operand], dict[str, Any]]
 """Operator type, inputs and attributes of a node."""
 
 
-def by_row(op: nn.NNOp, layer: Layer) -> Written:
+def by_row(op: nn.NNOp, layer: OnnxLayer) -> Written:
     """The operator of the row for an operation; the expansion for an operation that only later opsets have."""
     return written_by_row(op, layer, op.operands)
 
 
-def written_by_row(op: nn.NNOp, layer: Layer, operands: Sequence[Operand], **given: Any) -> Written:
+def written_by_row(op: nn.NNOp, layer: OnnxLayer, operands: Sequence[Operand], **given: Any) -> Written:
     """The operator of the row, on these operands, with given values of properties. Raises CompileError, located."""
     row = _ROWS.of(op)
     if layer.opset < row.since and nn.expanded(op) is not None:
@@ -40,18 +40,18 @@ def written_by_row(op: nn.NNOp, layer: Layer, operands: Sequence[Operand], **giv
     return made if len(made) > 1 else made[0]
 
 
-def with_list(op_type: str, x: Operand, values: Sequence[int], layer: Layer) -> NodeParts:
+def with_list(op_type: str, x: Operand, values: Sequence[int], layer: OnnxLayer) -> NodeParts:
     """A node with the list of integers of its row, which is an attribute or an input depending on the opset."""
     inputs = [x]
     return op_type, inputs, {**_list(_LISTS[op_type], values, layer, inputs)}
 
 
-def unsqueezed(x: Operand, axes: Sequence[int], layer: Layer) -> str:
+def unsqueezed(x: Operand, axes: Sequence[int], layer: OnnxLayer) -> str:
     """`x` with axes of size 1, by a node beside the one with the layer's name."""
     return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
 
 
-def _list(field: Ints, values: Sequence[int] | None, layer: Layer, inputs: list[Operand]) -> Mapping[str, Any]:
+def _list(field: Ints, values: Sequence[int] | None, layer: OnnxLayer, inputs: list[Operand]) -> Mapping[str, Any]:
     """A list of integers as an attribute, or added to the inputs."""
     if values is None:
         return {}

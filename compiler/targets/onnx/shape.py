@@ -14,12 +14,12 @@ from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
 from ..graph import readers
 from .float_layers import is_between_integers
-from .layer import Layer, Operand, Written, converter
+from .layer import OnnxLayer, Operand, Written, converter
 from .rows import by_row, unsqueezed, written_by_row
 
 
 @converter(nn.SliceOp)
-def slice_(op: nn.SliceOp, layer: Layer) -> str:
+def slice_(op: nn.SliceOp, layer: OnnxLayer) -> str:
     starts = nn.ints(op.starts)
     axes = None if op.axes is None and op.steps is None else layer.ints(nn.ints(op.axes, range(len(starts))), "axes")
     steps = None if op.steps is None else layer.ints(nn.ints(op.steps), "steps")
@@ -29,7 +29,7 @@ def slice_(op: nn.SliceOp, layer: Layer) -> str:
 
 
 @converter(nn.GatherOp)
-def gather(op: nn.GatherOp, layer: Layer) -> str:
+def gather(op: nn.GatherOp, layer: OnnxLayer) -> str:
     if op.batch_count:
         return _gather_batches(op, layer)
     indices: Operand = op.indices
@@ -38,7 +38,7 @@ def gather(op: nn.GatherOp, layer: Layer) -> str:
     return layer.node("Gather", op.input, indices, axis=op.axis.value.data)
 
 
-def _gather_batches(op: nn.GatherOp, layer: Layer) -> str:
+def _gather_batches(op: nn.GatherOp, layer: OnnxLayer) -> str:
     """GatherND looks up in the axis behind the batches, with indices that have an axis of their own."""
     n, rank = op.batch_count, len(shape_of(op.input))
     axis, added = axis_of(op.axis.value.data, rank), len(shape_of(op.indices)) - n
@@ -60,7 +60,7 @@ def _gather_batches(op: nn.GatherOp, layer: Layer) -> str:
 
 
 @converter(nn.ReshapeOp)
-def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
+def reshape(op: nn.ReshapeOp, layer: OnnxLayer) -> str:
     """`allowzero` came with opset 14; it is left out if no size is 0."""
     target = op.target()
     zero = op.allow_zero is not None and (target is None or 0 in target)
@@ -70,11 +70,11 @@ def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
 
 
 @converter(nn.ExpandOp)
-def expand(op: nn.ExpandOp, layer: Layer) -> str:
+def expand(op: nn.ExpandOp, layer: OnnxLayer) -> str:
     return layer.node("Expand", op.input, _shape(op.shape, op.to, layer))
 
 
-def _shape(shape: SSAValue | None, to: Any, layer: Layer) -> str:
+def _shape(shape: SSAValue | None, to: Any, layer: OnnxLayer) -> str:
     """A shape as a tensor of int64, from an operand or a property."""
     if shape is None:
         return layer.ints(nn.ints(to), "shape")
@@ -82,7 +82,7 @@ def _shape(shape: SSAValue | None, to: Any, layer: Layer) -> str:
 
 
 @converter(nn.SqueezeOp, nn.UnsqueezeOp)
-def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
+def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: OnnxLayer) -> Written:
     """An empty list of axes changes nothing in `nn`; ONNX leaves its meaning open."""
     if op.axes is None:
         return by_row(op, layer)
@@ -90,7 +90,7 @@ def squeeze(op: nn.SqueezeOp | nn.UnsqueezeOp, layer: Layer) -> Written:
 
 
 @converter(nn.PadOp)
-def pad(op: nn.PadOp, layer: Layer) -> str:
+def pad(op: nn.PadOp, layer: OnnxLayer) -> str:
     mode = op.mode.data
     if mode is nn.PadMode.WRAP and layer.opset < 19:
         return _wrapped(op, layer)
@@ -98,7 +98,7 @@ def pad(op: nn.PadOp, layer: Layer) -> str:
     return layer.node("Pad", op.input, layer.ints(nn.ints(op.pads), "pads"), value, mode=mode.value)
 
 
-def _wrapped(op: nn.PadOp, layer: Layer) -> str:
+def _wrapped(op: nn.PadOp, layer: OnnxLayer) -> str:
     """Mode wrap came with opset 19; before, what is at the other end of each axis (Slice) is put beside it (Concat)."""
     pads, shape = nn.ints(op.pads), shape_of(op.input)
     rank = len(shape)
@@ -122,7 +122,7 @@ def _wrapped(op: nn.PadOp, layer: Layer) -> str:
     return x
 
 
-def _part(x: str, axis: int, start: int, end: int, layer: Layer) -> str:
+def _part(x: str, axis: int, start: int, end: int, layer: OnnxLayer) -> str:
     return layer.helper("Slice", x, layer.ints([start], "start"), layer.ints([end], "end"), layer.ints([axis], "axes"))
 
 
@@ -138,7 +138,7 @@ def _padding(op: nn.PadOp) -> float:
 
 
 @converter(nn.ResizeOp)
-def resize(op: nn.ResizeOp, layer: Layer) -> str:
+def resize(op: nn.ResizeOp, layer: OnnxLayer) -> str:
     """Inputs are X, roi (never used here), and either scales or sizes; before opset 13 what is not used is empty."""
     if op.coordinates.data is nn.Coordinates.HALF_PIXEL_SYMMETRIC:
         layer.require(19, "Resize with half_pixel_symmetric")
@@ -198,7 +198,7 @@ def _permuted(numbers: Sequence[Any], perm: Sequence[int] | None) -> Sequence[An
     return numbers if perm is None else [numbers[a] for a in perm]
 
 
-def _sizes(op: nn.ResizeOp, perm: Sequence[int] | None, layer: Layer) -> str:
+def _sizes(op: nn.ResizeOp, perm: Sequence[int] | None, layer: OnnxLayer) -> str:
     """The sizes of the result; those of the input if it keeps unknown ones."""
     sizes = op.output_sizes(shape_of(op.input))
     if static(sizes):
@@ -209,7 +209,7 @@ def _sizes(op: nn.ResizeOp, perm: Sequence[int] | None, layer: Layer) -> str:
 
 
 @converter(nn.ShapeOp)
-def shape(op: nn.ShapeOp, layer: Layer) -> str:
+def shape(op: nn.ShapeOp, layer: OnnxLayer) -> str:
     """`start` and `end` came with opset 15; before, a Slice of the whole shape."""
     start = op.start.value.data or None
     end = None if op.end is None else op.end.value.data
@@ -223,7 +223,7 @@ def shape(op: nn.ShapeOp, layer: Layer) -> str:
 
 
 @converter(*nn.kinds(nn.ReduceOp))
-def reduction(op: nn.ReduceOp, layer: Layer) -> Written:
+def reduction(op: nn.ReduceOp, layer: OnnxLayer) -> Written:
     """An empty list of axes reduces nothing in `nn`, and everything in ONNX."""
     axes = op.axis_list()
     if not axes:

@@ -10,14 +10,14 @@ from xdsl.ir import SSAValue
 
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import numpy_dtype
-from .layer import Layer, Operand
+from .layer import OnnxLayer, Operand
 
 
 @dataclass(frozen=True)
 class Steps:
     """The nodes of a layer whose values have the element type of `like`."""
 
-    layer: Layer
+    layer: OnnxLayer
     like: SSAValue
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dialects import ascend
-from ..onnx.layer import Layer
+from ..onnx.layer import OnnxLayer
 from .table import converter, product, require_channels_second
 
 
@@ -24,13 +24,13 @@ def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
 
 
 @converter(ascend.Conv2DOp, ascend.Conv3DOp)
-def conv(op: ascend.GroupedOp, layer: Layer) -> str:
+def conv(op: ascend.GroupedOp, layer: OnnxLayer) -> str:
     require_channels_second(op, layer)
     return product(layer, "Conv", op.x, [op.filter, op.bias], _window(op))
 
 
 @converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp, ascend.DeconvolutionOp)
-def conv_transpose(op: ascend.TransposedOp, layer: Layer) -> str:
+def conv_transpose(op: ascend.TransposedOp, layer: OnnxLayer) -> str:
     """The result's size follows from the geometry, so that `input_size` has no place but for what it adds to that."""
     require_channels_second(op, layer)
     extra = op.output_padding_list[-len(op.filter_sizes.kernel) :]

@@ -11,17 +11,17 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import FormatOp
 from ...dialects.nn.shapes import shape_of
-from ..onnx.layer import Layer, Operand
+from ..onnx.layer import OnnxLayer, Operand
 from .table import converter, name_beside, require_channels_second, written_as
 
 
 @converter(ascend.AddOp)
-def add(op: ascend.AddOp, layer: Layer) -> str:
+def add(op: ascend.AddOp, layer: OnnxLayer) -> str:
     return layer.emit("Add", [op.x1, op.x2], {}, name_beside(op, layer, "Add"))[0]
 
 
 @converter(ascend.ClipByValueOp)
-def clip(op: ascend.ClipByValueOp, layer: Layer) -> str:
+def clip(op: ascend.ClipByValueOp, layer: OnnxLayer) -> str:
     """Clip, without bounds that exclude nothing."""
     low, high = (nn.array_of(bound) for bound in (op.clip_value_min, op.clip_value_max))
     assert low is not None
@@ -34,18 +34,18 @@ def clip(op: ascend.ClipByValueOp, layer: Layer) -> str:
 
 
 @converter(ascend.IdentityOp)
-def identity(op: ascend.IdentityOp, layer: Layer) -> str:
+def identity(op: ascend.IdentityOp, layer: OnnxLayer) -> str:
     return layer.node("Identity", op.x)
 
 
 @converter(ascend.ClipByValueV2Op)
-def clip_by_value(op: ascend.ClipByValueV2Op, layer: Layer) -> str:
+def clip_by_value(op: ascend.ClipByValueV2Op, layer: OnnxLayer) -> str:
     """Bounds are of rank 0 in ONNX."""
     bounds = (reshaped(v, (), layer, role) for v, role in ((op.clip_value_min, "min"), (op.clip_value_max, "max")))
     return layer.node("Clip", op.x, *bounds)
 
 
-def reshaped(value: SSAValue, shape: Sequence[int], layer: Layer, role: str) -> Operand:
+def reshaped(value: SSAValue, shape: Sequence[int], layer: OnnxLayer, role: str) -> Operand:
     """A parameter in another shape: a constant of its own, or computed."""
     if shape_of(value) == tuple(shape):
         return value
@@ -55,7 +55,7 @@ def reshaped(value: SSAValue, shape: Sequence[int], layer: Layer, role: str) -> 
 
 
 @converter(*(op for op in ascend.OPERATIONS if issubclass(op, ascend.MomentsOp)))
-def normalization(op: ascend.MomentsOp, layer: Layer) -> list[str | None]:
+def normalization(op: ascend.MomentsOp, layer: OnnxLayer) -> list[str | None]:
     """y. Raises CompileError if mean and variance are used."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)

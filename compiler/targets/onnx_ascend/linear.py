@@ -7,20 +7,20 @@ from xdsl.ir import SSAValue
 from ...dialects import ascend, nn
 from ...dialects.nn.shapes import shape_of
 from ..deployed import is_integer
-from ..onnx.layer import Layer, Operand
+from ..onnx.layer import OnnxLayer, Operand
 from ..onnx.rows import unsqueezed
 from ..onnx.steps import Steps
 from .table import converter, name_beside, product
 
 
 @converter(ascend.MatMulV2Op)
-def gemm(op: ascend.MatMulV2Op, layer: Layer) -> str:
+def gemm(op: ascend.MatMulV2Op, layer: OnnxLayer) -> str:
     transposes = {f"trans{name}": 1 if flag else None for name, flag in zip("AB", op.transposes, strict=True)}
     return product(layer, "Gemm", op.x1, [op.x2, op.bias], transposes)
 
 
 @converter(ascend.BatchMatMulV2Op)
-def matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
+def matmul(op: ascend.BatchMatMulV2Op, layer: OnnxLayer) -> str:
     """MatMul has neither transposes nor a bias: nodes of their own, an int32 bias before the dequantization as in AMCT."""
     operands = (op.x1, op.x2)
     x1, x2 = (
@@ -33,7 +33,7 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
 
 
 @converter(ascend.FullyConnectionOp)
-def inner_product(op: ascend.FullyConnectionOp, layer: Layer) -> str:
+def inner_product(op: ascend.FullyConnectionOp, layer: OnnxLayer) -> str:
     """Gemm on a matrix of what is summed over; along axis 2 a MatMul, with its bias behind it."""
     rank, axis = len(shape_of(op.x)), op.first_axis
     if axis == 1:
@@ -47,26 +47,26 @@ def inner_product(op: ascend.FullyConnectionOp, layer: Layer) -> str:
     return result if op.b is None else layer.unchecked("Add", [result, op.b], {}, f"{layer.label}/Add")
 
 
-def _biased_product(layer: Layer, like: SSAValue, lhs: str, rhs: str, bias: SSAValue) -> str:
+def _biased_product(layer: OnnxLayer, like: SSAValue, lhs: str, rhs: str, bias: SSAValue) -> str:
     """MatMul and Add: a bias is added before the one rounding."""
     steps = Steps(layer, like)
     result = layer.node("MatMul", steps.take(lhs), steps.take(rhs))
     return steps.rounded(layer.emit("Add", [result, steps.take(bias)], {}, f"{layer.label}/Add")[0])
 
 
-def _transposed(value: SSAValue, layer: Layer) -> str:
+def _transposed(value: SSAValue, layer: OnnxLayer) -> str:
     rank = len(shape_of(value))
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
 @converter(ascend.BiasAddOp)
-def bias_add(op: ascend.BiasAddOp, layer: Layer) -> str:
+def bias_add(op: ascend.BiasAddOp, layer: OnnxLayer) -> str:
     """An Add; the bias gets an axis of size 1 for each axis behind the channels."""
     behind = len(shape_of(op.x)) - 1 - op.channel_axis
     return layer.emit("Add", [op.x, _bias(op.bias, behind, layer)], {}, name_beside(op, layer, "Add"))[0]
 
 
-def _bias(bias: SSAValue, behind: int, layer: Layer) -> Operand:
+def _bias(bias: SSAValue, behind: int, layer: OnnxLayer) -> Operand:
     if behind == 0:
         return bias
     if (array := nn.array_of(bias)) is not None:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from ...dialects import ascend
 from ...dialects.ascend.base import i8
 from ...dialects.nn.shapes import element_of, shape_of
-from ..onnx.layer import Layer
+from ..onnx.layer import OnnxLayer
 from .table import by_meaning, converter, require_channels_second
 
 
 @converter(ascend.AvgPoolV2Op, ascend.AvgPoolOp, ascend.PoolingOp)
-def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | Sequence[str | None]:
+def average_pool(op: ascend.AveragingOp, layer: OnnxLayer) -> str | Sequence[str | None]:
     if element_of(op.x) != i8:
         return by_meaning(op, layer)
     require_channels_second(op, layer)

@@ -9,7 +9,7 @@ from ...dialects.ascend.base import i8
 from ...dialects.ascend.quantization import DEFAULT_MODE
 from ...formats import deq_scale
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
-from ..onnx.layer import Layer
+from ..onnx.layer import OnnxLayer
 from .table import converter
 
 
@@ -28,7 +28,7 @@ def _flag(attribute: Any) -> int | None:
 
 
 @converter(ascend.AscendQuantOp)
-def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
+def quant(op: ascend.AscendQuantOp, layer: OnnxLayer) -> str:
     """`L.quant`, for the first layer L that reads the integers; `L.quant1` if they are its second input."""
     attributes = {
         "scale": op.scale.value.data,
@@ -42,7 +42,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendAntiQuantOp)
-def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
+def anti_quant(op: ascend.AscendAntiQuantOp, layer: OnnxLayer) -> str:
     """`L.antiquant`; Ascend IR holds the negated zero point."""
     attributes = {
         "scale": op.scale.value.data,
@@ -54,7 +54,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendDequantOp)
-def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
+def dequant(op: ascend.AscendDequantOp, layer: OnnxLayer) -> str:
     """`L.dequant`, its scales packed in `L.dequant.param`, a vector for any rank in the IR."""
     scale = nn.array_of(op.deq_scale)
     assert scale is not None
@@ -70,7 +70,7 @@ def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendRequantOp)
-def requant(op: ascend.AscendRequantOp, layer: Layer) -> str:
+def requant(op: ascend.AscendRequantOp, layer: OnnxLayer) -> str:
     """`L.requant`, scales and offset packed in `L.requant.param`. AMCT leaves it to ATC to make these."""
     scale = nn.array_of(op.req_scale)
     assert scale is not None
@@ -85,7 +85,7 @@ def requant(op: ascend.AscendRequantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendWeightQuantOp)
-def weight_quant(op: ascend.AscendWeightQuantOp, layer: Layer) -> str:
+def weight_quant(op: ascend.AscendWeightQuantOp, layer: OnnxLayer) -> str:
     """`L.weight_quant`, on integers and their offsets."""
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, files hold int8 weights")

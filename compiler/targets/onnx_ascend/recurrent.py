@@ -9,21 +9,23 @@ from onnx import AttributeProto, helper
 
 from ...dialects import ascend, nn
 from ...formats import deq_scale
-from ..onnx.layer import Layer, Operand
+from ..onnx.layer import OnnxLayer, Operand
 from .table import converter
 
 
 @converter(ascend.BasicLSTMInplaceFillWindowCacheOp)
-def lstm(op: ascend.BasicLSTMInplaceFillWindowCacheOp, layer: Layer) -> Sequence[str]:
+def lstm(op: ascend.BasicLSTMInplaceFillWindowCacheOp, layer: OnnxLayer) -> Sequence[str]:
     return _node(op, layer, [op.x, op.w, op.r, op.h, op.c, op.b], {"input_forget": 0})
 
 
 @converter(ascend.BasicGRUInplaceFillWindowCacheOp)
-def gru(op: ascend.BasicGRUInplaceFillWindowCacheOp, layer: Layer) -> Sequence[str]:
+def gru(op: ascend.BasicGRUInplaceFillWindowCacheOp, layer: OnnxLayer) -> Sequence[str]:
     return _node(op, layer, [op.x, op.w, op.r, op.h, op.b], {"linear_before_reset": 1})
 
 
-def _node(op: ascend.WindowCacheOp, layer: Layer, operands: Sequence[Operand], own: dict[str, int]) -> Sequence[str]:
+def _node(
+    op: ascend.WindowCacheOp, layer: OnnxLayer, operands: Sequence[Operand], own: dict[str, int]
+) -> Sequence[str]:
     """The node; sequence_lens and clean_cache are absent, the scales packed in `L.dequant.param`."""
     scale = nn.array_of(op.scales)
     if scale is None:

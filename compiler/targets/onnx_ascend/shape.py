@@ -9,13 +9,13 @@ from xdsl.dialects.builtin import i64
 from ...dialects import ascend, nn
 from ...dialects.ascend.shape import one_index
 from ...dialects.nn.shapes import element_of
-from ..onnx.layer import Layer
+from ..onnx.layer import OnnxLayer
 from ..onnx.rows import with_list
 from .table import converter, name_beside, written_as
 
 
 @converter(ascend.ReshapeOp)
-def reshape(op: ascend.ReshapeOp, layer: Layer) -> str:
+def reshape(op: ascend.ReshapeOp, layer: OnnxLayer) -> str:
     """A 0 in Ascend's shape is a size; to ONNX it means the input's, unless `allowzero` (opset 14) is set."""
     target = nn.constant_ints(op.shape)
     if target is None:
@@ -27,7 +27,7 @@ def reshape(op: ascend.ReshapeOp, layer: Layer) -> str:
 
 
 @converter(ascend.SqueezeOp, ascend.UnsqueezeOp)
-def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: Layer) -> str:
+def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: OnnxLayer) -> str:
     """Squeeze and Unsqueeze; an empty list of axes means all of size 1 to the former, none to the latter."""
     op_type = "Squeeze" if isinstance(op, ascend.SqueezeOp) else "Unsqueeze"
     axes = nn.ints(op.axis if isinstance(op, ascend.SqueezeOp) else op.axes)
@@ -38,11 +38,11 @@ def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: Layer) -> str:
 
 
 @converter(ascend.ConcatV2Op)
-def concat(op: ascend.ConcatV2Op, layer: Layer) -> str:
+def concat(op: ascend.ConcatV2Op, layer: OnnxLayer) -> str:
     return layer.node("Concat", *op.x, axis=one_index("concat_dim", op.concat_dim))
 
 
 @converter(ascend.GatherV2Op)
-def gather(op: ascend.GatherV2Op, layer: Layer) -> str | Sequence[str | None]:
+def gather(op: ascend.GatherV2Op, layer: OnnxLayer) -> str | Sequence[str | None]:
     """Gather, of batches GatherND, as `nn` writes them."""
     return written_as(op.meaning().op, op, layer)

@@ -14,7 +14,7 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of
 from ..converters import Converters, Register
 from ..deployed import is_integer, part_of_another
-from ..onnx.layer import Layer, Operand, Written, written
+from ..onnx.layer import OnnxLayer, Operand, Written, written
 
 OPERATORS = frozenset(
     {"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendRequant", "AscendWeightQuant"}
@@ -23,7 +23,7 @@ OPERATORS = frozenset(
 """Ascend's own operators in these files, in ONNX's default domain."""
 
 
-def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
+def by_meaning(op: AscendOp, layer: OnnxLayer) -> str | Sequence[str | None]:
     """Writes the meaning of the operation in `nn`."""
     if isinstance(op, FormatOp):
         require_channels_second(op, layer)
@@ -33,18 +33,18 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
     return written_as(meaning.op, op, layer)
 
 
-def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str | None]:
+def written_as(meaning: NNOp, op: AscendOp, layer: OnnxLayer) -> str | Sequence[str | None]:
     """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
     for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
     return written(meaning, layer)
 
 
-CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
-converter: Register[Layer, Written] = Register(CONVERTERS)
+CONVERTERS: Converters[OnnxLayer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
+converter: Register[OnnxLayer, Written] = Register(CONVERTERS)
 
 
-def require_channels_second(op: FormatOp, layer: Layer) -> None:
+def require_channels_second(op: FormatOp, layer: OnnxLayer) -> None:
     """Raises CompileError, at the operation, for channels last."""
     if op.channels_last:
         hint = "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nchw before"
@@ -52,7 +52,12 @@ def require_channels_second(op: FormatOp, layer: Layer) -> None:
 
 
 def product(
-    layer: Layer, op_type: str, x: SSAValue, rest: Sequence[Operand], attributes: dict[str, Any], data: Operand = None
+    layer: OnnxLayer,
+    op_type: str,
+    x: SSAValue,
+    rest: Sequence[Operand],
+    attributes: dict[str, Any],
+    data: Operand = None,
 ) -> str:
     """The node with the layer's name: ONNX's operator on floats, ATC's form on integers. `data` is x in another shape."""
     operands = [x if data is None else data, *rest]
@@ -61,6 +66,6 @@ def product(
     return layer.emit(op_type, operands, attributes, layer.label)[0]
 
 
-def name_beside(op: AscendOp, layer: Layer, op_type: str) -> str:
+def name_beside(op: AscendOp, layer: OnnxLayer, op_type: str) -> str:
     """The layer's name, if it belongs to the operation."""
     return f"{layer.label}/{op_type}" if part_of_another(op) else layer.label

@@ -10,12 +10,12 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number, i8, stand_ins
 from ...dialects.nn.shapes import element_of, shape_of, tensor
-from ..onnx.layer import Layer, Operand
+from ..onnx.layer import OnnxLayer, Operand
 from .table import converter
 
 
 @converter(ascend.AscendAntiQuantV2Op)
-def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: Layer) -> str:
+def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: OnnxLayer) -> str:
     """Applies offset and scale in float32, and rounds the result once."""
     if op.sqrt_mode.value.data or element_of(op.y) != f16 or element_of(op.scale) != f32:
         raise layer.error("has a form that files do not have: sqrt_mode, or bfloat16")
@@ -25,7 +25,7 @@ def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: Layer) -> str:
 
 
 @converter(ascend.WeightQuantBatchMatmulV2Op)
-def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: Layer) -> str:
+def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: OnnxLayer) -> str:
     """The weight in float16, in which no step but the last rounds, and Gemm."""
     if element_of(op.x) != f16:
         raise layer.error(f"is of {element_of(op.x)}, files have float16")
@@ -50,7 +50,7 @@ def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: Layer) -> str:
     return layer.node("Gemm", op.x, weight, op.bias, **flags)
 
 
-def _integers(x: SSAValue, element: Attribute, layer: Layer) -> str:
+def _integers(x: SSAValue, element: Attribute, layer: OnnxLayer) -> str:
     """int8 or int4 numbers as reals of a type: AscendAntiQuant with a scale of 1; files hold int8."""
     integers: Operand = x
     if element_of(x) != i8:
@@ -66,14 +66,14 @@ def _integers(x: SSAValue, element: Attribute, layer: Layer) -> str:
     return made
 
 
-def _grouped(parameters: SSAValue, transposed: bool, layer: Layer) -> Operand:
+def _grouped(parameters: SSAValue, transposed: bool, layer: OnnxLayer) -> Operand:
     """Parameters `[groups, N]` as `[groups, 1, N]`, or `[N, groups, 1]` for a transposed weight."""
     if (array := nn.array_of(parameters)) is None:
         raise layer.error("has scales that are computed at run time")
     return layer.constant(array.T[:, :, None] if transposed else array[:, None], "scale")
 
 
-def _column(vector: SSAValue, transposed: bool, layer: Layer) -> Operand:
+def _column(vector: SSAValue, transposed: bool, layer: OnnxLayer) -> Operand:
     """A number per column, which are the first axis of a transposed weight."""
     if not transposed or shape_of(vector) == (1,):
         return vector

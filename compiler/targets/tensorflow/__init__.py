@@ -23,7 +23,7 @@ from .. import Target
 from ..graph import check_names, flat, in_layout, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape
 from .graph import Form, Graph, element_of, legal_name, stored_quantized
-from .layer import CONVERTERS, Layer, write_operation
+from .layer import CONVERTERS, TensorFlowLayer, write_operation
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape)
 """The modules that register the converters."""
@@ -113,6 +113,6 @@ def _same_input(graph: Graph, value: SSAValue, name: str) -> str | None:
 
 def _output(graph: Graph, function: FuncOp, value: SSAValue, name: str) -> None:
     """An Identity with this name behind the value, unless the value already has it."""
-    tensor = Layer(graph, return_op(function)).value(value)
+    tensor = TensorFlowLayer(graph, return_op(function)).value(value)
     if tensor != name:
         graph.add("Identity", [tensor], {"T": attribute(dtype_named(graph.elements[tensor]))}, name)

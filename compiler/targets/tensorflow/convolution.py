@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, static
 from ..graph import source
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 from .movement import cut, pad_all, weight
 from .window import Window, lifted, padded
 
@@ -18,7 +18,7 @@ _AXES = 3
 
 
 @converter(nn.ConvOp)
-def conv(op: nn.ConvOp, layer: Layer) -> str:
+def conv(op: nn.ConvOp, layer: TensorFlowLayer) -> str:
     """DepthwiseConv2dNative and Conv3D do not support dilation on a CPU: zeros in their kernels replace it."""
     _check_rank(op, layer)
     depthwise, window = is_depthwise(op), Window.of(op)
@@ -52,12 +52,12 @@ def is_of_groups(value: SSAValue) -> bool:
     return isinstance(producer, nn.ConvOp) and _has_groups(producer)
 
 
-def _check_rank(op: nn.ConvolutionOp, layer: Layer) -> None:
+def _check_rank(op: nn.ConvolutionOp, layer: TensorFlowLayer) -> None:
     if op.spatial_rank > _AXES:
         raise layer.error(f"has {op.spatial_rank} spatial axes, TensorFlow's convolutions have {_AXES} at most")
 
 
-def _kernel(op: nn.ConvolutionOp, layer: Layer, depthwise: bool) -> str:
+def _kernel(op: nn.ConvolutionOp, layer: TensorFlowLayer, depthwise: bool) -> str:
     """The weight in TensorFlow's order, with an axis of 1 before a single spatial axis."""
     shape, to = shape_of(op.weight), _kernel_shape(op, depthwise)
     perm = (*range(2, len(shape)), 1, 0)
@@ -74,7 +74,7 @@ def _kernel_shape(op: nn.ConvolutionOp, depthwise: bool) -> Shape:
 
 
 def _slide(
-    layer: Layer, op_type: str, x: str, kernel: str, window: Window, padding: Mapping[str, object] | None
+    layer: TensorFlowLayer, op_type: str, x: str, kernel: str, window: Window, padding: Mapping[str, object] | None
 ) -> str:
     """A convolution, with padding before it if it cannot pad itself."""
     if padding is None:
@@ -82,7 +82,7 @@ def _slide(
     return layer.node(op_type, x, kernel, **window.sliding(), **padding)
 
 
-def _slide_depthwise(layer: Layer, x: str, kernel: str, window: Window) -> str:
+def _slide_depthwise(layer: TensorFlowLayer, x: str, kernel: str, window: Window) -> str:
     """On a CPU both axes have one stride: where they differ, of a convolution without strides the results that are wanted.
 
     Its explicit padding is not used: if oneDNN fuses it with a BiasAdd, TensorFlow 2.21 aborts.
@@ -94,7 +94,9 @@ def _slide_depthwise(layer: Layer, x: str, kernel: str, window: Window) -> str:
     return cut(layer, dense, [slice(None), *(slice(None, None, s) for s in window.strides), slice(None)])
 
 
-def _by_group(layer: Layer, op: nn.ConvolutionOp, x: str, kernel: str, write: Callable[[str, str], str]) -> str:
+def _by_group(
+    layer: TensorFlowLayer, op: nn.ConvolutionOp, x: str, kernel: str, write: Callable[[str, str], str]
+) -> str:
     """Where there are no groups on a CPU: the channels apart, and together again."""
     n, channels = op.group_count, shape_of(op.weight)[:2]
     if n == 1:
@@ -109,19 +111,19 @@ def _by_group(layer: Layer, op: nn.ConvolutionOp, x: str, kernel: str, write: Ca
     return layer.helper("ConcatV2", *map(write, xs, kernels), layer.int(last, "axis"))
 
 
-def _split(layer: Layer, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
+def _split(layer: TensorFlowLayer, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
     inputs = [x, layer.ints(sizes, "sizes"), layer.int(axis, "axis")]
     return layer.emit("SplitV", inputs, {"num_split": len(sizes)}, f"{layer.label}/SplitV", outputs=len(sizes))
 
 
-def _biased(op: nn.ConvolutionOp, layer: Layer, x: str) -> str:
+def _biased(op: nn.ConvolutionOp, layer: TensorFlowLayer, x: str) -> str:
     if op.bias is None:
         return x
     return layer.helper("AddV2" if _has_groups(op) else "BiasAdd", x, op.bias)
 
 
 @converter(nn.ConvTransposeOp)
-def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
+def conv_transpose(op: nn.ConvTransposeOp, layer: TensorFlowLayer) -> str:
     """The gradient of a convolution's input: the area that the windows cover, then cut or filled to the output's size."""
     _check_rank(op, layer)
     if not static(op.kernel_shape):
@@ -145,7 +147,7 @@ def conv_transpose(op: nn.ConvTransposeOp, layer: Layer) -> str:
     return _biased(op, layer, lifted(layer, _covered(op, layer), layer.value(op.input), write))
 
 
-def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:
+def _covered(op: nn.ConvTransposeOp, layer: TensorFlowLayer) -> Window:
     """The window; its pads are cut off the covered sizes, negative ones add zeros."""
     shape = shape_of(op.input)
     begins, cuts = _cuts(op, layer, op.spatial(shape))
@@ -153,7 +155,7 @@ def _covered(op: nn.ConvTransposeOp, layer: Layer) -> Window:
     return Window(shape[0], op.spatial(shape), *geometry, (*begins, *cuts), upper=True, ceil=False).dense()
 
 
-def _with_holes(op: nn.ConvolutionOp, layer: Layer, kernel: str, depthwise: bool) -> str:
+def _with_holes(op: nn.ConvolutionOp, layer: TensorFlowLayer, kernel: str, depthwise: bool) -> str:
     """A kernel with zeros between its elements for dilation: each stands in a row with those behind it."""
     shape = _kernel_shape(op, depthwise)
     channels, dilations = shape[-2:], (1, *op.dilation_list)[-len(shape) + 2 :]
@@ -168,7 +170,7 @@ def _with_holes(op: nn.ConvolutionOp, layer: Layer, kernel: str, depthwise: bool
     return pad_all(layer, kernel, [0] * len(shape), [*(1 - d for d in dilations), 0, 0], 0)
 
 
-def _cuts(op: nn.ConvTransposeOp, layer: Layer, spatial: Shape) -> tuple[Shape, Shape]:
+def _cuts(op: nn.ConvTransposeOp, layer: TensorFlowLayer, spatial: Shape) -> tuple[Shape, Shape]:
     """The sizes that are cut off at the begin and at the end of each axis, where the output starts with the first
     window's first element.
     """
@@ -201,7 +203,7 @@ def _own_padding(window: Window) -> dict[str, object] | None:
 
 
 def spread(
-    layer: Layer,
+    layer: TensorFlowLayer,
     op_type: str,
     x: str,
     kernel: str,

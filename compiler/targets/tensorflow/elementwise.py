@@ -7,11 +7,11 @@ from math import inf
 from ...dialects import nn
 from ...ir.dtypes import dtype_named
 from .graph import element_of
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 
 
 @converter(nn.ClipOp)
-def clip(op: nn.ClipOp, layer: Layer) -> str:
+def clip(op: nn.ClipOp, layer: TensorFlowLayer) -> str:
     low, high = op.bounds
     x = layer.value(op.input)
     if low == -inf and high == inf:
@@ -24,7 +24,7 @@ def clip(op: nn.ClipOp, layer: Layer) -> str:
 
 
 @converter(nn.PowOp)
-def power(op: nn.PowOp, layer: Layer) -> str:
+def power(op: nn.PowOp, layer: TensorFlowLayer) -> str:
     """Both operands have the base's type; an integer to a float power is computed in float64."""
     base, exponent = (dtype_named(element_of(v)) for v in (op.lhs, op.rhs))
     if base.kind in "iu" and exponent.kind not in "iu":
@@ -34,5 +34,5 @@ def power(op: nn.PowOp, layer: Layer) -> str:
 
 
 @converter(nn.CastOp)
-def cast_(op: nn.CastOp, layer: Layer) -> str:
+def cast_(op: nn.CastOp, layer: TensorFlowLayer) -> str:
     return layer.node("Cast", op.input, DstT=dtype_named(element_of(op.result)))

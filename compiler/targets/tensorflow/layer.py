@@ -27,7 +27,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 @dataclass
-class Layer:
+class TensorFlowLayer:
     """The nodes of one operation. The computing node has the layer's name, others have names below it."""
 
     graph: Graph
@@ -40,10 +40,10 @@ class Layer:
         self.label = self.label or label_of(self.op)
         self._nodes: list[Message] = []
 
-    def for_step(self, step: Operation, is_last: bool) -> Layer:
+    def for_step(self, step: Operation, is_last: bool) -> TensorFlowLayer:
         """The same nodes for a step of this operation. The last step has the name of the layer."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = Layer(self.graph, step, label, self.of or self.op)
+        layer = TensorFlowLayer(self.graph, step, label, self.of or self.op)
         layer._nodes = self._nodes
         return layer
 
@@ -173,10 +173,10 @@ class Layer:
 Written = str | Sequence[str]
 """The name of an operation's result, or one name per result."""
 
-CONVERTERS: Converters[Layer, Written] = {}
+CONVERTERS: Converters[TensorFlowLayer, Written] = {}
 """The converters of `nn`; filled by the modules of the families."""
 
-converter: Register[Layer, Written] = Register(CONVERTERS)
+converter: Register[TensorFlowLayer, Written] = Register(CONVERTERS)
 
 
 _TAKE_HALF_BYTES = (
@@ -188,7 +188,7 @@ _TAKE_HALF_BYTES = (
 
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if TensorFlow cannot express it."""
-    layer = Layer(graph, op)
+    layer = TensorFlowLayer(graph, op)
     try:
         results = written(op, layer)
     except WeightError as e:
@@ -196,7 +196,7 @@ def write_operation(op: Operation, graph: Graph) -> None:
     layer.finish([results] if isinstance(results, str) else results)
 
 
-def written(op: Operation, layer: Layer) -> Written:
+def written(op: Operation, layer: TensorFlowLayer) -> Written:
     """An operation in the nodes of a layer: by its converter if that applies, otherwise by its expansion."""
     try:
         if (convert := layer.graph.form.converters.get(type(op))) is not None:
@@ -216,6 +216,6 @@ def written(op: Operation, layer: Layer) -> Written:
         return made if len(made) > 1 else made[0]
 
 
-def transposed(layer: Layer, x: str, perm: tuple[int, ...]) -> str:
+def transposed(layer: TensorFlowLayer, x: str, perm: tuple[int, ...]) -> str:
     """The output of a Transpose: axis i of it is axis `perm[i]` of `x`."""
     return layer.helper("Transpose", x, layer.ints(perm, "perm"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from .graph import is_weight
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 from .movement import weight
 
 
 @converter(nn.MatMulOp)
-def matmul(op: nn.MatMulOp, layer: Layer) -> str:
+def matmul(op: nn.MatMulOp, layer: TensorFlowLayer) -> str:
     """MatMul of two matrices, otherwise BatchMatMulV2. A vector becomes a matrix; the result drops the added axis.
 
     A transposed weight is written as TensorFlow stores it, [K, N]: AMCT does not quantize a MatMul with transpose_b.

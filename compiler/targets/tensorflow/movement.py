@@ -11,11 +11,11 @@ from ...dialects import nn
 from ...dialects.nn.shapes import Shape, known, shape_of
 from ..graph import source
 from .graph import quantized_weight
-from .layer import Layer
+from .layer import TensorFlowLayer
 from .quantization import write_weight
 
 
-def cut(layer: Layer, x: str, slices: Sequence[slice], name: str | None = None) -> str:
+def cut(layer: TensorFlowLayer, x: str, slices: Sequence[slice], name: str | None = None) -> str:
     """The slices of a tensor, one per axis; a missing begin or end is that of the axis, for either sign of the step."""
     masks = [sum(1 << i for i, s in enumerate(slices) if getattr(s, end) is None) for end in ("start", "stop")]
     return layer.emit(
@@ -32,7 +32,7 @@ def cut(layer: Layer, x: str, slices: Sequence[slice], name: str | None = None) 
 
 
 def pad_all(
-    layer: Layer, x: str, begins: Sequence[int], ends: Sequence[int], fill: float, name: str | None = None
+    layer: TensorFlowLayer, x: str, begins: Sequence[int], ends: Sequence[int], fill: float, name: str | None = None
 ) -> str:
     """A tensor with elements of one value added before and after each axis; negative numbers cut off."""
     if any(p < 0 for p in (*begins, *ends)):
@@ -54,7 +54,7 @@ Size = int | Axis
 """A number, -1 for an inferred size, or the size of an axis."""
 
 
-def sizes_vector(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size]) -> str:
+def sizes_vector(layer: TensorFlowLayer, x: str, shape: Shape, sizes: Sequence[Size]) -> str:
     """Sizes as a vector; unknown sizes of axes are taken from `x`, of this shape."""
     fixed = [shape[s.number] if isinstance(s, Axis) and known(shape[s.number]) else s for s in sizes]
     numbers = [s for s in fixed if not isinstance(s, Axis)]
@@ -69,7 +69,7 @@ def sizes_vector(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size]) -> s
     return layer.helper("GatherV2", both, layer.ints(order, "order"), layer.int(0, "axis"))
 
 
-def reshaped(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size], name: str | None = None) -> str:
+def reshaped(layer: TensorFlowLayer, x: str, shape: Shape, sizes: Sequence[Size], name: str | None = None) -> str:
     """A tensor in another shape; one unknown size may be inferred."""
     open_ = [i for i, s in enumerate(sizes) if isinstance(s, Axis) and not known(shape[s.number])]
     if len(open_) == 1 and not {-1, 0} & {shape[s.number] if isinstance(s, Axis) else s for s in sizes}:
@@ -77,7 +77,7 @@ def reshaped(layer: Layer, x: str, shape: Shape, sizes: Sequence[Size], name: st
     return layer.emit("Reshape", [x, sizes_vector(layer, x, shape, sizes)], {}, name or f"{layer.label}/Reshape")[0]
 
 
-def weight(layer: Layer, value: SSAValue, perm: tuple[int, ...], to: Shape | None = None) -> str:
+def weight(layer: TensorFlowLayer, value: SSAValue, perm: tuple[int, ...], to: Shape | None = None) -> str:
     """A weight, transposed and then in the shape `to`. Constants, also integers, are written in this form.
 
     Raises CompileError if a needed size is unknown.

@@ -9,11 +9,11 @@ from xdsl.dialects.builtin import DictionaryAttr
 from ...dialects import nn
 from ...formats.tensorflow.attributes import attr_value
 from .graph import element_of
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 
 
 @converter(nn.OpaqueOp)
-def opaque(op: nn.OpaqueOp, layer: Layer) -> Sequence[str]:
+def opaque(op: nn.OpaqueOp, layer: TensorFlowLayer) -> Sequence[str]:
     """The node with its attributes. Raises CompileError if it is of another framework, or TensorFlow cannot express it."""
     if op.framework.data != "tensorflow":
         raise layer.error(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")

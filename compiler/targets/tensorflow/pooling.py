@@ -11,7 +11,7 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import dtype_named
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 from .movement import cut, pad_all
 from .window import Window, ceil_ends, lifted, padded
 
@@ -20,7 +20,7 @@ _OPERATORS = {2: ("MaxPool", "AvgPool"), 3: ("MaxPool3D", "AvgPool3D")}
 
 
 @converter(nn.MaxPoolOp)
-def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
+def max_pool(op: nn.MaxPoolOp, layer: TensorFlowLayer) -> str:
     def write(x: str, window: Window) -> str:
         padding = window.padding(explicit=window.rank == 2)
         if padding is not None and _native(window):
@@ -33,7 +33,7 @@ def max_pool(op: nn.MaxPoolOp, layer: Layer) -> str:
     return lifted(layer, Window.of(op), layer.value(op.input), write)
 
 
-def _lowest(layer: Layer, x: str) -> float:
+def _lowest(layer: TensorFlowLayer, x: str) -> float:
     dtype = dtype_named(layer.graph.elements[x])
     return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -inf
 
@@ -43,11 +43,11 @@ def _native(window: Window) -> bool:
     return window.rank in _OPERATORS and set(window.dilations) == {1}
 
 
-def _pool(layer: Layer, op_type: str, x: str, window: Window, padding: Mapping[str, object]) -> str:
+def _pool(layer: TensorFlowLayer, op_type: str, x: str, window: Window, padding: Mapping[str, object]) -> str:
     return layer.node(op_type, x, ksize=[1, *window.kernel, 1], strides=[1, *window.strides, 1], **padding)
 
 
-def _taps(layer: Layer, x: str, window: Window) -> list[str]:
+def _taps(layer: TensorFlowLayer, x: str, window: Window) -> list[str]:
     """The elements at each position of the windows of an input that needs no padding."""
     rows = list(zip(window.extents, window.strides, window.dilations, strict=True))
     taps: list[str] = []
@@ -62,7 +62,7 @@ def _taps(layer: Layer, x: str, window: Window) -> list[str]:
 
 
 @converter(nn.AveragePoolOp)
-def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
+def average_pool(op: nn.AveragePoolOp, layer: TensorFlowLayer) -> str:
     """A mean; if padding does not count, the mean with zeros is divided by the share of each window that counts."""
     include = op.count_include_pad is not None
 
@@ -78,7 +78,7 @@ def average_pool(op: nn.AveragePoolOp, layer: Layer) -> str:
     return lifted(layer, Window.of(op), layer.value(op.input), write)
 
 
-def _mean(layer: Layer, x: str, window: Window) -> str:
+def _mean(layer: TensorFlowLayer, x: str, window: Window) -> str:
     """The mean of each window of an input that needs no padding."""
     if _native(window):
         return _pool(layer, _OPERATORS[window.rank][1], x, window, {"padding": "VALID"})
@@ -86,7 +86,7 @@ def _mean(layer: Layer, x: str, window: Window) -> str:
     return layer.node("RealDiv", total, layer.scalar(prod(window.kernel), x, "count"))
 
 
-def _counting(layer: Layer, x: str, window: Window, include: bool) -> str:
+def _counting(layer: TensorFlowLayer, x: str, window: Window, include: bool) -> str:
     """1 for elements that count, 0 for others, as far as windows reach."""
     if static(window.spatial):
         ones = layer.constant(np.ones((1, *window.spatial, 1), dtype_named(layer.graph.elements[x])), "ones")

@@ -17,14 +17,14 @@ from ...dialects.nn.shapes import shape_of
 from ...ir.dtypes import integer_range
 from ..graph import source
 from .graph import Array, Graph, array_of, element_of, stored_quantized
-from .layer import Layer, converter
+from .layer import TensorFlowLayer, converter
 
 _BITS = range(2, 17)
 """The widths of FakeQuant."""
 
 
 @converter(nn.QuantizeOp)
-def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
+def quantize(op: nn.QuantizeOp, layer: TensorFlowLayer) -> str:
     p, x = op.qparams.data, layer.cast(op.input, "float32")
     if layer.graph.form.fake_quant:
         if (reason := _not_fake(op)) is None:
@@ -44,7 +44,7 @@ def quantize(op: nn.QuantizeOp, layer: Layer) -> str:
 
 
 @converter(nn.DequantizeOp)
-def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
+def dequantize(op: nn.DequantizeOp, layer: TensorFlowLayer) -> str:
     """The reals of a FakeQuant, for its integers."""
     if stored_quantized(op) is not None:
         return write_weight(op, layer.graph)
@@ -54,7 +54,7 @@ def dequantize(op: nn.DequantizeOp, layer: Layer) -> str:
 
 
 @converter(nn.ShiftAccumulatorOp)
-def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
+def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: TensorFlowLayer) -> str:
     """Its definition, in float32: all steps but the first and the last are exact."""
     scales, _ = op.qparams.data.broadcastable(shape_of(op.input))
     powers = np.exp2(np.array(op.shift_list, np.float32))
@@ -68,7 +68,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: Layer) -> str:
     return layer.cast(y, element_of(op.result))
 
 
-def _quotient(layer: Layer, x: str, scales: Array) -> str:
+def _quotient(layer: TensorFlowLayer, x: str, scales: Array) -> str:
     """A float32 tensor divided by scales, rounded to float32 once."""
     quotient = layer.helper("RealDiv", layer.cast(x, "float64"), layer.constant(scales.astype(np.float64), "scale"))
     return layer.cast(quotient, "float32")
@@ -78,13 +78,13 @@ def write_weight(op: nn.DequantizeOp, graph: Graph, perm: tuple[int, ...] = ()) 
     """The reals of a constant of integers, transposed; written once for each order of axes."""
     key = op, perm
     if key not in graph.weights:
-        layer = Layer(graph, op)
+        layer = TensorFlowLayer(graph, op)
         graph.weights[key] = _weight(op, layer, perm)
         layer.flush()
     return graph.weights[key]
 
 
-def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
+def _weight(op: nn.DequantizeOp, layer: TensorFlowLayer, perm: tuple[int, ...]) -> str:
     constant, p = stored_quantized(op), op.qparams.data
     assert constant is not None
     if p.block is not None:
@@ -105,7 +105,7 @@ def _weight(op: nn.DequantizeOp, layer: Layer, perm: tuple[int, ...]) -> str:
     return _reals(layer, layer.graph.stored(constant, perm), p, op, [shape[i] for i in perm] if perm else shape)
 
 
-def _reals(layer: Layer, q: str, p: nn.QParams, op: nn.DequantizeOp, shape: Sequence[int]) -> str:
+def _reals(layer: TensorFlowLayer, q: str, p: nn.QParams, op: nn.DequantizeOp, shape: Sequence[int]) -> str:
     scales, points = p.broadcastable(shape)
     y = layer.cast(q, "float32")
     if np.any(points):
@@ -136,7 +136,7 @@ def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
     return None
 
 
-def _fake(layer: Layer, x: str, p: nn.QParams) -> str:
+def _fake(layer: TensorFlowLayer, x: str, p: nn.QParams) -> str:
     """A FakeQuant whose range gives these scales and zero points."""
     bits = p.storage.width.data
     least, greatest = (layer.constant(end, role) for end, role in zip(_range(p), ("min", "max"), strict=True))

@@ -12,7 +12,7 @@ from ...dialects.nn.shapes import known, shape_of, static
 from ...formats.tensorflow.resize import FLAGS, ROUNDING, places
 from ...ir.dtypes import dtype_named
 from ...runtime.resample import Sampling, Taps, taps_of
-from .layer import Layer, converter, transposed
+from .layer import TensorFlowLayer, converter, transposed
 from .movement import cut
 
 _OPERATORS: Mapping[ResizeMode, str] = {
@@ -26,7 +26,7 @@ _LAYOUTS: Mapping[tuple[int, ...], tuple[int, ...]] = {(1, 2): (0, 1, 2, 3), (2,
 
 
 @converter(nn.ResizeOp)
-def resize(op: nn.ResizeOp, layer: Layer) -> str:
+def resize(op: nn.ResizeOp, layer: TensorFlowLayer) -> str:
     x = layer.value(op.input)
     space = next((axes for axes in _LAYOUTS if _resized_axes(op) <= set(axes)), None)
     if len(shape_of(op.input)) != 4 or layer.graph.elements[x] != "float32":
@@ -73,7 +73,7 @@ def _is_exact(op: nn.ResizeOp, axis: int) -> bool:
     return bool(np.array_equal(places(op.coordinates.data, size, out), _taps(op, axis).indices[:, 0]))
 
 
-def _image(op: nn.ResizeOp, layer: Layer, x: str, space: tuple[int, ...]) -> str:
+def _image(op: nn.ResizeOp, layer: TensorFlowLayer, x: str, space: tuple[int, ...]) -> str:
     """The operator, on images with channels last."""
     shape, sizes = shape_of(op.input), op.output_sizes(shape_of(op.input))
     out = [sizes[axis] for axis in space]
@@ -101,7 +101,7 @@ def _taps(op: nn.ResizeOp, axis: int) -> Taps:
     return taps_of(sampling, shape[axis], op.output_sizes(shape)[axis], scale)
 
 
-def _by_axis(op: nn.ResizeOp, layer: Layer, x: str) -> str:
+def _by_axis(op: nn.ResizeOp, layer: TensorFlowLayer, x: str) -> str:
     """Each axis as the weighted sum of neighbours, as in the interpreter."""
     shape, element = shape_of(op.input), layer.graph.elements[x]
     exact = op.mode.data is ResizeMode.NEAREST
@@ -115,7 +115,7 @@ def _by_axis(op: nn.ResizeOp, layer: Layer, x: str) -> str:
     return layer.cast(y, element) if y != x else layer.node("Identity", x)
 
 
-def _resampled(layer: Layer, x: str, axis: int, rank: int, taps: Taps) -> str:
+def _resampled(layer: TensorFlowLayer, x: str, axis: int, rank: int, taps: Taps) -> str:
     columns = [layer.ints(taps.indices[:, k].tolist(), "indices") for k in range(taps.indices.shape[1])]
     parts = [layer.helper("GatherV2", x, column, layer.int(axis, "axis")) for column in columns]
     if len(parts) == 1:

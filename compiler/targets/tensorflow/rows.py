@@ -9,12 +9,12 @@ from ...dialects import nn
 from ...formats.rows import Ints
 from ...formats.tensorflow.operators import ROWS
 from ..rows import Rows, attributes_of
-from .layer import CONVERTERS, Layer, Operand
+from .layer import CONVERTERS, Operand, TensorFlowLayer
 
 _ROWS = Rows(ROWS)
 
 
-def by_row(op: nn.NNOp, layer: Layer, **given: Any) -> str:
+def by_row(op: nn.NNOp, layer: TensorFlowLayer, **given: Any) -> str:
     """The operator of the row for an operation; lists of integers are inputs. Raises Expand if it has other properties."""
     row, inputs = _ROWS.of(op), list[Operand](op.operands)
 

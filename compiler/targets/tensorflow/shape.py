@@ -9,7 +9,7 @@ import numpy as np
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, Shape, known, shape_of, size, static
 from ...dialects.nn.space import BlockOp
-from .layer import Layer, Operand, converter
+from .layer import Operand, TensorFlowLayer, converter
 from .movement import Axis, cut, pad_all, reshaped
 from .rows import by_row
 
@@ -17,27 +17,27 @@ _INDICES = frozenset({"int32", "int64"})
 
 
 @converter(nn.ConcatOp)
-def concat(op: nn.ConcatOp, layer: Layer) -> str:
+def concat(op: nn.ConcatOp, layer: TensorFlowLayer) -> str:
     if len(op.inputs) == 1:
         return layer.node("Identity", op.inputs[0])
     return layer.node("ConcatV2", *op.inputs, layer.int(op.axis.value.data, "axis"))
 
 
 @converter(nn.SplitOp)
-def split(op: nn.SplitOp, layer: Layer) -> Sequence[str]:
+def split(op: nn.SplitOp, layer: TensorFlowLayer) -> Sequence[str]:
     sizes = nn.ints(op.sizes)
     inputs = [op.input, layer.ints(sizes, "sizes"), layer.int(op.axis.value.data, "axis")]
     return layer.emit("SplitV", inputs, {"num_split": len(sizes)}, layer.label, outputs=len(sizes))
 
 
 @converter(nn.SliceOp)
-def slice_(op: nn.SliceOp, layer: Layer) -> str:
+def slice_(op: nn.SliceOp, layer: TensorFlowLayer) -> str:
     """A bound; None beyond the other end, because with a negative step an end of -1 would mean the last element."""
     return cut(layer, layer.value(op.input), op.slices(len(shape_of(op.input))), layer.label)
 
 
 @converter(nn.GatherOp)
-def gather(op: nn.GatherOp, layer: Layer) -> str:
+def gather(op: nn.GatherOp, layer: TensorFlowLayer) -> str:
     """Adds the size of the axis to negative indices, which TensorFlow does not support; for constants at once."""
     axis, shape = op.axis.value.data % len(shape_of(op.input)), shape_of(op.input)
     batches = op.batch_count or None
@@ -46,7 +46,7 @@ def gather(op: nn.GatherOp, layer: Layer) -> str:
     )
 
 
-def _indices(op: nn.GatherOp, layer: Layer, shape: Shape, axis: int) -> str:
+def _indices(op: nn.GatherOp, layer: TensorFlowLayer, shape: Shape, axis: int) -> str:
     array = nn.array_of(op.indices)
     if array is not None and (array >= 0).all():
         return _as_index(layer, op.indices)
@@ -65,14 +65,14 @@ def _indices(op: nn.GatherOp, layer: Layer, shape: Shape, axis: int) -> str:
     return layer.helper("SelectV2", negative, layer.helper("AddV2", x, length), x)
 
 
-def _as_index(layer: Layer, value: Operand) -> str:
+def _as_index(layer: TensorFlowLayer, value: Operand) -> str:
     """In int32 or int64."""
     name = layer.value(value)
     return name if layer.graph.elements[name] in _INDICES else layer.cast(name, "int64")
 
 
 @converter(nn.ReshapeOp)
-def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
+def reshape(op: nn.ReshapeOp, layer: TensorFlowLayer) -> str:
     """Zeros that copy a size are resolved; a shape that is computed must not have any."""
     x = shape_of(op.input)
     if (target := op.target()) is None:
@@ -86,7 +86,7 @@ def reshape(op: nn.ReshapeOp, layer: Layer) -> str:
     return reshaped(layer, layer.value(op.input), x, sizes, layer.label)
 
 
-def _without_zeros(op: nn.ReshapeOp, layer: Layer) -> str:
+def _without_zeros(op: nn.ReshapeOp, layer: TensorFlowLayer) -> str:
     """A run-time shape with zeros replaced by the sizes of the input."""
     assert op.shape is not None
     shape = layer.value(op.shape)
@@ -103,7 +103,7 @@ def _without_zeros(op: nn.ReshapeOp, layer: Layer) -> str:
 
 
 @converter(nn.ExpandOp)
-def expand(op: nn.ExpandOp, layer: Layer) -> str:
+def expand(op: nn.ExpandOp, layer: TensorFlowLayer) -> str:
     """BroadcastTo goes in one direction: its shape is that of the result."""
     if static(result := shape_of(op.result)):
         return layer.node("BroadcastTo", op.input, layer.ints(result, "shape"))
@@ -114,7 +114,7 @@ def expand(op: nn.ExpandOp, layer: Layer) -> str:
 
 
 @converter(nn.FlattenOp)
-def flatten(op: nn.FlattenOp, layer: Layer) -> str:
+def flatten(op: nn.FlattenOp, layer: TensorFlowLayer) -> str:
     """If both products are unknown, the first is computed; both beside 0 elements, of which no other size follows."""
     x, shape = layer.value(op.input), shape_of(op.input)
     axis = op.axis.value.data + len(shape) if op.axis.value.data < 0 else op.axis.value.data
@@ -132,7 +132,7 @@ def flatten(op: nn.FlattenOp, layer: Layer) -> str:
 
 
 @converter(nn.SqueezeOp)
-def squeeze(op: nn.SqueezeOp, layer: Layer) -> str:
+def squeeze(op: nn.SqueezeOp, layer: TensorFlowLayer) -> str:
     """An empty list of axes drops nothing in `nn`, and all of size 1 in TensorFlow."""
     shape = shape_of(op.input)
     axes = [i for i, d in enumerate(shape) if d == 1] if op.axes is None else list(nn.ints(op.axes))
@@ -140,7 +140,7 @@ def squeeze(op: nn.SqueezeOp, layer: Layer) -> str:
 
 
 @converter(nn.UnsqueezeOp)
-def unsqueeze(op: nn.UnsqueezeOp, layer: Layer) -> str:
+def unsqueeze(op: nn.UnsqueezeOp, layer: TensorFlowLayer) -> str:
     rank = len(shape_of(op.result))
     x, axes = layer.value(op.input), sorted(a % rank for a in nn.ints(op.axes))
     if not axes:
@@ -151,7 +151,7 @@ def unsqueeze(op: nn.UnsqueezeOp, layer: Layer) -> str:
 
 
 @converter(nn.PadOp)
-def pad(op: nn.PadOp, layer: Layer) -> str:
+def pad(op: nn.PadOp, layer: TensorFlowLayer) -> str:
     """Constants by PadV2; others by picking elements where sizes are known, reflections of unknown sizes by MirrorPad."""
     x, pads, shape = layer.value(op.input), nn.ints(op.pads), shape_of(op.input)
     begins, ends = pads[: len(shape)], pads[len(shape) :]
@@ -178,7 +178,7 @@ def _mirrors(shape: Shape, begins: Sequence[int], ends: Sequence[int]) -> bool:
 
 
 @converter(nn.ShapeOp)
-def shape(op: nn.ShapeOp, layer: Layer) -> str:
+def shape(op: nn.ShapeOp, layer: TensorFlowLayer) -> str:
     start = op.start.value.data or None
     end = None if op.end is None else op.end.value.data
     if start is None and end is None:
@@ -188,7 +188,7 @@ def shape(op: nn.ShapeOp, layer: Layer) -> str:
 
 
 @converter(*nn.kinds(nn.ReduceOp))
-def reduction(op: nn.ReduceOp, layer: Layer) -> str:
+def reduction(op: nn.ReduceOp, layer: TensorFlowLayer) -> str:
     if not (axes := op.axis_list()):
         return layer.node("Identity", op.input)
     return by_row(op, layer, axes=axes)
@@ -198,7 +198,7 @@ _ARGUMENTS: Mapping[type[nn.ArgOp], str] = {nn.ArgMaxOp: "ArgMax", nn.ArgMinOp: 
 
 
 @converter(*_ARGUMENTS)
-def argument(op: nn.ArgOp, layer: Layer) -> str:
+def argument(op: nn.ArgOp, layer: TensorFlowLayer) -> str:
     """TensorFlow returns the first of equal elements; for the last one the axis and the index are reversed."""
     axis, x = op.axis.value.data % len(shape_of(op.input)), layer.value(op.input)
     if op.last is not None:
@@ -216,7 +216,7 @@ def argument(op: nn.ArgOp, layer: Layer) -> str:
 
 
 @converter(nn.DepthToSpaceOp)
-def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
+def depth_to_space(op: nn.DepthToSpaceOp, layer: TensorFlowLayer) -> str:
     """TensorFlow has depth before column and row; for the other order the channels are permuted."""
     block, channels = op.block.value.data, shape_of(op.input)[op.channel_axis(4)]
     columns_first = op.mode.data is nn.DepthMode.CRD
@@ -232,7 +232,7 @@ def depth_to_space(op: nn.DepthToSpaceOp, layer: Layer) -> str:
 
 
 @converter(nn.SpaceToDepthOp)
-def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
+def space_to_depth(op: nn.SpaceToDepthOp, layer: TensorFlowLayer) -> str:
     block = op.block.value.data
     if block == 1:
         return layer.node("Identity", op.input)
@@ -240,16 +240,16 @@ def space_to_depth(op: nn.SpaceToDepthOp, layer: Layer) -> str:
 
 
 @converter(nn.SpaceToBatchOp)
-def space_to_batch(op: nn.SpaceToBatchOp, layer: Layer) -> str:
+def space_to_batch(op: nn.SpaceToBatchOp, layer: TensorFlowLayer) -> str:
     return _blocks("SpaceToBatchND", op, layer, nn.ints(op.pads))
 
 
 @converter(nn.BatchToSpaceOp)
-def batch_to_space(op: nn.BatchToSpaceOp, layer: Layer) -> str:
+def batch_to_space(op: nn.BatchToSpaceOp, layer: TensorFlowLayer) -> str:
     return _blocks("BatchToSpaceND", op, layer, nn.ints(op.crops))
 
 
-def _blocks(op_type: str, op: BlockOp, layer: Layer, edges: Shape) -> str:
+def _blocks(op_type: str, op: BlockOp, layer: TensorFlowLayer, edges: Shape) -> str:
     block = nn.ints(op.block)
     pairs = list(zip(edges[: len(block)], edges[len(block) :], strict=True))
     inputs = layer.ints(block, "block"), layer.pairs(pairs, "edges")

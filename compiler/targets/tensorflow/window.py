@@ -9,7 +9,7 @@ from typing import Any
 from ...dialects import nn
 from ...dialects.nn.attributes import AutoPad
 from ...dialects.nn.shapes import Shape, same_pads, shape_of, static
-from .layer import Layer
+from .layer import TensorFlowLayer
 from .movement import pad_all
 
 
@@ -106,7 +106,7 @@ class Window:
         return {"strides": [1, *self.strides, 1], "dilations": dilations}
 
 
-def lifted(layer: Layer, window: Window, x: str, write: Callable[[str, Window], str]) -> str:
+def lifted(layer: TensorFlowLayer, window: Window, x: str, write: Callable[[str, Window], str]) -> str:
     """The result of `write` for a tensor of two or more spatial axes; a single axis gets a leading axis of size 1."""
     if window.rank != 1:
         return write(x, window)
@@ -114,7 +114,7 @@ def lifted(layer: Layer, window: Window, x: str, write: Callable[[str, Window], 
     return layer.helper("Squeeze", inner, squeeze_dims=[1])
 
 
-def padded(layer: Layer, x: str, window: Window, fill: float) -> str:
+def padded(layer: TensorFlowLayer, x: str, window: Window, fill: float) -> str:
     """The padded input, at least up to the end of the last window, so that a window without padding computes the same."""
     if window.pads is not None and not window.ceil:
         return pad_all(layer, x, _around(window.begins), _around(window.ends), fill)
@@ -141,7 +141,7 @@ def ceil_ends(window: Window) -> list[int]:
     return ends
 
 
-def _same_pairs(layer: Layer, x: str, window: Window) -> str:
+def _same_pairs(layer: TensorFlowLayer, x: str, window: Window) -> str:
     """The begin and end of SAME padding for each spatial axis, for sizes that are known at run time."""
     sizes, strides = _spatial_sizes(layer, x, window), layer.ints(window.strides, "strides")
     rest = layer.ints([s - 1 for s in window.strides], "rest")
@@ -152,7 +152,7 @@ def _same_pairs(layer: Layer, x: str, window: Window) -> str:
     return _pairs(layer, less, more) if window.upper else _pairs(layer, more, less)
 
 
-def _ceil_pairs(layer: Layer, x: str, window: Window) -> str:
+def _ceil_pairs(layer: TensorFlowLayer, x: str, window: Window) -> str:
     """Like `ceil_ends`, for sizes that are known only at run time."""
     sizes, strides = _spatial_sizes(layer, x, window), layer.ints(window.strides, "strides")
     rows = zip(window.begins, window.ends, window.extents, window.strides, strict=True)
@@ -164,7 +164,7 @@ def _ceil_pairs(layer: Layer, x: str, window: Window) -> str:
     return _pairs(layer, layer.ints(window.begins, "begins"), _beyond(layer, counts, sizes, window, window.begins))
 
 
-def _beyond(layer: Layer, counts: str, sizes: str, window: Window, begins: Sequence[int]) -> str:
+def _beyond(layer: TensorFlowLayer, counts: str, sizes: str, window: Window, begins: Sequence[int]) -> str:
     """The excess of these windows over `sizes` after `begins`, at least 0."""
     rows = zip(window.extents, window.strides, begins, strict=True)
     reach = layer.helper("Mul", counts, layer.ints(window.strides, "strides"))
@@ -172,12 +172,12 @@ def _beyond(layer: Layer, counts: str, sizes: str, window: Window, begins: Seque
     return layer.helper("Maximum", layer.helper("Sub", reach, sizes), layer.int(0, "zero"))
 
 
-def _spatial_sizes(layer: Layer, x: str, window: Window) -> str:
+def _spatial_sizes(layer: TensorFlowLayer, x: str, window: Window) -> str:
     bounds = layer.ints([1], "first"), layer.ints([window.rank + 1], "last")
     return layer.helper("StridedSlice", layer.sizes(x), *bounds, layer.ints([1], "step"))
 
 
-def _pairs(layer: Layer, begins: str, ends: str) -> str:
+def _pairs(layer: TensorFlowLayer, begins: str, ends: str) -> str:
     axis = layer.int(1, "axis")
     columns = [layer.helper("ExpandDims", v, axis) for v in (begins, ends)]
     return layer.helper("ConcatV2", *columns, axis)

@@ -12,7 +12,7 @@ from ...dialects.nn.shapes import Shape, shape_of, static
 from ...formats.tensorflow.attributes import GROUPS
 from ..deployed import is_integer
 from ..tensorflow.convolution import spread
-from ..tensorflow.layer import Layer
+from ..tensorflow.layer import TensorFlowLayer
 from ..tensorflow.movement import pad_all
 from ..tensorflow.window import Window
 from .quantization import weight
@@ -26,7 +26,7 @@ _CONVOLUTIONS: dict[type[ascend.ConvolutionOp], str] = {
 
 
 @converter(*_CONVOLUTIONS)
-def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
+def conv(op: ascend.ConvolutionOp, layer: TensorFlowLayer) -> str:
     """The padding of the operator: SAME if possible. Conv3D has no explicit padding, so its input is padded."""
     require_channels_last(op, layer)
     x, window = layer.value(op.x_value), _window(op, op.pad_list)
@@ -42,7 +42,7 @@ def conv(op: ascend.ConvolutionOp, layer: Layer) -> str:
 
 
 @converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp)
-def conv_transpose(op: ascend.TransposedOp, layer: Layer) -> str:
+def conv_transpose(op: ascend.TransposedOp, layer: TensorFlowLayer) -> str:
     """The gradient of a convolution; its padding is the cut-off part minus the part added at the end."""
     require_channels_last(op, layer)
     x, channels = layer.value(op.x_value), op.filter_sizes.out
@@ -66,21 +66,21 @@ def _strided(op: ascend.ConvolutionOp, sizes: Shape) -> list[tuple[int, int]]:
 
 
 @converter(ascend.MatMulV2Op)
-def matmul(op: ascend.MatMulV2Op, layer: Layer) -> str:
+def matmul(op: ascend.MatMulV2Op, layer: TensorFlowLayer) -> str:
     a, b = (flag or None for flag in op.transposes)
     x = layer.value(op.x1)
     return _biased(layer, layer.node("MatMul", x, _operand(layer, op.x2, x), transpose_a=a, transpose_b=b), op.bias)
 
 
 @converter(ascend.BatchMatMulV2Op)
-def batch_matmul(op: ascend.BatchMatMulV2Op, layer: Layer) -> str:
+def batch_matmul(op: ascend.BatchMatMulV2Op, layer: TensorFlowLayer) -> str:
     a, b = (flag or None for flag in op.transposes)
     x = layer.value(op.x1)
     return _biased(layer, layer.node("BatchMatMulV2", x, _operand(layer, op.x2, x), adj_x=a, adj_y=b), op.bias)
 
 
 @converter(ascend.AvgPoolOp, ascend.AvgPoolV2Op)
-def average_pool(op: ascend.AveragingOp, layer: Layer) -> str | list[str]:
+def average_pool(op: ascend.AveragingOp, layer: TensorFlowLayer) -> str | list[str]:
     """TensorFlow's mean of each window: the count is removed from the scales. Padding that counts is added before."""
     require_channels_last(op, layer)
     if not takes_integers(op.x):
@@ -117,17 +117,17 @@ def _window(op: ascend.ConvolutionOp, pads: tuple[tuple[int, int], ...]) -> Wind
     return Window(x[0], op.spatial(x), kernel, op.stride_list, op.dilation_list, flat, upper=True, ceil=False)
 
 
-def _operand(layer: Layer, value: SSAValue, x: str) -> str:
+def _operand(layer: TensorFlowLayer, value: SSAValue, x: str) -> str:
     """A weight: unchanged for floats, behind AscendWeightQuant for integers."""
     return weight(layer, value, layer.graph.elements[x]) if takes_integers(value) else layer.value(value)
 
 
-def _padded(layer: Layer, x: str, pads: Any) -> str:
+def _padded(layer: TensorFlowLayer, x: str, pads: Any) -> str:
     """Zeros around space, which contribute nothing, also for integers without their zero point."""
     return pad_all(layer, x, [0, *(b for b, _ in pads), 0], [0, *(e for _, e in pads), 0], 0)
 
 
-def _biased(layer: Layer, made: str, bias: SSAValue | None) -> str:
+def _biased(layer: TensorFlowLayer, made: str, bias: SSAValue | None) -> str:
     """A bias behind the layer; an int32 bias for accumulators is cast, before AscendDequant."""
     if bias is None:
         return made

@@ -18,7 +18,7 @@ from ...formats.tensorflow.attributes import attribute
 from ...ir.dtypes import dtype_named, numpy_dtype
 from ..deployed import layer_before, layer_behind, quant_name, unaveraged
 from ..graph import identity_of
-from ..tensorflow.layer import Layer
+from ..tensorflow.layer import TensorFlowLayer
 from .table import converter
 
 OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "AscendWeightQuant"})
@@ -28,7 +28,9 @@ _FLOATS = ("float16", "float32", "float64")
 """The types that T stands for."""
 
 
-def _ascend(layer: Layer, op_type: str, inputs: list[str], element: str, name: str, **attributes: object) -> str:
+def _ascend(
+    layer: TensorFlowLayer, op_type: str, inputs: list[str], element: str, name: str, **attributes: object
+) -> str:
     """A node of Ascend's with a result of this element type in TensorFlow."""
     if element not in _FLOATS:
         raise layer.error(f"becomes {op_type}, which does not compute {element}")
@@ -37,7 +39,7 @@ def _ascend(layer: Layer, op_type: str, inputs: list[str], element: str, name: s
 
 
 @converter(ascend.AscendQuantOp)
-def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
+def quant(op: ascend.AscendQuantOp, layer: TensorFlowLayer) -> str:
     """`L.quant`, for the first layer L that reads the integers; `L.quant1` if they are its second input."""
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, these files hold int8")
@@ -50,7 +52,7 @@ def quant(op: ascend.AscendQuantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendAntiQuantOp)
-def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
+def anti_quant(op: ascend.AscendAntiQuantOp, layer: TensorFlowLayer) -> str:
     """`L.antiquant`; the offset is that of Ascend IR, the negated zero point, because ATC passes it on."""
     if op.sqrt_mode.value.data:
         raise layer.error("has sqrt_mode, which TensorFlow's AscendAntiQuant does not have")
@@ -62,7 +64,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: Layer) -> str:
 
 
 @converter(ascend.AscendDequantOp)
-def dequant(op: ascend.AscendDequantOp, layer: Layer) -> str:
+def dequant(op: ascend.AscendDequantOp, layer: TensorFlowLayer) -> str:
     """`L.dequant`, its scales packed in `L.dequant.param`; behind a pool `ksize` is the window, whose mean it scales.
 
     A ReLU that is part of it follows it.
@@ -96,12 +98,12 @@ def _window(accumulator: SSAValue) -> list[int]:
 
 
 @converter(ascend.AscendRequantOp)
-def requant(op: ascend.AscendRequantOp, layer: Layer) -> str:
+def requant(op: ascend.AscendRequantOp, layer: TensorFlowLayer) -> str:
     raise layer.error("has no form in TensorFlow", hint="leave --fuse-requant out: ATC fuses by itself")
 
 
 @converter(ascend.AscendWeightQuantOp)
-def weight_quant(op: ascend.AscendWeightQuantOp, layer: Layer) -> str:
+def weight_quant(op: ascend.AscendWeightQuantOp, layer: TensorFlowLayer) -> str:
     """`L.weight_quant`, on integers and their offsets."""
     if op.storage != i8:
         raise layer.error(f"gives {op.storage}, these files hold int8 weights")
@@ -109,7 +111,7 @@ def weight_quant(op: ascend.AscendWeightQuantOp, layer: Layer) -> str:
     return _weight(layer, layer.value(op.x), layer.value(op.offset), "float32", name)
 
 
-def weight(layer: Layer, value: SSAValue, element: str) -> str:
+def weight(layer: TensorFlowLayer, value: SSAValue, element: str) -> str:
     """The weight of a layer on integers of this TensorFlow type: a constant behind AscendWeightQuant, made once."""
     if (constant := nn.constant_of(value)) is None:
         return layer.value(value)
@@ -120,7 +122,7 @@ def weight(layer: Layer, value: SSAValue, element: str) -> str:
     return layer.graph.weights[key]
 
 
-def _weight(layer: Layer, x: str, offset: str, element: str, name: str) -> str:
+def _weight(layer: TensorFlowLayer, x: str, offset: str, element: str, name: str) -> str:
     return _ascend(layer, "AscendWeightQuant", [x, offset], element, f"{name}.weight_quant", dst_type="INT8")
 
 

@@ -13,10 +13,10 @@ from ...dialects.nn import NNOp
 from ...dialects.nn.shapes import element_of, shape_of
 from ..converters import Converters, Register
 from ..deployed import is_integer
-from ..tensorflow.layer import Layer, Written, written
+from ..tensorflow.layer import TensorFlowLayer, Written, written
 
 
-def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
+def by_meaning(op: AscendOp, layer: TensorFlowLayer) -> str | Sequence[str]:
     """Writes the meaning of the operation in `nn`."""
     require_channels_last(op, layer)
     if isinstance(op, CastOp) and takes_integers(op.x):
@@ -30,18 +30,18 @@ def by_meaning(op: AscendOp, layer: Layer) -> str | Sequence[str]:
     return written_as(meaning.op, op, layer)
 
 
-def written_as(meaning: NNOp, op: AscendOp, layer: Layer) -> str | Sequence[str]:
+def written_as(meaning: NNOp, op: AscendOp, layer: TensorFlowLayer) -> str | Sequence[str]:
     """The results of an `nn` operation on stand-ins, which are the operation's first operands."""
     for stand_in, operand in zip(meaning.operands, op.operands, strict=False):
         layer.graph.bind(stand_in, layer.value(operand))
     return written(meaning, layer)
 
 
-CONVERTERS: Converters[Layer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
-converter: Register[Layer, Written] = Register(CONVERTERS)
+CONVERTERS: Converters[TensorFlowLayer, Written] = {op: by_meaning for op in OPERATIONS if op.has_meaning()}
+converter: Register[TensorFlowLayer, Written] = Register(CONVERTERS)
 
 
-def require_channels_last(op: AscendOp, layer: Layer) -> None:
+def require_channels_last(op: AscendOp, layer: TensorFlowLayer) -> None:
     """Raises CompileError, at the operation, for channels second."""
     hint = (
         "leave --lower-to-ascend to the target, which converts the layout first, or run --convert-layout=to=nhwc before"

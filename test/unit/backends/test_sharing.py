@@ -21,7 +21,7 @@ from amct_opt.data.given import samples_from
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.flows.shared_ranks import shared_ranks
-from amct_opt.flows.tune.trials import Trial
+from amct_opt.flows.tune.trials import TuneTrial
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.transforms.quantization.options import (
@@ -285,7 +285,7 @@ def test_sums_name_the_sample_that_is_not_finite() -> None:
 
 @pytest.mark.slow
 def test_search(tmp_path: Path) -> None:
-    trials: list[list[Trial]] = []
+    trials: list[list[TuneTrial]] = []
     for name, client in (("here", None), ("there", Elsewhere())):
         found = amct_opt.tune(MODEL, tmp_path / name, DATA, labels=LABELS, drop=0.0, test=HELD, client=client)
         trials.append([replace(trial, seconds=0) for trial in found.trials])

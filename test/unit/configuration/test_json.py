@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amct_opt.configuration.json_config import json_text, read_json
-from amct_opt.configuration.layer_settings import Layer, settings_for
+from amct_opt.configuration.layer_settings import LayerFacts, settings_for
 from amct_opt.configuration.observer_text import observer_text
 from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
 from amct_opt.diagnostics import CompileError
 
-CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
-FC = Layer("fc", "Gemm")
-POOL = Layer("avg", "AveragePool", weighted=False)
+CONV = LayerFacts("conv1", "Conv", channel_wise=True, low_bits=True)
+FC = LayerFacts("fc", "Gemm")
+POOL = LayerFacts("avg", "AveragePool", weighted=False)
 
 SAMPLE = """\
 {
@@ -105,7 +105,7 @@ def test_the_sample_reads(read) -> None:
     assert conv.weight == Arq(True, 8, False)
     assert settings_for(settings, POOL).observer == "hfmg"
     assert settings_for(settings, FC).skipped == "quant-enable"
-    assert settings_for(settings, Layer("other", "Conv")).skipped == "quant-enable"
+    assert settings_for(settings, LayerFacts("other", "Conv")).skipped == "quant-enable"
 
 
 def test_the_sample_is_written_as_it_was(read) -> None:
@@ -334,15 +334,15 @@ def test_errors(read, text: str, message: str) -> None:
 CANNOT_BE_WRITTEN = {
     "AMCT has no observer 'minmax'": (Settings(common=Calibration(Activation("minmax"))), CONV),
     "cannot contain nuq_config": (Settings(nuq_config=NuqConfig("m")), CONV),
-    "layer 'version' has the name of a setting": (Settings(), Layer("version", "Conv")),
-    "layer 'weight_offset' has the name of a setting": (Settings(), Layer("weight_offset", "Conv")),
+    "layer 'version' has the name of a setting": (Settings(), LayerFacts("version", "Conv")),
+    "layer 'weight_offset' has the name of a setting": (Settings(), LayerFacts("weight_offset", "Conv")),
 }
 
 
 @pytest.mark.parametrize(
     ("message", "settings", "layer"), [(m, *v) for m, v in CANNOT_BE_WRITTEN.items()], ids=CANNOT_BE_WRITTEN
 )
-def test_what_cannot_be_written(message: str, settings: Settings, layer: Layer) -> None:
+def test_what_cannot_be_written(message: str, settings: Settings, layer: LayerFacts) -> None:
     with pytest.raises(CompileError, match=message):
         json_text(settings, [layer])
 
@@ -350,7 +350,7 @@ def test_what_cannot_be_written(message: str, settings: Settings, layer: Layer) 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.floats(0.2, 0.8), st.floats(1e-4, 0.5), st.booleans())
 def test_names_and_numbers_survive(tmp_path_factory, name: str, strength: float, step: float, enabled: bool) -> None:
     hypothesis.assume(name not in ("version", "batch_num", "weight_offset"))
-    layer, other = Layer(name, "Conv", channel_wise=True), Layer("other layer", "Conv")
+    layer, other = LayerFacts(name, "Conv", channel_wise=True), LayerFacts("other layer", "Conv")
     settings = Settings(
         skip_layers=() if enabled else (name,),
         common=Calibration(Activation(observer_text("ifmr", {"search_step": step})), migration_strength=strength),

@@ -3,17 +3,17 @@
 import pytest
 
 from amct_opt.configuration.checks import check_names
-from amct_opt.configuration.layer_settings import Layer, LayerSettings, settings_for
+from amct_opt.configuration.layer_settings import LayerFacts, LayerSettings, settings_for
 from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize
 from amct_opt.diagnostics import CompileError
 
-CONV = Layer("conv1", "Conv", channel_wise=True, low_bits=True)
-CONV3D = Layer("conv3", "Conv", channel_wise=True, symmetric_only=True)
-FC = Layer("fc", "Gemm", weight_only=True)
-POOL = Layer("pool", "AveragePool", weighted=False)
+CONV = LayerFacts("conv1", "Conv", channel_wise=True, low_bits=True)
+CONV3D = LayerFacts("conv3", "Conv", channel_wise=True, symmetric_only=True)
+FC = LayerFacts("fc", "Gemm", weight_only=True)
+POOL = LayerFacts("pool", "AveragePool", weighted=False)
 
 
-def holds(layer: Layer, **settings: object) -> LayerSettings:
+def holds(layer: LayerFacts, **settings: object) -> LayerSettings:
     return settings_for(Settings(**settings), layer)
 
 

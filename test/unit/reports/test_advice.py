@@ -10,7 +10,7 @@ import pytest
 
 from amct_opt.diagnostics import Remark
 from amct_opt.reports.advice import advice
-from amct_opt.reports.network import Layer, Point, Weights
+from amct_opt.reports.network import DrawnLayer, Point, Weights
 from amct_opt.reports.reading import Activation, Answers, LayerError, Measured, OutputError, Run
 from amct_opt.tools.amct import parser
 
@@ -27,10 +27,10 @@ def run_with(sqnr: float | None = 40.0, **changes: object) -> Run:
 
 def layer(
     name: str = "fc", drop: float | None = None, bits: int = 8, scales: str = "one scale", outliers: float = 1
-) -> Layer:
+) -> DrawnLayer:
     weights = Weights(bits, scales, 1, [-1.0], [1.0], [1.0], outliers)
     points = [Point("x", 0, 8, (-50.0, 50.0))]
-    return Layer(name, "nn.matmul", "2", "quantized", "", "", LayerError(9.0, 1.0), drop, points, weights)
+    return DrawnLayer(name, "nn.matmul", "2", "quantized", "", "", LayerError(9.0, 1.0), drop, points, weights)
 
 
 ROUNDED = Remark("applied", "round-weights", "gptq", "fc", "nn.matmul", "", "")
@@ -38,7 +38,7 @@ MINMAX = {"observer": "minmax"}
 
 ANSWERS = [Answers("float", 88.0, 76.0, 94.0, 44, 50, 1.0), Answers("fake_quantized", 82.0, 69.0, 90.0, 41, 50, 0.25)]
 
-CASES: dict[str, tuple[Run, Layer, tuple[str, ...]]] = {
+CASES: dict[str, tuple[Run, DrawnLayer, tuple[str, ...]]] = {
     "all is well": (run_with(), layer(), ()),
     "equal outputs": (run_with(None), layer(drop=20.0), ()),
     "synthetic": (

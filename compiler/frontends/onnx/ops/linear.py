@@ -34,7 +34,7 @@ def gemm(node: Node) -> Converted:
         transpose_b=bool(node.int("transB", 0)),
     ).result
     if alpha != 1.0 and folded is None:
-        product = node.emit(nn.MulOp, product, _number(node, alpha)).result
+        product = node.emit(nn.MulOp, product, _scalar(node, alpha)).result
     if not node.has(2) or bias is not None or beta == 0.0:
         return product
     return node.emit(nn.AddOp, product, _addend(node, beta)).result
@@ -54,7 +54,7 @@ def _times(array: Array, factor: float) -> Array:
     return array * np.asarray(factor, array.dtype)
 
 
-def _number(node: Node, value: float) -> SSAValue:
+def _scalar(node: Node, value: float) -> SSAValue:
     return node.constant(np.asarray(value, node.dtype(0)), ".factor")
 
 
@@ -78,4 +78,4 @@ def _addend(node: Node, beta: float) -> SSAValue:
         return scaled
     if beta == 1.0:
         return node.value(2)
-    return node.emit(nn.MulOp, node.value(2), _number(node, beta)).result
+    return node.emit(nn.MulOp, node.value(2), _scalar(node, beta)).result

@@ -42,7 +42,7 @@ ROUNDED_FROM = "nn.rounded_from"
 """The attribute of a layer that keeps its weight from before `--round-weights`, which `--correct-bias` compares with."""
 
 
-class Layer:
+class ConvertedLayer:
     """A layer whose input is calibrated, or whose weight is quantized alone."""
 
     def __init__(self, site: Site, row: Row, plan: Plan, params: QParams | None):
@@ -123,19 +123,19 @@ class Conversion:
         self.remarks: Remarks = remarks
         self.graph: FuncOp = main_function(module)
         self.weights: IntegerWeights = IntegerWeights()
-        self.layers: dict[Operation, Layer] = dict(_layers(module, profile_of(remarks.session)))
+        self.layers: dict[Operation, ConvertedLayer] = dict(_layers(module, profile_of(remarks.session)))
         """By operation; the first pattern that matches a layer takes it."""
         self.recurrent: dict[OpaqueOp, Recurrent] = {each.op: each for each in recurrent_layers(module)}
 
 
-def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, Layer]]:
+def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, ConvertedLayer]]:
     """The layers as they are before anything is converted: afterwards, converted points look like those that were given."""
     grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         plan = _plan_at(site, profile)
         params = point_of(site, profile, grids) if plan.input else None
         if params is not None or not plan.input:
-            yield site.compute, Layer(site, profile.rows[type(site.compute)], plan, params)
+            yield site.compute, ConvertedLayer(site, profile.rows[type(site.compute)], plan, params)
 
 
 def _plan_at(site: Site, profile: Profile) -> Plan:
@@ -165,7 +165,7 @@ class ConversionPattern(StepPattern[M]):
         self.conversion = conversion
 
 
-class ConvertLayer(ConversionPattern[Layer]):
+class ConvertLayer(ConversionPattern[ConvertedLayer]):
     """The conversion of one kind of layer. Subclasses set `name`, and define `takes` and `convert`."""
 
     roots: ClassVar[Roots] = (NNOp,)
@@ -176,21 +176,21 @@ class ConvertLayer(ConversionPattern[Layer]):
         vars(self)["roots"] = tuple({type(op) for op in conversion.layers if isinstance(op, self.roots)})
 
     @abstractmethod
-    def takes(self, m: Layer) -> bool:
+    def takes(self, m: ConvertedLayer) -> bool:
         """Whether the layer is of this kind."""
 
     @abstractmethod
-    def convert(self, m: Layer) -> str:
+    def convert(self, m: ConvertedLayer) -> str:
         """Quantizes its weight and bias; its points are patterns of their own. Returns the text of the remark."""
 
-    def match(self, op: Operation) -> Layer | None:
+    def match(self, op: Operation) -> ConvertedLayer | None:
         found = self.conversion.layers.get(op)
         return found if found is not None and self.takes(found) else None
 
-    def refused(self, m: Layer) -> None:
+    def refused(self, m: ConvertedLayer) -> None:
         del self.conversion.layers[m.site.compute]
 
-    def rewrite(self, m: Layer, rewriter: PatternRewriter) -> None:
+    def rewrite(self, m: ConvertedLayer, rewriter: PatternRewriter) -> None:
         op = m.site.compute
         del self.conversion.layers[op]
         notes = [*m.notes]

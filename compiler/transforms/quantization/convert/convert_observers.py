@@ -22,7 +22,7 @@ from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
 from ....session import Session, session_of
 from ..decide.sites import graph_points, note_other_functions
-from .conversion import Conversion, ConversionPattern, ConvertLayer, Layer, carry_out
+from .conversion import Conversion, ConversionPattern, ConvertedLayer, ConvertLayer, carry_out
 from .layer_weights import described, feed_bias
 from .pairs import quantized_pair
 from .parameters import bias_fits, quantized_bias, round_scales
@@ -35,7 +35,7 @@ class ConvertWeightedLayer(ConvertLayer):
     name = "weighted-layer"
 
     @strict("give skip-layers={layer}")
-    def normal_sums(self, m: Layer) -> str | None:
+    def normal_sums(self, m: ConvertedLayer) -> str | None:
         """the scales of its sums, which are the input's times the weight's, are normal float32 numbers"""
         if are_normal(m.sums):
             return None
@@ -43,17 +43,17 @@ class ConvertWeightedLayer(ConvertLayer):
         return f"has sums in units of {units}, which is not a normal float32 number"
 
     @strict("leave it out of the record, or give skip-layers={layer}")
-    def bias_fits(self, m: Layer) -> str | None:
+    def bias_fits(self, m: ConvertedLayer) -> str | None:
         """its bias fits into int32 at the scales of a record; scales that are computed are raised until it does"""
         numbers = m.bias_numbers if m.weight.fixed else None
         if numbers is None or bias_fits(numbers, m.sums, m.bias_type):
             return None
         return "has a bias that does not fit into int32 at the record's scales"
 
-    def takes(self, m: Layer) -> bool:
+    def takes(self, m: ConvertedLayer) -> bool:
         return m.params is not None and m.has_weight
 
-    def convert(self, m: Layer) -> str:
+    def convert(self, m: ConvertedLayer) -> str:
         assert m.row.weight is not None
         if (numbers := m.bias_numbers) is not None:
             assert m.row.bias is not None
@@ -68,10 +68,10 @@ class ConvertProduct(ConvertLayer):
 
     name = "product"
 
-    def takes(self, m: Layer) -> bool:
+    def takes(self, m: ConvertedLayer) -> bool:
         return m.params is not None and m.row.two_inputs and m.site.multiplies_inputs
 
-    def convert(self, m: Layer) -> str:
+    def convert(self, m: ConvertedLayer) -> str:
         pairs = (dequantize_of(m.site.operand(i)) for i in m.site.inputs)
         scales = (f"{float(pair.qparams.data.scales()):.6g}" for pair in pairs if pair is not None)
         return f"int{_input(m).storage.width.data} inputs, scales {' and '.join(scales)}"
@@ -82,10 +82,10 @@ class ConvertInput(ConvertLayer):
 
     name = "input"
 
-    def takes(self, m: Layer) -> bool:
+    def takes(self, m: ConvertedLayer) -> bool:
         return m.params is not None
 
-    def convert(self, m: Layer) -> str:
+    def convert(self, m: ConvertedLayer) -> str:
         return _input_text(m)
 
 
@@ -94,21 +94,21 @@ class ConvertWeight(ConvertLayer):
 
     name = "weight-only"
 
-    def takes(self, m: Layer) -> bool:
+    def takes(self, m: ConvertedLayer) -> bool:
         return m.params is None and m.has_weight
 
-    def convert(self, m: Layer) -> str:
+    def convert(self, m: ConvertedLayer) -> str:
         assert m.row.weight is not None
         self.conversion.weights.feed(m.site, m.row.weight, m.weight)
         return f"{described(m.weight)}, alone"
 
 
-def _input(m: Layer) -> QParams:
+def _input(m: ConvertedLayer) -> QParams:
     assert m.params is not None, "its input is quantized"
     return m.params
 
 
-def _input_text(m: Layer) -> str:
+def _input_text(m: ConvertedLayer) -> str:
     params = _input(m)
     scale = f"{float(params.scales()):.6g}"
     return f"int{params.storage.width.data} input, scale {scale}, zero point {params.zero_point[0]}"

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.checks import check_names
 from ....configuration.compressed import compressed_operators
-from ....configuration.layer_settings import Layer, LayerSettings, settings_for, weight_only
+from ....configuration.layer_settings import LayerFacts, LayerSettings, settings_for, weight_only
 from ....configuration.record import Record
 from ....configuration.settings import Settings
 from ....diagnostics import CompileError
@@ -43,12 +43,12 @@ from .sites import Site, sites
 NO_SETTINGS = Settings()
 
 
-def layer_at(site: Site, row: Row) -> Layer:
+def layer_at(site: Site, row: Row) -> LayerFacts:
     """The layer as settings know it."""
     op = site.compute
     dimensions = op.spatial_rank if isinstance(op, ConvolutionOp) and not isinstance(op, ConvTransposeOp) else None
     two_inputs = row.two_inputs and site.multiplies_inputs
-    return Layer(
+    return LayerFacts(
         name=layer_of(op),
         type=op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name,
         module=op.origin.module_class if isinstance(op.origin, OriginAttr) else "",
@@ -114,7 +114,7 @@ class Candidate(NamedTuple):
     """A layer of a kind that is quantized: a site of the profile, or a recurrent layer."""
 
     site: Site
-    layer: Layer
+    layer: LayerFacts
     whole: str | None
     """The reason that keeps it from computing on integers; None if it can, or does already."""
     alone: Callable[[], str | None]

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
-from ....configuration.layer_settings import Layer
+from ....configuration.layer_settings import LayerFacts
 from ....dialects.nn import DequantizeOp, OpaqueOp, array_of, constant_of, dequantize_of
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import is_float
@@ -41,9 +41,9 @@ class Recurrent(NamedTuple):
     op: OpaqueOp
 
     @property
-    def layer(self) -> Layer:
+    def layer(self) -> LayerFacts:
         """The layer in the form that settings use."""
-        return Layer(layer_of(self.op), self.op.op_type.data, channel_wise=True, weight_only=True)
+        return LayerFacts(layer_of(self.op), self.op.op_type.data, channel_wise=True, weight_only=True)
 
     @property
     def site(self) -> Site:

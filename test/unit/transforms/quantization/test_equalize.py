@@ -35,7 +35,7 @@ from amct_opt.transforms.quantization.recover.equalize.links import links_of
 from amct_opt.transforms.quantization.recover.equalize.products import products_of
 from amct_opt.transforms.quantization.recover.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.recover.equalize.search import FLOAT, Grids, Seen, Weight
-from amct_opt.transforms.quantization.recover.equalize.trial import Trial
+from amct_opt.transforms.quantization.recover.equalize.trial import EqualizationTrial
 from amct_opt.transforms.quantization.recover.outputs import halves
 from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session
@@ -480,7 +480,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     module = frontends.read(DIGITS / "digits.onnx", session)
     make_pass("fuse-all").apply(session, module)
     samples = load_samples(str(DIGITS / "calib.npz"), main_function(module), Form((), {}, None), 32)
-    trial = Trial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
+    trial = EqualizationTrial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
     trial.begin()
     link = next(link for link in links_of(module)[0] if link.size == 32)
     changes = scaled(link, np.rint(np.linspace(-6, 6, 32)).astype(np.int32))
@@ -488,7 +488,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     reason = trial.lost(0.5)
     assert reason is not None
     assert reason.startswith("with it output logits of the quantized model has ")
-    trial = Trial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
+    trial = EqualizationTrial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
     trial.begin()
     undo(changes)
     assert trial.lost(0.5) is None
@@ -499,7 +499,7 @@ def test_where_all_links_lose_those_that_gain_most_stay(monkeypatch: pytest.Monk
     before = module_of(triple, [IMAGE], dynamic=False)
     np.savez(tmp_path / "data.npz", x0=IMAGE)
     reasons = iter(["both lose"])
-    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons, None))
+    monkeypatch.setattr(EqualizationTrial, "lost", lambda *_: next(reasons, None))
     session = equalized(after := before.clone(), tmp_path / "data.npz")
     rules = [(r.rule, r.reason) for r in session.remarks if r.rule in ("equalized", "outputs")]
     assert sorted(rule for rule, _ in rules) == ["equalized", "outputs"]

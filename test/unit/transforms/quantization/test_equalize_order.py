@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.recover.equalize.trial import Trial, lost_by_most
+from amct_opt.transforms.quantization.recover.equalize.trial import EqualizationTrial, lost_by_most
 from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
@@ -33,7 +33,7 @@ def test_links_that_count_at_the_outputs_come_first(monkeypatch: pytest.MonkeyPa
         op.result.name_hint = name.replace(" ", "_")
     np.savez(tmp_path / "data.npz", x0=IMAGE)
     reasons = iter(["both lose"])
-    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons, None))
+    monkeypatch.setattr(EqualizationTrial, "lost", lambda *_: next(reasons, None))
     remarks = equalized(module, tmp_path / "data.npz").remarks
     assert [r.layer for r in remarks if r.rule == "equalized"] == ["loud"]
     assert [r.layer for r in remarks if r.rule == "outputs"] == ["quiet"]
@@ -50,7 +50,7 @@ def test_recovery_that_does_as_well_undoes_all(others: str, monkeypatch: pytest.
         return copy, [(r.rule, r.reason) for r in session.remarks if r.pass_name == "equalize"]
 
     reasons = iter([None, "no better"])
-    monkeypatch.setattr(Trial, "lost", lambda *_: next(reasons))
+    monkeypatch.setattr(EqualizationTrial, "lost", lambda *_: next(reasons))
     found, remarks = recovered(f"equalize=true {others}")
     assert next(reasons, "none left") == "none left"
     assert ("outputs", "after recovery no better") in remarks

@@ -41,8 +41,8 @@ from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
 from .products import products_of
 from .scaling import Change, absorbed, scaled, undo
-from .search import Grids, Search, Weight
-from .trial import Trial
+from .search import EqualizationSearch, Grids, Weight
+from .trial import EqualizationTrial
 
 
 class _Method(NamedTuple):
@@ -139,8 +139,8 @@ def _equalize(
     search = _searched(module, links, rounded, samples, session, runner)
     nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
     judging = few(samples)
-    trial = Trial(module, nearest, [(judging, judging)], session, runner)
-    final = Trial(module, request, halves(judging), session, runner)
+    trial = EqualizationTrial(module, nearest, [(judging, judging)], session, runner)
+    final = EqualizationTrial(module, request, halves(judging), session, runner)
     done = [_scale(method, search, trial, remarks) for method in _METHODS]
     divided = {link for each in done for link in each}
     changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
@@ -151,7 +151,7 @@ def _equalize(
 
 def _searched(
     module: ModuleOp, links: Sequence[Link], rounded: Layers, samples: Samples, session: Session, runner: Runner
-) -> Search:
+) -> EqualizationSearch:
     """The exponents that serve the layers of the links on the data."""
     every = [
         site for link in links for site in (link.site, *(reader.site for reader in link.readers)) if site is not None
@@ -163,12 +163,14 @@ def _searched(
     inputs = {site.compute: _input_of(site) for site in weighted}
     bounded = [ChannelsOf(each.value, each.axis) for link in links for each in link.bounded]
     seen = channels_seen(module, [*inputs.values(), *bounded], samples, session, runner)
-    search = Search(links, weights, inputs, seen, matters_of(module))
+    search = EqualizationSearch(links, weights, inputs, seen, matters_of(module))
     search.run()
     return search
 
 
-def _scale(method: _Method, search: Search, trial: Trial, remarks: Remarks) -> Mapping[Link, Sequence[Change]]:
+def _scale(
+    method: _Method, search: EqualizationSearch, trial: EqualizationTrial, remarks: Remarks
+) -> Mapping[Link, Sequence[Change]]:
     """Scale the links of a method where it serves the outputs, and leave a remark on each; returns what is changed."""
     found = {link: exponents for link, exponents in search.exponents.items() if (link.site is None) == method.product}
     able = {link: exponents for link, exponents in found.items() if exponents.any()}
@@ -183,7 +185,7 @@ def _scale(method: _Method, search: Search, trial: Trial, remarks: Remarks) -> M
     return done
 
 
-def _judge(changes: Sequence[tuple[Link, Change]], final: Trial, remarks: Remarks) -> None:
+def _judge(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, remarks: Remarks) -> None:
     """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise."""
     final.begin()
     if (reason := final.lost(WORTH)) is None:
@@ -195,7 +197,7 @@ def _judge(changes: Sequence[tuple[Link, Change]], final: Trial, remarks: Remark
 
 
 def _done(
-    able: Mapping[Link, Array], search: Search, trial: Trial, worth: float
+    able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial, worth: float
 ) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
     """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
     down to one; returns the changes of those that are scaled, and the remark on each that is not because of the outputs.
@@ -216,7 +218,7 @@ def _done(
     return {}, lost
 
 
-def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Link]:
+def _ranked(able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial) -> list[Link]:
     """The links, first the one that lowers its readers' noise at the outputs most, or their own errors if names do not tell."""
     noise = trial.noise({layer_of(reader.compute) for link in able for reader in link.readers})
 
@@ -228,7 +230,11 @@ def _ranked(able: Mapping[Link, Array], search: Search, trial: Trial) -> list[Li
 
 
 def _absorb(
-    links: Sequence[Link], divided: Collection[Link], search: Search, trial: Trial, remarks: Remarks
+    links: Sequence[Link],
+    divided: Collection[Link],
+    search: EqualizationSearch,
+    trial: EqualizationTrial,
+    remarks: Remarks,
 ) -> list[tuple[Link, Change]]:
     """Move minima of channels between biases, where the quantized module's outputs win; returns what is changed."""
     least = {link: search.seen[link.readers[0].compute].least for link in links}
@@ -270,7 +276,7 @@ def _weight(site: Site, grids: Grids) -> Weight:
     return Weight.of(cast(WeightedOp, site.compute), array, grids)
 
 
-def _outcome(link: Link, exponents: Array, search: Search) -> str:
+def _outcome(link: Link, exponents: Array, search: EqualizationSearch) -> str:
     readers = ", ".join(layer_of(reader.site.compute) for reader in link.readers)
     without, left = (search.error(link, each) for each in (np.zeros_like(exponents), exponents))
     gain = 10 * log10(without / left) if left else inf

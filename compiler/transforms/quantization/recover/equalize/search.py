@@ -190,7 +190,7 @@ def worth(link: Link) -> float:
     return PRODUCT_WORTH if link.site is None else WORTH
 
 
-class Search:
+class EqualizationSearch:
     """Exponents of all links, found one link after the other, as a layer may end one and begin another."""
 
     def __init__(

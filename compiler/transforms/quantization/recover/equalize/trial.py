@@ -25,7 +25,7 @@ RANKED = 4
 """So many samples rank layers, or one run of the model where it takes more: the network runs again behind each layer."""
 
 
-class Trial:
+class EqualizationTrial:
     """A module quantized as requested, and what its outputs have gained so far."""
 
     def __init__(
