@@ -1,4 +1,4 @@
-"""How close int8 comes to float on the logits, beside onnxruntime's own post-training quantization on the same data.
+"""How close int8 comes to float on the logits, next to onnxruntime's own post-training quantization on the same data.
 
     python benchmarks/accuracy_light.py [NAME ...]
 

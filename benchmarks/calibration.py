@@ -1,4 +1,4 @@
-"""Calibration as a whole process beside onnxruntime's: ResNet-50, images of 3x224x224 from a file, from the same unfused model.
+"""Calibration as a whole process next to onnxruntime's: ResNet-50, images of 3x224x224 from a file, from the same unfused model.
 
     python benchmarks/calibration.py [ROUNDS]
 
@@ -138,7 +138,7 @@ def print_sqnr(files: Files, names: Sequence[str]) -> None:
 
 
 def compare(files: Files, observer: str, method: str, rounds: int) -> None:
-    """One observer beside the peer and float inference."""
+    """One observer next to the peer and float inference."""
     theirs = partial(child, "peer", method, files.model, files.data, files.result(method))
     runs = process.in_turn(
         rounds,

@@ -130,7 +130,7 @@ def timed(model: Model, share: Samples) -> float:
 
 
 def pass_by(workers: int, module: ModuleOp, session: Session, samples: Samples) -> float:
-    """Seconds of a pass by so many processes, which are running and have loaded the module before."""
+    """Seconds of a pass by this many processes, which are running and have loaded the module before."""
     name = f"local:{workers}"
     client(name)
     runner = Runner("onnxruntime", cluster=name)

@@ -1,9 +1,9 @@
-"""What is on disk after a crash: `amct quantize` is killed at any moment, runs beside itself, is interrupted, and has too little
+"""What is on disk after a crash: `amct quantize` is killed at any moment, runs next to itself, is interrupted, and has too little
 memory or disk.
 
     python benchmarks/crashes.py MODEL.onnx DATA.npz [KILLS [PAIRS [INTERRUPTS [SHORTAGES [WRITES [DISKS]]]]]]
 
-Two runs with different observers write to one folder. Afterwards its files must be those of one run, to the byte, beside a
+Two runs with different observers write to one folder. Afterwards its files must be those of one run, to the byte, next to a
 file of the user's, for a reader that repairs nothing. A third of the kills hits a random moment, a third a random moment of
 writing, a third a rename.
 """
@@ -121,7 +121,7 @@ def contents(folder: Path) -> Files:
 
 
 def kills(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Kill the command, with SIGKILL, at so many moments. Every fifth time the folder does not exist before."""
+    """Kill the command, with SIGKILL, at this many moments. Every fifth time the folder does not exist before."""
     chance, counts, out = random.Random(seed), Counts(), folder / "out"
     for i in range(number):
         observer = OBSERVERS[i % 2]
@@ -148,7 +148,7 @@ def kills(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
 
 
 def pairs(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Run the command twice at once, into one folder, so many times; a third process reads meanwhile."""
+    """Run the command twice at once, into one folder, this many times; a third process reads meanwhile."""
     chance, counts, out = random.Random(seed), Counts(), folder / "pairs"
     for i in range(number):
         if i % 2:

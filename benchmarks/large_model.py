@@ -24,7 +24,7 @@ INPUT = "x"
 
 
 class _Weights:
-    """Initializers whose numbers are in a file beside the model."""
+    """Initializers whose numbers are in a file next to the model."""
 
     def __init__(self, stream: IO[bytes], location: str):
         self.stream = stream
@@ -47,7 +47,7 @@ class _Weights:
 
 
 def write(path: Path, millions: int) -> int:
-    """Write a model of about so many million parameters; returns how many bytes they are."""
+    """Write a model of about this many million parameters; returns how many bytes they are."""
     blocks = max(1, round(millions * 1e6 / (2 * EXPANSION * WIDTH**2)))
     nodes: list[NodeProto] = []
     with path.with_name(f"{path.name}.data").open("wb") as stream:

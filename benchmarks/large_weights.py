@@ -1,4 +1,4 @@
-"""A model of 300 million parameters: import, fuse, quantize the weights alone to int8, export; whole processes.
+"""A model of 300 million parameters: import, fuse, quantize only the weights, to int8, export; whole processes.
 
     python benchmarks/large_weights.py [MILLIONS [ROUNDS]]
 

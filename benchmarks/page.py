@@ -22,7 +22,7 @@ PAGE, README = HERE.parent / "docs" / "measured" / "benchmarks.md", HERE.parent 
 
 SECTIONS = {
     "zoo": "Trained networks",
-    "peers": "Quantizing beside peers",
+    "peers": "Quantizing compared with peers",
     "calibration": "Calibration: observers, memory, float inference",
     "fused_nodes": "Quantized files in onnxruntime",
     "forward": "Running a model",
@@ -77,7 +77,7 @@ def write_speed() -> None:
 
 
 def speed(page: str) -> str:
-    """Medians of the tables beside peers: a row for each network, a column for each tool, ours as in the first table."""
+    """Medians of the tables compared with peers: a row for each network, a column for each tool, ours as in the first table."""
     found: dict[str, dict[str, str]] = {name: {} for name in NETWORKS}
     for line in page.partition(f"## {SECTIONS['peers']}\n")[2].partition("\n## ")[0].splitlines():
         network, *cells = re.split(r"\s{2,}", line.strip())

@@ -1,4 +1,4 @@
-"""Post-training quantization as a whole process, from the same unfused file, with the same images: each peer beside ours.
+"""Post-training quantization as a whole process, from the same unfused file, with the same images: each peer next to ours.
 
     python benchmarks/peers.py [ROUNDS [PEER ...]]
 
@@ -97,7 +97,7 @@ def _ratios(costs: Sequence[process.Cost], others: Sequence[process.Cost]) -> It
 
 
 def compare(peer: str, rounds: int) -> None:
-    """Every network beside one peer."""
+    """Every network next to one peer."""
     try:
         python = environments.python_of(peer)
     except environments.NotInstalledError as e:

@@ -60,7 +60,7 @@ SEEDED = {
     "mobilenet, scaled": "MobileNetV2, seeded, scaled",
     "norms-first": "encoder, norms in front",
     "norms-first-root": "encoder, norms in front, root",
-    "norms-last": "encoder, norms behind the additions",
+    "norms-last": "encoder, norms after the additions",
 }
 ENCODERS = {"norms-first": ("1", "1"), "norms-first-root": ("1", "0.5"), "norms-last": ("0", "1")}
 """Arguments of `torch_encoder.py`."""
@@ -217,7 +217,7 @@ def ours(task: zoo.Task, bits: int, options: Options, profile: str) -> zoo.Varia
 
 
 def theirs(task: zoo.Task, bits: int, peer: str) -> zoo.Variant:
-    """What a peer makes of the model; the words behind its name are arguments of its script."""
+    """What a peer makes of the model; the words after its name are arguments of its script."""
     name, _, method = peer.partition(" ")
     out = task.folder / f"w{bits}-{peer.replace(' ', '-')}.onnx"
     cost = out.with_suffix(".cpu")

@@ -1,4 +1,4 @@
-"""How long each part takes: import, passes, and one run at every stage beside onnxruntime.
+"""How long each part takes: import, passes, and one run at every stage next to onnxruntime.
 
     python benchmarks/run.py [MODEL.onnx ...]
 

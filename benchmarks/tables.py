@@ -57,7 +57,7 @@ def update(table: Table, measured: Iterable[Row], order: Iterable[Key]) -> Mappi
 
 
 def _between(table: Table) -> tuple[str, str, str]:
-    """The page before the marks, between them, and behind them. Raises ValueError if it has no such marks."""
+    """The page before the marks, between them, and after them. Raises ValueError if it has no such marks."""
     begin, end = table.marks
     before, found, rest = table.page.read_text("utf-8").partition(begin)
     body, ended, after = rest.partition(end)

@@ -72,12 +72,12 @@ PASSES: Mapping[str, PassRow] = {
     ),
     "fuse-bias": PassRow(
         ".transforms.fusion.fuse_bias:FuseBiasPass",
-        "turn constants added behind convolutions and matrix products into their bias",
+        "turn constants added after convolutions and matrix products into their bias",
         "fused",
     ),
     "fuse-activation": PassRow(
         ".transforms.fusion.fuse_activation:FuseActivationPass",
-        "make one operation of a convolution, the residual add and the activation behind it",
+        "make one operation of a convolution, the residual add and the activation after it",
         "fused",
     ),
     "fuse-modules": PassRow(

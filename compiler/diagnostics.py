@@ -47,7 +47,7 @@ class CompileError(Exception):
         super().__init__(str(self))
 
     def at(self, where: str) -> CompileError:
-        """The same error at a place."""
+        """This error, located at a place."""
         return CompileError(self.message, where=where, hint=self.hint, option=self.option)
 
     def __str__(self) -> str:

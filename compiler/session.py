@@ -97,7 +97,7 @@ class Target(ABC):
 
     @abstractmethod
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        """Writes the module to `path` and the files beside it, all or nothing. Returns the files written.
+        """Writes the module to `path` and the files next to it, all or nothing. Returns the files written.
 
         Raises CompileError, located at the operation, if the format cannot express it.
         """

@@ -102,7 +102,7 @@ def some(names: Sequence[str]) -> str:
 
 @contextmanager
 def progress_bar() -> Generator[Callable[[str, int, int], None]]:
-    """A bar on stderr, called with (phase, done, total); what comes behind a colon may change. Nothing is drawn when stderr is
+    """A bar on stderr, called with (phase, done, total); what comes after a colon may change. Nothing is drawn when stderr is
     not a terminal.
     """
     from rich.console import Console

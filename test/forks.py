@@ -28,7 +28,7 @@ TOOLS = ("amct", "amct-opt", "filecheck", "xdsl-opt")
 
 
 def tools() -> Path:
-    """A folder with the tools of this interpreter's environment; it and the process behind them last as long as this one."""
+    """A folder with the tools of this interpreter's environment; it and the process after them last as long as this one."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     client = Path(__file__).with_name("fork.py").read_text("utf-8")

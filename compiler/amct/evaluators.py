@@ -62,7 +62,7 @@ class RawEvaluator(AutoCalibrationEvaluatorBase):
         return self.evaluate(*model)
 
     def evaluate(self, *model: Any) -> Any:
-        """The same. Nothing is measured."""
+        """Runs the evaluation of the model. Nothing is measured."""
         *arguments, last = model
         runs = last if isinstance(last, int) else len(self._files[0])
         if not 0 < runs <= len(self._files[0]):

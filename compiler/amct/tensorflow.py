@@ -74,7 +74,7 @@ def quantize_model(
 
 
 def _insert(graph: Any, inputs: Sequence[str], see: Callable[[Inputs], object]) -> None:
-    """Put an operator behind each input that passes the value to `see` and returns it unchanged."""
+    """Put an operator after each input that passes the value to `see` and returns it unchanged."""
     tf = tensorflow("quantize_model", "graph")
 
     def seen(*arrays: Any) -> tuple[Any, ...]:

@@ -156,7 +156,7 @@ def is_pytorch(model: object) -> bool:
 def parse(text: str, session: Session | None = None, *, name: str = "<text>") -> Loaded:
     """Read the text of a module, verified. Nothing that the text names is imported or run.
 
-    `name` is the file name in locations and errors; if it is a path, array files are looked up beside it. Raises
+    `name` is the file name in locations and errors; if it is a path, array files are looked up next to it. Raises
     CompileError, located at line and column.
     """
     session = new_session() if session is None else session
@@ -287,7 +287,7 @@ def save(
 
 
 def report(folder: PathLike) -> Path:
-    """Write `report.html` into the folder of a finished run (`amct quantize -o`), from its files alone. Returns its path.
+    """Write `report.html` into the folder of a finished run (`amct quantize -o`), only from its files. Returns its path.
 
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.

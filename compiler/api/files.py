@@ -149,7 +149,7 @@ def quantize(
 
     `quantize(model, loader)` does all of it for a `torch.nn.Module` or an exported program, which is not changed: the first batch
     of the loader traces it, it is simplified and fused for `profile`, and all batches calibrate. Batches are tensors, tuples
-    or dictionaries, of which the arguments of `forward` are taken; labels behind them are not used.
+    or dictionaries, of which the arguments of `forward` are taken; labels after them are not used.
 
     `settings` are an object or a configuration file of AMCT (JSON in a file ending in .json, else simplified), to which `options`
     are added: `bits=16, equalize=True`. `data` calibrates: a path (what `--data` takes), arrays by input `[samples, ...]`, an
@@ -270,9 +270,9 @@ def quantize_file(
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
-    beside what was before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float
-    until onnxruntime takes less time for the ONNX file than for the float model, or raises. `client` shares calibration among
-    machines, as in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
+    compared with what was before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to
+    float until onnxruntime takes less time for the ONNX file than for the float model, or raises. `client` shares calibration
+    among machines, as in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
     from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
@@ -351,7 +351,7 @@ def evaluate(
     """Score models on the same samples, as `amct evaluate` does, by labels or by a function.
 
     `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of
-    PyTorch, whose batches have labels behind their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
+    PyTorch, whose batches have labels after their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
     `onnxruntime`, which runs ONNX files (the default where it is installed, without `client`), `interpreter` or `iree`.
     `client` shares the samples that labels judge among machines, as in `quantize`. Raises CompileError, located.
     """
@@ -397,7 +397,7 @@ def sensitivity(
     session: Session | None = None,
     **options: Unpack[Keywords],
 ) -> Sensitivity:
-    """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most so many samples.
+    """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most this many samples.
 
     `measure` is `sqnr`, in dB, or `kl`, the divergence of probabilities in nats. `options` are those of `--quantize`, as in
     `quantize_file`; `client` shares the layers among machines. Raises CompileError, located.

@@ -55,7 +55,7 @@ class Checkpoint:
             raise CompileError(f"is not a checkpoint: {e}", where=str(self.path), hint="remove it") from None
 
     def keep(self, arrays: Callable[[], Mapping[str, Array]], merged: int, *, last: bool) -> None:
-        """Writes the arrays after so many shares, if that was long ago, or it is the last one."""
+        """Writes the arrays after this many shares, if that was long ago, or it is the last one."""
         if self.path is not None and (last or time.monotonic() - self.written > _SECONDS):
             write_side_file(self.path, {**arrays(), _MERGED: np.array([merged])})
             self.written = time.monotonic()

@@ -1,4 +1,4 @@
-"""Estimates the work from operations and sizes alone, so that the same model and data give the same answer."""
+"""Estimates the work only from operations and sizes, so that the same model and data give the same answer."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ State = Mapping[str, Array]
 
 
 class Finding(Protocol):
-    """Adds up what it is shown of one value. One that has seen nothing can be pickled, beside references to the module."""
+    """Adds up what it is shown of one value. One that has seen nothing can be pickled, apart from references to the module."""
 
     def show(self, array: Array, run: int) -> None:
-        """Shows the value in the run of this number, behind those before. Raises CompileError."""
+        """Shows the value in the run of this number, after those before. Raises CompileError."""
         ...
 
     def state(self) -> State:
@@ -39,7 +39,7 @@ class Finding(Protocol):
         ...
 
     def merge(self, state: State) -> None:
-        """Adds what another one has found in the runs behind."""
+        """Adds what another one has found in the runs after."""
         ...
 
 
@@ -90,7 +90,7 @@ class _Common(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is found, as plain data, beside the samples."""
+        """What is found, as plain data, apart from the samples."""
         return self.module.digest, self.findings.hex(), self.runner.engine
 
 

@@ -37,7 +37,7 @@ class Shown:
 
 
 def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path: Path) -> list[Shown]:
-    """Write the graph that computes the wanted values, which are not arguments, with its weights beside it. Returns its
+    """Write the graph that computes the wanted values, which are not arguments, with its weights next to it. Returns its
     outputs.
 
     Raises CompileError, located, if an operation has no form in ONNX.

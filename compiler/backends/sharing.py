@@ -41,7 +41,7 @@ class Packed(NamedTuple):
 
     text: bytes
     arrays: bytes | Stored
-    """The file beside the text; empty without one."""
+    """The file next to the text; empty without one."""
     profile: str
 
     @property
@@ -130,11 +130,11 @@ def _sent(rows: Rows, start: int, stop: int) -> Rows:
 
 
 class Bar(NamedTuple):
-    """What is told of progress: samples, or whatever a share has several of."""
+    """What a progress bar counts: samples, or other units of which a share has several."""
 
     phase: str
     sizes: Sequence[int]
-    """Of the shares."""
+    """The number of units in each share."""
     done: int
     """What was done before them."""
     total: int
@@ -271,7 +271,7 @@ def _unpacked(given: Packed, thread: int) -> tuple[ModuleOp, Session]:
 
 
 def _beside(arrays: bytes | Stored) -> Path:
-    """The file beside the text, which it names by its name."""
+    """The file next to the text, which it names by its name."""
     if isinstance(arrays, Stored):
         return fetched(arrays)
     path = (scratch_until_the_end() / _FILE).with_suffix(".safetensors")

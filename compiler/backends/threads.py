@@ -45,7 +45,7 @@ class OrderedBatches(Generic[T]):
         self._failures: dict[int, BaseException] = {}
 
     def run(self, work: Callable[[T, Turn], None], threads: int) -> None:
-        """Call `work` for each batch, in so many threads. When one fails those before it are finished, none is begun any more,
+        """Call `work` for each batch, in this many threads. When one fails those before it are finished, none is begun any more,
         and what the first of them raised is raised.
         """
         with threads_of_blas(1) if threads > 1 else nullcontext():

@@ -1,1 +1,1 @@
-"""Checks compilations by numbers: every pass beside the module before it, layer by layer, and files beside modules."""
+"""Checks compilations by numbers: every pass next to the module before it, layer by layer, and files next to modules."""

@@ -1,6 +1,6 @@
 """How far the results of one operation may be from the exact ones: running error analysis.
 
-Every array has an array of bounds beside it, `|computed - exact| <= error` element by element; None means exact. A rule gives
+Every array has an array of bounds next to it, `|computed - exact| <= error` element by element; None means exact. A rule gives
 the errors of results from operands and their errors. With `u` the unit roundoff of the type (2^-24 for float32) and
 `gamma_n = n u / (1 - n u)` (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1):
 
@@ -197,7 +197,7 @@ def _sums(op: Operation, operands: Sequence[Array], errors: Errors, results: Seq
 
 @_rule(nn.MovingOp)
 def _moved(op: nn.MovingOp, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
-    """The same places for the errors; what is filled in has none, and what is neither is a sum of a few products."""
+    """Moves the errors to the places of their values; filled numbers have none. Other results are sums of a few products."""
     moved = {i for i, value in enumerate(op.operands) if value in op.moved}
     given = [
         (_zeros(a) if e is None else e) if i in moved else a

@@ -1,4 +1,4 @@
-"""Holds passes to what they promise about numbers: the module after a pass runs beside the module before it."""
+"""Holds passes to what they promise about numbers: the module after a pass runs next to the module before it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Traced:
 
 
 def compare(before: Traced, after: ModuleOp, numbers: Numbers, weight_steps: float = WEIGHT_STEPS) -> Follower:
-    """Runs a module beside another that promises these numbers. Raises CompileError for operations that cannot be run."""
+    """Runs a module next to another that promises these numbers. Raises CompileError for operations that cannot be run."""
     graph = Graph(after)
     common, _, _ = common_layers(before.graph.module, after)
     pairs = {name: (a, b) for name, (a, b) in common.items() if is_float(element_of(a)) == is_float(element_of(b))}

@@ -1,10 +1,10 @@
-"""Runs one module beside another, layer by layer, each layer on the other's values.
+"""Runs one module next to another, layer by layer, each layer on the other's values.
 
 Errors of a layer therefore do not reach the next one, the bound of each is as sharp as its few operations allow, and the first
-layer that is wrong is found, not one of those behind it.
+layer that is wrong is found, not one of those after it.
 
 A layer may mean another value in the two: equalization scales it, a change of layout transposes it. So the module runs twice
-where it disagrees: `forced`, with the other's value in place of its own, and `own`, with its own. If the layers behind it agree
+where it disagrees: `forced`, with the other's value in place of its own, and `own`, with its own. If the layers after it agree
 with its own value and not with the other's, the two mean different things, and nothing is wrong.
 """
 
@@ -182,7 +182,7 @@ class FollowedLayer:
     """The bound of that element."""
     parts: Apart | None = None
     explained: bool = False
-    """Beyond the bound, but the layers behind it show that the two mean different values by it."""
+    """Beyond the bound, but the layers after it show that the two mean different values by it."""
 
     @property
     def verdict(self) -> str:
@@ -197,13 +197,13 @@ Views = Callable[[Array, Array], Iterable[Array]]
 
 
 def as_it_is(other: Array, value: Array) -> Iterable[Array]:
-    """The same axes."""
+    """The other array with its axes unchanged."""
     if other.shape == value.shape:
         yield other
 
 
 def in_any_order(other: Array, value: Array) -> Iterable[Array]:
-    """The same axes, then other orders of axes that give the shape."""
+    """The other array with its axes unchanged, then in every order that gives the shape."""
     yield from as_it_is(other, value)
     if other.ndim == value.ndim and 2 < other.ndim < 6 and sorted(other.shape) == sorted(value.shape):
         for order in permutations(range(other.ndim)):
@@ -370,7 +370,7 @@ class _Run:
     def _agreement(
         self, slot: int, value: Array, views: Sequence[Array], analysis: Analysis, layer: FollowedLayer | None
     ) -> tuple[Array, Apart | None]:
-        """The other's value in the form that agrees, or in its plain form with the worst element."""
+        """The value of the other module in the form that agrees, or in its plain form with the worst element."""
         first: Apart | None = None
         for view in views:
             if view is value or np.array_equal(view, value, equal_nan=_floating(value)):

@@ -1,4 +1,4 @@
-"""Runs a module beside its native code: every operation in the interpreter, on the operands that native code computed."""
+"""Runs a module next to its native code: every operation in the interpreter, on the operands that native code computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a module beside the file it was read from or written to: onnxruntime on ONNX files, our reader on every file."""
+"""Runs a module next to the file it was read from or written to: onnxruntime on ONNX files, our reader on every file."""
 
 from __future__ import annotations
 

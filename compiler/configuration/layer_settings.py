@@ -168,7 +168,7 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
     """The requested settings that this layer cannot have, each with whether no layer of its type can."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     if alone and not layer.weight_only:
-        yield "has no weight that can be quantized alone", True
+        yield "has no weight that can be quantized by itself", True
         return
     if weight.channel_wise and not layer.channel_wise and not alone:
         yield "does not support channel_wise: its weight has one scale", True
@@ -178,7 +178,9 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
         yield _NO_GROUPS, True
     if weight.bits not in (weight_bits(layer, alone) or (8,)):
         which = (
-            "a weight that is quantized alone has 3, 4 or 8 bits" if alone else "only two-dimensional convolutions can"
+            "a weight that is quantized by itself has 3, 4 or 8 bits"
+            if alone
+            else "only two-dimensional convolutions can"
         )
         yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
@@ -205,13 +207,13 @@ def recorded_impossible(record: LayerRecord, layer: LayerFacts) -> str | None:
     return None
 
 
-_NO_GROUPS = "cannot have a scale for each group: only weights that are quantized alone have groups"
+_NO_GROUPS = "cannot have a scale for each group: only weights that are quantized by themselves have groups"
 _NARROW = "cannot have an input of 16 bits"
-_NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized alone have zero points"
+_NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized by themselves have zero points"
 
 
 def weight_bits(layer: LayerFacts, alone: bool) -> tuple[int, ...]:
-    """The possible numbers of bits of a layer's weight, which may be quantized alone; none for layers without a weight."""
+    """The possible numbers of bits of a layer's weight, which may be quantized by itself; none for layers without a weight."""
     if not layer.weighted:
         return ()
     if alone:

@@ -194,7 +194,7 @@ def _broken(record: LayerRecord) -> Iterator[tuple[str, str]]:
     if outside := [x for x in record.tensor_balance_factor if not f32(EPSILON) <= x <= f32(1 / EPSILON)]:
         yield "tensor_balance_factor", f"must lie in [{EPSILON:g}, {1 / EPSILON:g}], not {outside[0]:g}"
     if record.is_tensor_quantize and record.scale_w:
-        yield "is_tensor_quantize", "is for inputs that are quantized alone: scale_w does not apply"
+        yield "is_tensor_quantize", "is for inputs that are quantized by themselves: scale_w does not apply"
 
 
 def _bad_weight_offsets(record: LayerRecord) -> Iterator[tuple[str, str]]:
@@ -206,7 +206,7 @@ def _bad_weight_offsets(record: LayerRecord) -> Iterator[tuple[str, str]]:
         elif outside := [n for n in offsets if not -limit <= n < limit]:
             yield name, f"must lie in [{-limit}, {limit - 1}], not {outside[0]}"
     if record.weight_compress_only and record.scale_d is not None:
-        yield "weight_compress_only", "is for weights that are quantized alone: scale_d does not apply"
+        yield "weight_compress_only", "is for weights that are quantized by themselves: scale_d does not apply"
 
 
 def _bad_scales(name: str, scales: Sequence[float]) -> Iterator[tuple[str, str]]:

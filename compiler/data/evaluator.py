@@ -26,7 +26,7 @@ Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 class FloatModel:
     """The argument of an evaluator's methods and of metrics: a model that takes and returns floats.
 
-    The first `runs` runs are kept in `spool`. `samples` is the data that was given beside the evaluator. `run` takes the place of
+    The first `runs` runs are kept in `spool`. `samples` is the data that was given with the evaluator. `run` takes the place of
     the interpreter.
     """
 

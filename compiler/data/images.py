@@ -26,7 +26,7 @@ _FILL = 114
 """The gray around padded images, that of YOLO's letterbox."""
 
 _BESIDE = frozenset((".csv", ".db", ".ini", ".json", ".md", ".npy", ".npz", ".txt", ".xml", ".yaml", ".yml"))
-"""Endings of files that stand beside images and are not read; every other file must be an image."""
+"""Endings of files that stand next to images and are not read; every other file must be an image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,7 @@ def _cut(image: Any, size: tuple[int, int], fill: int = 0) -> Any:
 def images_in(folder: Path) -> list[Path]:
     """The images of a folder, sorted by name; or of the folders in it, mixed evenly, so that every part has some of each.
 
-    Hidden files and tables beside the images are left out. Raises CompileError, located, if there are none, and for a pipe.
+    Hidden files and tables next to the images are left out. Raises CompileError, located, if there are none, and for a pipe.
     """
     if not folder.is_dir():
         raise CompileError("there is no such folder", where=str(folder))

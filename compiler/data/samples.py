@@ -41,7 +41,7 @@ class Samples:
     skipped: tuple[CompileError, ...] = ()
     """Why some files of the data were left out."""
     hashes: list[bytes] = field(init=False, default_factory=list[bytes], compare=False, repr=False)
-    """Those of all blocks, once they are known."""
+    """The hashes of all blocks, once they are known."""
 
     def batches(self) -> Iterator[dict[str, Array]]:
         """Runs of the model: as many samples at a time as its inputs require.

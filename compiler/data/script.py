@@ -26,7 +26,7 @@ def load_script(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def running(path: Path) -> Generator[None]:
-    """A context for code of a file: it can import modules beside it, and its exceptions become CompileErrors at its line."""
+    """A context for code of a file: it can import modules next to it, and its exceptions become CompileErrors at its line."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -40,7 +40,7 @@ class Shards(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardRows:
-    """One array of each shard, one behind the other, in the order of the files' names."""
+    """One array of each shard, one after the other, in the order of the files' names."""
 
     files: Sequence[str]
     name: str

@@ -102,7 +102,7 @@ def auto_calibrate_file(
 ) -> AutoCalibrated:
     """Quantize `model`, leaving the fewest of the most sensitive layers in float that the evaluator's `metric_eval` accepts.
 
-    Writes AMCT's files for the model, and beside them the configuration, the ranking and the record of the search; all or none.
+    Writes AMCT's files for the model, and next to them the configuration, the ranking and the record of the search; all or none.
     `strategy` replaces the way to search (`FEW_LEVELS`); `load` gives the evaluator of the file `evaluator`,
     in which errors of its methods are located; `rank` gives the order in which layers are tried; the files are those of
     `framework`, by default the one of the model's file. Raises CompileError, located,

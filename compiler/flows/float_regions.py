@@ -54,7 +54,7 @@ class Networks:
 
     model: Path
     original: ModuleOp
-    """As it was read."""
+    """The module as it was read."""
     whole: ModuleOp
     """The fused module that is quantized."""
     onnx: OnnxTarget
@@ -141,7 +141,7 @@ def chosen(layers: Sequence[Returned], missing: float) -> list[Returned]:
 
 
 def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, float]:
-    """By layer the seconds that onnxruntime takes for its region: its node, those that quantize what it reads, and those behind
+    """By layer the seconds that onnxruntime takes for its region: its node, those that quantize what it reads, and those after
     it up to the next layer. What onnxruntime adds without a name of the file belongs to none.
     """
     model = onnx.ModelProto.FromString(file.read_bytes())  # of this run, with its weights where they are

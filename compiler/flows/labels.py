@@ -92,7 +92,7 @@ def _class(text: str, where: str) -> int:
 
 
 def _by_path(path: Path, table: Sequence[tuple[int, list[str]]], images: ImageRows) -> Array:
-    """The labels of images, in their order; paths are those in the images' folder, or beside the table."""
+    """The labels of images, in their order; paths are those in the images' folder, or next to the table."""
     known = {file.resolve(): i for i, file in enumerate(images.files)}
     labels: dict[int, int] = {}
     for line, (name, label) in table:

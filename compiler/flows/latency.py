@@ -157,7 +157,7 @@ def benchmark(
 
 
 def side_by_side(models: Sequence[Path], inputs: Inputs, rounds: int = ROUNDS) -> Latencies:
-    """Time ONNX files in this process, with one thread, for `SECONDS` or so many rounds.
+    """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds.
 
     `inputs` are those of one run, by name. Raises CompileError without onnxruntime, and for a file that it does not run.
     """
@@ -174,7 +174,7 @@ def side_by_side(models: Sequence[Path], inputs: Inputs, rounds: int = ROUNDS) -
 
 def by_node(path: Path, inputs: Inputs) -> dict[int, float]:
     """The median seconds of the nodes of an ONNX file that are called `@0@`, `@1@`, ...; of nodes that onnxruntime makes one,
-    those of the first. The profile is written beside the file and removed. Raises CompileError as `side_by_side` does.
+    those of the first. The profile is written next to the file and removed. Raises CompileError as `side_by_side` does.
     """
     session = _opened(path, 1, profile=path.with_suffix(""))
     _run(session, inputs)

@@ -83,7 +83,7 @@ class Peer:
 def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None = None) -> Peer | None:
     """Open a file with the default options, and compare `ours` on the first samples. None without onnxruntime.
 
-    If outputs are below CLOSE, a copy of the file that also outputs its integers is written beside it, run, and removed.
+    If outputs are below CLOSE, a copy of the file that also outputs its integers is written next to it, run, and removed.
     """
     try:
         onnxruntime: Any = import_module("onnxruntime")

@@ -78,7 +78,7 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
     if norm is not None and norm.input in seen and (differs := _against_statistics(norm, seen[norm.input])):
         yield f"the data {differs} the statistics of the first batch norm ('{layer_of(norm)}') say: {advice}"
     elif first is not None and first.results[0] in seen and _swamps_bias(first, seen[first.results[0]], samples):
-        yield f"the data is pixels of 0 to 255, beside which the bias of '{layer_of(first)}' vanishes: {advice}"
+        yield f"the data is pixels of 0 to 255, compared with which the bias of '{layer_of(first)}' vanishes: {advice}"
 
 
 def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
@@ -143,11 +143,11 @@ def _against_statistics(norm: BatchNormOp, array: Array) -> str:
         return ""
     if not 1 / _SPREAD <= spread <= _SPREAD:
         return f"spreads {spread:.2g} times as wide as"
-    return f"lies {off:.2g} deviations beside the mean that" if off > _OFF else ""
+    return f"lies {off:.2g} deviations away from the mean that" if off > _OFF else ""
 
 
 def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
-    """Whether unnormalized pixels give a first convolution results beside which its bias does not count."""
+    """Whether unnormalized pixels give a first convolution results compared with which its bias does not count."""
     biases = [each for operand in conv.operands[2:] if (each := constant_of(operand)) is not None]
     inputs = [array for array in _spread(samples).values() if array.size]
     if not biases or not inputs or min(a.min() for a in inputs) < 0 or max(a.max() for a in inputs) < _FAR:

@@ -90,7 +90,7 @@ _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 
 @dataclass(frozen=True)
 class FileOptions:
-    """What is asked of `quantize_file`, beside the model and the folder."""
+    """What is asked of `quantize_file`, next to the model and the folder."""
 
     wanted: Wanted
     data: DataOptions = NO_DATA
@@ -106,15 +106,15 @@ class _Forms(NamedTuple):
     """One network, in the forms that are measured and written."""
 
     original: ModuleOp
-    """As it was read."""
+    """The module as it was read."""
     reference: ModuleOp
-    """The float module whose layers read what the quantized one's read: behind equalization it is not the original."""
+    """The float module whose layers read what the quantized one's read: after equalization it is not the original."""
     quantized: ModuleOp
     ascend: ModuleOp
     stages: Mapping[str, Stage]
     """The programs of the quantized forms, by `STAGES`."""
     large: bool
-    """Whether the stages have no room beside each other."""
+    """Whether the stages have no room next to each other."""
 
 
 def quantize_file(model: Path, folder: Path, options: FileOptions, session: Session) -> Summary:

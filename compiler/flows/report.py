@@ -19,7 +19,7 @@ PAGE, NODE_DATA = "report.html", "model_explorer.json"
 
 
 def report_of(folder: Path) -> Path:
-    """Write `report.html` into the folder of a finished run, from its files alone. Returns its path.
+    """Write `report.html` into the folder of a finished run, only from its files. Returns its path.
 
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.

@@ -31,7 +31,7 @@ from .shared_ranks import shared_ranks
 from .significance import EXPLAINED, Pair, Share
 
 TOP = 5
-"""The second count of classes, beside 1."""
+"""The second count of classes, next to 1."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def difference_of(
 
 
 def ranked_at_outputs(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """By quantized layer the SQNR in dB of the network's outputs when it alone is quantized, the lowest first."""
+    """By quantized layer the SQNR in dB of the network's outputs when only it is quantized, the lowest first."""
     whole, quantized = whole.clone(), quantized.clone()
     for module in (whole, quantized):
         inline_fused(module)

@@ -49,7 +49,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Ints:
-    """A list of integers: an attribute, or from a version on an input of its own, behind the others."""
+    """A list of integers: an attribute, or from a version on an input of its own, after the others."""
 
     name: str
     input_since: int | None = None
@@ -94,7 +94,7 @@ class Row:
     only: Mapping[str, float]
     fits: Callable[[Any], bool]
     places: Mapping[str, int]
-    """The inputs of lists that are inputs, behind the operands."""
+    """The inputs of lists that are inputs, after the operands."""
 
 
 def _always(op: NNOp) -> bool:

@@ -38,14 +38,14 @@ class Constant:
     )
 
     def transposed(self, perm: Sequence[int]) -> Constant:
-        """The same array with its axes in another order, made once, so that arrays shared in the source stay shared."""
+        """The constant with its axes in another order, made once, so that arrays shared in the source stay shared."""
         order = tuple(perm)
         if order == tuple(range(len(order))):
             return self
         return self._view("transposed", order, lambda: np.ascontiguousarray(self.array.transpose(order)))
 
     def reshaped(self, shape: Sequence[int]) -> Constant:
-        """The same elements in another shape, made once."""
+        """The constant in another shape, made once."""
         if (sizes := tuple(shape)) == self.array.shape:
             return self
         return self._view("reshaped", sizes, lambda: self.array.reshape(sizes))

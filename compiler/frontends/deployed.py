@@ -124,7 +124,7 @@ def _layer(
     operands = [x] if weight is None else [x, weight, bias]
     if kind is ascend.Conv2DTransposeOp:
         operands = [node.constant(np.zeros(4, np.int64), ".input_size"), *operands]
-    constants += of_bias  # behind those of the other operands
+    constants += of_bias  # after those of the other operands
     return node.emit(kind, *operands, **properties, offset_x=offset).results[0]
 
 

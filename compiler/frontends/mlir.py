@@ -1,4 +1,4 @@
-"""Reads module text; arrays come from the side file beside it."""
+"""Reads module text; arrays come from the side file next to it."""
 
 from __future__ import annotations
 

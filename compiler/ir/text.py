@@ -83,7 +83,7 @@ class ModuleParser(Parser):
         self._line_offset = line_offset
         self._name = name
         self.weights: list[Weight] = []
-        """The weights that the text refers to in the file beside it."""
+        """The weights that the text refers to in the file next to it."""
         self._used_early: dict[str, Span[str]] = {}
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
@@ -325,7 +325,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: int = 0) -> ModuleOp:
-    """Parses module text. `name` is its file: locations contain it, and its side file is looked up beside it.
+    """Parses module text. `name` is its file: locations contain it, and its side file is looked up next to it.
 
     Raises CompileError, located at line and column.
     """
@@ -346,13 +346,13 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
 
 
 ARRAYS = "nn.arrays"
-"""The attribute of a module text with the hash of the file beside it. A module in memory does not have it."""
+"""The attribute of a module text with the hash of the file next to it. A module in memory does not have it."""
 _HASH = "sha256:"
 _UNKNOWN = f"{_HASH}{'0' * 64}"
 
 
 def _bind(weights: Sequence[Weight], stated: Attribute | None, name: str) -> None:
-    """Ties weights to the file beside a text, if the text has its hash. Raises CompileError if it is another file's."""
+    """Ties weights to the file next to a text, if the text has its hash. Raises CompileError if it is another file's."""
     if stated is None or not weights:
         return
     side = side_file_of(name)
@@ -437,7 +437,7 @@ def elided(text: str, limit: int) -> tuple[str, int]:
 
 
 def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locations: bool = False) -> list[Path]:
-    """Writes `path` and, if the module has arrays, `<stem>.safetensors` beside it with only the live arrays.
+    """Writes `path` and, if the module has arrays, `<stem>.safetensors` next to it with only the live arrays.
 
     Writes both or neither. A device or a pipe gets the whole text, arrays inline. Returns the files written. Raises CompileError
     if an array cannot be read or a file cannot be written.

@@ -1,4 +1,4 @@
-"""Arrays beside the text: reads and writes the safetensors side file.
+"""Arrays next to the text: reads and writes the safetensors side file.
 
 The format is safetensors (8-byte little-endian header length, JSON header, raw bytes). The `safetensors` package copies
 what it reads and needs all bytes in memory when it writes; here weights are memory-mapped in and streamed out.

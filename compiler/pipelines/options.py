@@ -36,7 +36,7 @@ _DECLARED = "option"
 
 
 class Facts(NamedTuple):
-    """What a field says about its option, beside its type, its default and its text."""
+    """What a field says about its option, apart from its type, its default and its text."""
 
     value: str = ""
     """What stands for its value in --help: `LAYER,...`; by default the option's name."""

@@ -78,7 +78,7 @@ class Reducer(Generic[M]):
         return True
 
     def _fewer(self, model: M) -> M:
-        """As few operations as still fail."""
+        """Removes operations as long as the rest still fails."""
         count, cut = self.form.parts(model)
 
         def fails(kept: Sequence[int]) -> bool:

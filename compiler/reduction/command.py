@@ -104,7 +104,7 @@ class Command:
 
 
 def write(model: Model, path: Path) -> Path:
-    """Write a model as it is: ONNX, or the text of a module with its arrays beside it. Returns the path."""
+    """Write a model as it is: ONNX, or the text of a module with its arrays next to it. Returns the path."""
     if isinstance(model, ModelProto):
         path.write_bytes(model.SerializeToString())
     else:

@@ -36,7 +36,7 @@ class ModuleForm:
         return len(operations), partial(_cut, model, operations)
 
     def sizes(self, model: ModuleOp) -> Iterator[tuple[str, Change]]:
-        """All large ones, then places (axes behind the second) alone, then everything that has the same size."""
+        """All large ones, then places (axes after the second) alone, then everything that has the same size."""
         sizes = {n for a in main_function(model).body.block.args for n in tensor_of(a).get_shape() if n > 1}
         sizes |= {n for op in _constants(model) for n in tensor_of(op.result).get_shape() if n > 1}
         for name, chosen in all_smaller(sizes):
@@ -160,7 +160,7 @@ def _valid(module: ModuleOp) -> ModuleOp | None:
 
 
 def _resized(module: ModuleOp, sizes: Mapping[int, int], *, places: bool = False) -> ModuleOp | None:
-    """Every axis of these sizes, in inputs and constants, and the same numbers in shapes; `places`: axes of inputs behind the
+    """Every axis of these sizes, in inputs and constants, and the same numbers in shapes; `places`: axes of inputs after the
     second alone.
     """
     new = module.clone()

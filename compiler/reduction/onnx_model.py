@@ -32,7 +32,7 @@ class OnnxForm:
         return len(nodes), partial(_cut, model, nodes, _types(model))
 
     def sizes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:
-        """All large ones, then places (axes behind the second) alone, then everything that has the same size."""
+        """All large ones, then places (axes after the second) alone, then everything that has the same size."""
         return _sizes(model)
 
     def changes(self, model: ModelProto) -> Iterator[tuple[str, Change]]:

@@ -141,7 +141,7 @@ def _read_run(folder: Path, session: Session) -> Run:
     if "layers" in files:
         layers = here(files["layers"], unmeasured)
     else:  # a file of that name is another run's
-        layers = absent.append(f"{LAYERS} was not written: {unmeasured}, or without data weights alone are quantized.")
+        layers = absent.append(f"{LAYERS} was not written: {unmeasured}, or without data only weights are quantized.")
     accuracy = summary.take_object("accuracy", "accuracy")
     return Run(
         folder=folder,

@@ -313,7 +313,7 @@ class CheckedPattern(RewritePattern, Generic[M]):
                 raise op_error(subject, reason, each.hint.format(layer=layer_of(subject)))
 
     def refusal(self, m: M) -> Refusal | None:
-        """The first condition that does not hold, with the reason, beside strict ones; None if all hold."""
+        """The first condition that does not hold, with the reason, apart from strict ones; None if all hold."""
         for each in self.conditions:
             if each.hint is None and (reason := each.holds(self, m)) is not None:
                 return Refusal(each.name, reason)

@@ -5,7 +5,7 @@
 | operands of every `ascend` operation: the model's inputs, constants, results before | rounded to float16 when they are read |
 | results of every `ascend` operation: of AscendDequant and AscendAntiQuant, of operations on floats | rounded once computed |
 | between operand and result: sums of the matrix engine and of averages, AscendQuant's product and sum | float32, as without |
-| scales (`deq_scale`, `req_scale`), and the parameters that are float32 beside float16 data too (BNInfer) | as they are |
+| scales (`deq_scale`, `req_scale`), and the parameters that are float32 next to float16 data too (BNInfer) | as they are |
 | numbers in attributes; integers; operations of `nn` | as they are |
 
 A number beyond 65504 becomes infinite.

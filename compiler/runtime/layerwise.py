@@ -37,7 +37,7 @@ class Layerwise:
         Raises CompileError for operations that cannot be run, and for data that does not fit.
         """
         self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
-        """Changed weights and biases, by operand index, which layers read in place of their own, until all batches are behind
+        """Changed weights and biases, by operand index, which layers read in place of their own, until all batches are after
         them.
         """
         self._kernels = kernels or {}
@@ -60,7 +60,7 @@ class Layerwise:
         return len(self._waiting)
 
     def inputs(self, layer: Operation) -> Iterator[Array]:
-        """What a layer reads as its first operand, batch by batch; it is behind those asked for before. Must not be written to.
+        """What a layer reads as its first operand, batch by batch; it is after those asked for before. Must not be written to.
 
         Every batch has to be taken: with it goes what lies between the layers.
         """
@@ -70,7 +70,7 @@ class Layerwise:
             env = self._advanced(waiting, begin, end)
             self._wait(i, env)
             array = env[self._reads[layer]]
-            assert array is not None, "it is released behind the layer"
+            assert array is not None, "it is released after the layer"
             yield array
         for passed, at in self._at.items():
             if at < end:
@@ -84,7 +84,7 @@ class Layerwise:
             yield {name: array for name, array in zip(self._names, found, strict=True) if array is not None}
 
     def _advanced(self, waiting: _Waiting, begin: int, end: int | None) -> list[Array | None]:
-        """The slots of a batch behind these steps."""
+        """The slots of a batch after these steps."""
         env = list(self._plan.slots)
         for slot, array in waiting.arrays():
             env[slot] = array
@@ -137,7 +137,7 @@ def _replacing(kernel: Kernel, operands: Mapping[int, Array]) -> Callable[..., A
 
 @dataclass(frozen=True)
 class _Waiting:
-    """The values of one batch by their slots, in memory or one behind the other in a file."""
+    """The values of one batch by their slots, in memory or one after the other in a file."""
 
     live: Mapping[int, Array]
     """In a file: empty arrays of their shapes and types, that hold no memory."""

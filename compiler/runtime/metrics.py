@@ -127,7 +127,7 @@ _LEAST_PROBABILITY = 1e-9
 class Divergences:
     """The Kullback-Leibler divergence of two streams of outputs of a classifier, added pair by pair, in nats.
 
-    An output is [samples, classes] or [samples, positions, classes], with any number of axes of size 1 behind. Its rows are
+    An output is [samples, classes] or [samples, positions, classes], with any number of axes of size 1 after. Its rows are
     logits, whose softmax is compared; rows that add up to 1 are probabilities already.
     """
 

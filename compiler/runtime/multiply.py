@@ -8,7 +8,7 @@ from .kernels import Array
 from .scratch import scratch
 
 KEPT_WEIGHT = 16 << 20
-"""A weight of fewer bytes as floats is kept as floats beside its integers. That of ResNet-50's largest layer has 9 MB."""
+"""A weight of fewer bytes as floats is kept as floats next to its integers. That of ResNet-50's largest layer has 9 MB."""
 _COLUMNS = 128
 """Columns of a weight that become floats at once: a matrix of 4,096 rows then stays in the second level's cache."""
 

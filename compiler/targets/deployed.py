@@ -45,7 +45,7 @@ def warn_of_floats(module: ModuleOp, session: Session) -> None:
     if any(isinstance(op, ascend.AscendQuantOp | ascend.WindowCacheOp) for op in module.walk()):
         return
     alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())
-    left = "weights alone are quantized" if alone else "the file is a float model"
+    left = "only weights are quantized" if alone else "the file is a float model"
     session.warn(f"no layer computes in integers: {left}")
 
 

@@ -25,7 +25,7 @@ from ..transforms.quantization.profiles import profile_of
 from . import Target
 
 _QUANTIZING = {"caffe": ("Quant", "DeQuant")}
-"""The types of the layers before and behind a quantized one, unless they are AscendQuant and AscendDequant."""
+"""The types of the layers before and after a quantized one, unless they are AscendQuant and AscendDequant."""
 
 _STRINGS = 1
 """The number of Ascend's type for lists of strings."""

@@ -42,7 +42,7 @@ SCOPE = "model"
 class LinalgTarget(Target):
     """linalg on tensors. `nn` and `ascend` are lowered first; an operation without a form is an error.
 
-    `weights` says where arrays of more than 16 elements are: `parameters`, for IREE, in the safetensors file beside the text;
+    `weights` says where arrays of more than 16 elements are: `parameters`, for IREE, in the safetensors file next to the text;
     `resources`, for mlir-opt and others, as hexadecimal resources at the end of the text.
     """
 

@@ -1,4 +1,4 @@
-"""Module text, with its arrays in a safetensors file beside it."""
+"""Module text, with its arrays in a safetensors file next to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import Target
 
 @dataclass(frozen=True)
 class MlirTarget(Target):
-    """Module text, and its arrays in a safetensors file beside it."""
+    """Module text, and its arrays in a safetensors file next to it."""
 
     name = "mlir"
     ending = ".mlir"

@@ -25,7 +25,7 @@ from . import Target
 class ScalesTarget(Target):
     """Writes the quantization parameters of every operand of every layer: `{"conv1": {"input": {...}, "weight": {...}}}`.
 
-    An operand has a `type` (`int8`), a `scale` and a `zero_point`: numbers, or lists along `axis`; with `block` so many numbers
+    An operand has a `type` (`int8`), a `scale` and a `zero_point`: numbers, or lists along `axis`; with `block` this many numbers
     along the axis share a scale. `real = (integer - zero_point) * scale`. Layers of a PyTorch model are the paths of its modules.
     Operands in float, and layers without any other, are left out; a warning reports if no layer is left.
     """

@@ -18,13 +18,13 @@ AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an o
   metric_eval(original, metric)   (ok, loss): whether the metric is good enough compared with the original's
 
 First everything is quantized. If that is not good enough, layers are ranked by the cosine between their own float and
-quantized results (or, with --sensitivity OutputSQNR, by the SQNR of the network's outputs when one layer alone is quantized), and
+quantized results (or, with --sensitivity OutputSQNR, by the SQNR of the network's outputs when only one layer is quantized), and
 as few of the worst ones as possible stay in float. The command writes the files of `amct calibration`, and
   accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json
 
 --auto_nuq is AMCT's auto_nuq instead: no layer stays in floats, and as many of the heaviest layers as the metric allows get
 weights of few levels (NUQ). Candidates are the layers to which the configuration gives few levels, else all that may have
-them. The files beside are auto_nuq_final_config.json, _ranking_information.json (numbers in weights) and _record.json"""
+them. The files next to are auto_nuq_final_config.json, _ranking_information.json (numbers in weights) and _record.json"""
 
 _IN_FLOAT = ("layers in float", "float", "sensitivity, the worst first", "0.5 + 0.5 cosine")
 _AT_OUTPUTS = (*_IN_FLOAT[:3], "SQNR dB of the outputs")

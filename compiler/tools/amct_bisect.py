@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
-far each layer is from A's, beside what its operations explain: rounding in any order of their sums and, if only one of the two is
-quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
+far each layer is from A's, compared with what its operations explain: rounding in any order of their sums and, if only one of
+the two is quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
 
 A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source."""
 

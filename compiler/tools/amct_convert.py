@@ -15,7 +15,7 @@ Quantizes without calibration, with known scales and zero points:
   otherwise            those that the model was trained with, in its QuantizeLinear and DequantizeLinear nodes
 
 Writes the files that amct calibration writes, with the folder and prefix of --save_path: for ONNX P_fake_quant_model.onnx
-and P_deploy_model.onnx, for TensorFlow P_fake_quant_model.pb and P_quantized.pb, beside P_quant.json and P_record.txt.
+and P_deploy_model.onnx, for TensorFlow P_fake_quant_model.pb and P_quantized.pb, next to P_quant.json and P_record.txt.
 Files of an earlier run are overwritten, but never a file that was read."""
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized layers, the one that costs most first:
-  alone    SQNR in dB of the outputs when this layer alone is quantized: the lower, the more it costs
-  spared   SQNR in dB of the outputs when this layer alone stays in float; gain is the difference from the quantized network
+  alone    SQNR in dB of the outputs when only this layer is quantized: the lower, the more it costs
+  spared   SQNR in dB of the outputs when only this layer stays in float; gain is the difference from the quantized network
   own      similarity of the layer's own results, float and quantized, from equal inputs (as amct auto-calibration ranks)
 
 With --measure kl, alone and spared are the divergence of the outputs' probabilities in nats, for classifiers: the larger, the

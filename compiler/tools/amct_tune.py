@@ -42,9 +42,9 @@ metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an eva
 
 A budget limits the quantized model. Layers then get the widths that cost least within it: weights of 8 or 4 bits, or float.
   bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes
-  MACs=2M           at most so many multiply-accumulates of convolutions and matrix products stay in float, for one sample
-  int8-layers=20    at least so many convolutions and matrix products compute on integers; weights of 4 bits count as well
-k, M and G are thousands, millions and billions. What each layer costs alone is measured at the network's outputs, an integer
+  MACs=2M           at most this many multiply-accumulates of convolutions and matrix products stay in float, for one sample
+  int8-layers=20    at least this many convolutions and matrix products compute on integers; weights of 4 bits count as well
+k, M and G are thousands, millions and billions. What each layer costs by itself is measured at the network's outputs, an integer
 program (scipy) chooses the widths, and the result is measured again.
 
 With --faster-than-float, layers that lose time in int8 are found first, as amct quantize finds them, and are float in all trials.
@@ -135,7 +135,7 @@ def _goal(args: argparse.Namespace) -> Goal:
             "--drop is missing: how much may be lost", option="evaluator" if args.labels is None else "labels"
         )
     if args.drop is not None and not scored:
-        hint = "give --labels LABELS or --evaluator FILE.py:FUNCTION beside --drop"
+        hint = "give --labels LABELS or --evaluator FILE.py:FUNCTION with --drop"
         raise CompileError("--drop is of labels or a function", hint=hint, option="drop")
     if sum(each is not None for each in (args.sqnr, args.labels, args.evaluator)) != 1:
         hint = "give --sqnr DB, or --labels LABELS and --drop POINTS, or --evaluator FILE.py"

@@ -73,7 +73,7 @@ def _require_addresses() -> None:
         from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
 
         if (most := getrlimit(RLIMIT_AS)[0]) != RLIM_INFINITY and most < _ADDRESSES:
-            shown = f"allows {most >> 20} MB of memory, and libraries alone take {_ADDRESSES >> 20} MB"
+            shown = f"allows {most >> 20} MB of memory, and libraries by themselves take {_ADDRESSES >> 20} MB"
             sys.exit(f"ulimit -v: error: {shown}")
 
 

@@ -298,7 +298,7 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def print_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
-    """Print data as one JSON object on stdout, behind the command and the version (docs/embedding.md has the keys)."""
+    """Print data as one JSON object on stdout, after the command and the version (docs/embedding.md has the keys)."""
     from .. import __version__
 
     print(json.dumps({"command": args.command, "version": __version__, **data}, indent=2, ensure_ascii=False))

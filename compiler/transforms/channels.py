@@ -1,4 +1,4 @@
-"""Where the channels of a value stand, also behind operations that keep them apart."""
+"""Where the channels of a value stand, also after operations that keep them apart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def carried(op: NNOp, channels: Channels) -> Channels | None:
 
 
 def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels | None:
-    """Followed entry by entry, in the part behind the last unknown size: as long in both, it is the same elements in both. A
+    """Followed entry by entry, in the part after the last unknown size: as long in both, it is the same elements in both. A
     value without elements has none to follow.
     """
     before, after = shape_of(value), shape_of(result)
@@ -54,5 +54,5 @@ def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels
 
 
 def _known_from(shape: tuple[int, ...]) -> int:
-    """The first axis behind the last one whose size is not known."""
+    """The first axis after the last one whose size is not known."""
     return max((i + 1 for i, size in enumerate(shape) if size == DYNAMIC), default=0)

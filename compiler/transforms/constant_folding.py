@@ -31,7 +31,7 @@ class FoldConstantsPass(ModulePass):
 
     Results are the kernels' own, bit for bit (including NaN and Inf). Quantized values stay quantized: quantize and dequantize
     are never evaluated, nor are operators that draw random numbers. A result of more than `max_elements` elements is
-    folded only if it needs no more memory than its operands. Types are refined behind folded operations. Raises CompileError,
+    folded only if it needs no more memory than its operands. Types are refined after folded operations. Raises CompileError,
     located, if a folded result contradicts the declared type.
     """
 

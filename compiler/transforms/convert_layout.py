@@ -43,7 +43,7 @@ class ConvertLayoutPass(ModulePass):
     """Gives every operation with a layout the requested one; inputs and outputs of the function keep theirs.
 
     Constants are transposed themselves; weights do not depend on the layout, except those of a matrix product
-    behind a flattened feature map, whose rows get the new order. Each rewritten operation leaves
+    after a flattened feature map, whose rows get the new order. Each rewritten operation leaves
     an applied remark, each transpose that is made an analysis remark.
     """
 
@@ -229,12 +229,12 @@ class _Converter:
         moved = commute(op, wanted if wanted in forms else next(iter(forms)))
         if moved is None or wanted is not None or _is_plain(moved) or not any(r in self.kept for r in op.results):
             return moved
-        # a value needed unpermuted, directly or by several readers, is transposed here once, not behind each of them
+        # a value needed unpermuted, directly or by several readers, is transposed here once, not after each of them
         ends = [(v, self.kept.get(v, frozenset())) for v in permuted]
         return None if all(v in there or len(there) > 1 for v, there in ends) else moved
 
     def _hoisted(self, op: nn.NNOp, wanted: Perm | None, computed: list[SSAValue]) -> Moved | None:
-        """Moves a transpose that will be needed behind `op` before it, unless that makes a second one."""
+        """Moves a transpose that will be needed after `op` before it, unless that makes a second one."""
         if wanted is None or not computed or not all(leads(op, v) for v in computed):
             return None
         at_hand = all(wanted in self._forms(v) for v in computed)

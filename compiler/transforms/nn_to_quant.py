@@ -30,7 +30,7 @@ from ..rewriting import Remarks
 PREFIX = "nn."
 """The prefix of attributes on casts for facts that `quant` cannot express: `nn.origin`, `nn.group` and so on."""
 SCALE_KEY = "nn.scale"
-"""The attribute with the key of scales that `nn` stores beside the text."""
+"""The attribute with the key of scales that `nn` stores next to the text."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Writes docs/measured/accuracy.md, what every algorithm, mode and bit width costs (some minutes).
 
-Every row is `amct-opt MODEL --fuse-bn --quantize=...` on three models, and `--lower-to-ascend` behind it where all integers are
+Every row is `amct-opt MODEL --fuse-bn --quantize=...` on three models, and `--lower-to-ascend` after it where all integers are
 of 8 bits. Outputs are compared with those of the float model on samples that did not calibrate. Needs onnxruntime, which fits
 the parameters of the seeded models.
 """
@@ -78,10 +78,10 @@ ROWS: Sequence[Row] = (
     Row("weights", "NUQ, 32 levels", config=_common("nuq_quantize { num_steps: 32 }")),
     Row("weights", "NUQ, 16 levels", config=_common("nuq_quantize { num_steps: 16 }")),
     Row("weights", "NUQ of the heaviest layers", config="enable_auto_nuq: true"),
-    Row("weights alone", "one scale", "weight-only=true channel-wise=false"),
-    Row("weights alone", "channel-wise", "weight-only=true channel-wise=true"),
+    Row("weights only", "one scale", "weight-only=true channel-wise=false"),
+    Row("weights only", "channel-wise", "weight-only=true channel-wise=true"),
     Row(
-        "weights alone",
+        "weights only",
         "channel-wise, asymmetric",
         "weight-only=true channel-wise=true weight-asymmetric=true",
     ),
@@ -258,7 +258,7 @@ has two numbers, the second is for the module lowered to the `ascend` dialect, i
 or the mode has no lowering. Numbers of one column compare, those of different columns do not: the seeded networks are
 deep, not trained, and their activations have no outliers, so that whatever cuts tails (percentile, moving-average)
 loses on them. Isotone is made for the output of a classifier, and shown at every layer for completeness. DMQ gives each
-channel the range that calibration has seen of it alone: on 16 sequences that is too little, and what others have beyond
+channel the range that calibration has seen of it: on 16 sequences that is too little, and what others have beyond
 it is cut off."""
 
 

@@ -103,7 +103,7 @@ def loaded(model: Path) -> Loaded:
 
 
 def batches(calib: Path, runs: int) -> str:
-    """A file of a function that gives the samples in so many runs."""
+    """A file of a function that gives the samples in this many runs."""
     return (
         f"import numpy as np\ndef batches():\n    arrays = dict(np.load({str(calib)!r}))\n"
         f"    parts = [np.split(array, {runs}) for array in arrays.values()]\n"

@@ -71,13 +71,13 @@ _DECISIONS = """\
 
 * Folding is exact algebra, whether or not the layer is quantized afterwards. AMCT folds only around layers that it quantizes;
   `only-quantizable=true` is AMCT's rule. (AMCT is Huawei's quantization toolkit.)
-* AMCT describes constants of OP+Add by their sizes alone. Here a constant must broadcast along the output channels, by numpy's
-  rules, and vary only along them: `[C]` behind an NCHW convolution adds to the columns and is not a bias.
+* AMCT describes constants of OP+Add only by their sizes. Here a constant must broadcast along the output channels, by numpy's
+  rules, and vary only along them: `[C]` after an NCHW convolution adds to the columns and is not a bias.
 * AMCT's OP+Mul requires a scalar of empty shape; one number per channel is as exact, and is what TensorFlow's optimizer
   (grappler) leaves of a batch norm.
 * Frontends compute what depends only on constants: a Keras batch norm in small operations arrives as a product and a sum, which
   `affine-batch-norm` accepts under the same rules as `keras-batch-norm` accepts the original.
-* Data formats must agree: behind an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
+* Data formats must agree: after an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
 * Batch norm before a convolution with padding stays: the zeros of the padding are not shifted.
 * If two convolutions share a weight and only one of them is folded into, that one gets a copy.
 * A graph output counts as one more use of a result: nothing behind it is folded into its operation.
@@ -153,7 +153,7 @@ class Example:
 
 
 def _examples(cls: type[FusionPass]) -> dict[str, Example]:
-    """For each pattern a part of the pass's text tests to which it applies, and it alone: the first short one."""
+    """For each pattern a part of the pass's text tests to which only it applies: the first short one."""
     found: dict[str, list[Example]] = {}
     completed = runpy.run_path(str(TEXTS.parents[1] / "constants.py"))["completed"]
     for path in sorted(TEXTS.glob(f"{cls.name}*.mlir"), key=lambda p: (len(p.name), p.name)):

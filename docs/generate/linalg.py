@@ -15,7 +15,7 @@ TARGET = Path(__file__).parents[1] / "linalg.md"
 HEADING = "## Operations"
 
 GONE = {
-    nn.ConstantOp: "`arith.constant`, or a parameter of the file beside the text",
+    nn.ConstantOp: "`arith.constant`, or a parameter of the file next to the text",
     nn.FusedOp: "the operations inside it",
     nn.YieldOp: "the operations inside it",
 }

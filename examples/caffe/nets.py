@@ -30,7 +30,7 @@ FIT_PIXELS = 4 * 224 * 224
 CALIBRATION_IMAGES = 8
 LOGIT_SPREAD = 2.0
 OPENNESS = np.float32(1)
-"""Mean of what goes from a batch norm into a ReLU, in standard deviations: random nets that cut off half of everything behind
+"""Mean of what goes from a batch norm into a ReLU, in standard deviations: random nets that cut off half of everything after
 each batch norm amplify every rounding to the end."""
 BN_FACTOR = 999.98236
 """Caffe stores sums of statistics, and by what to divide them."""

@@ -26,7 +26,7 @@ STAGES = {
     "fake-quantized (nn)": "digits_nn.mlir",
     "integer (ascend)": "digits_ascend.mlir",
 }
-"""What is run, by what it is called; the first beside this script, the others made."""
+"""What is run, by what it is called; the first next to this script, the others made."""
 
 
 def correct(model: Path, images: Path, labels: Path) -> tuple[int, int]:

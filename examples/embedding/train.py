@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 HERE = Path(__file__).resolve().parent
 GAIN = 0.125
-"""Behind the first layer, whose weights are trained with it."""
+"""After the first layer, whose weights are trained with it."""
 LAYERS = [
     {"kind": "flatten", "name": "flatten"},
     {"kind": "dense", "name": "fc1"},

@@ -82,7 +82,7 @@ def randomize(layers: Sequence[Any]) -> None:
 
 
 def write_frozen(function: Any, path: Path) -> Path:
-    """A graph whose variables are constants, beside `path` with the ending .pb."""
+    """A graph whose variables are constants, next to `path` with the ending .pb."""
     file = path.with_suffix(".pb")
     file.write_bytes(convert_variables_to_constants_v2(function).graph.as_graph_def().SerializeToString())
     return file

@@ -142,7 +142,7 @@ def tail(grower: Grower) -> None:
 
 
 def caffe_file(seed: int, path: Path) -> Case:
-    """Writes a net and its weights beside it."""
+    """Writes a net and its weights next to it."""
     grower = Grower(Net(), seed)
     net = grower.net
     net.proto.layer.add(name="data", type="Input", top=["data"]).input_param.shape.add(dim=grower.shape)

@@ -65,7 +65,7 @@ STEPS = frozenset(
 QUANTIZED = frozenset({"op QuantizeLinear", "op FakeQuantWithMinMaxArgs", "op FakeQuantWithMinMaxVars"})
 """Operators of sources that are quantized already."""
 FEW = 0.5
-"""The part of an output that may lie behind such a jump."""
+"""The part of an output that may lie after such a jump."""
 ACCIDENTS = {
     "NOT_IMPLEMENTED": "onnxruntime has no kernel",
     " in node ().": "onnxruntime rejects the function by which ONNX defines an operator",

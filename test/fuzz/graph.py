@@ -67,7 +67,7 @@ def run(model: onnx.ModelProto | bytes, inputs: Mapping[str, Array], *, optimize
 
 @dataclass
 class File:
-    """A model under construction. `values` are what nodes compute, `constants` what they read beside it, both by name."""
+    """A model under construction. `values` are what nodes compute, `constants` what they read next to it, both by name."""
 
     random: np.random.Generator
     opset: int

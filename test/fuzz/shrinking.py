@@ -1,4 +1,4 @@
-"""Shrinks a graph that fails, and writes what is left as ONNX and as module text beside the file of the whole graph.
+"""Shrinks a graph that fails, and writes what is left as ONNX and as module text next to the file of the whole graph.
 
 ONNX models stay ONNX, and onnxruntime computes what candidates must give. Graphs of TensorFlow and Caffe become modules: if their
 first run is wrong, onnxruntime computes the ONNX file of a candidate, and what is wrong in the import is not reduced.

@@ -33,7 +33,7 @@ def create_quant_cali_config(
     """Write the configuration of a KV cache, AMCT's JSON: for the layers that `quant_layers` gives as
     `{"kv_cache_quant_layers": ["k_proj", "v_proj"]}`, or as `config_defination` says, a simplified configuration.
 
-    Layers are `nn.Linear` modules, by their paths. Beside `config_defination`, `quant_layers` is ignored with a warning. Raises
+    Layers are `nn.Linear` modules, by their paths. Next to `config_defination`, `quant_layers` is ignored with a warning. Raises
     CompileError, located, for bad settings, and for layers that the model does not have.
     """
     path = Path(config_file)

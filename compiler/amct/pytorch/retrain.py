@@ -37,7 +37,7 @@ _LAYERS: Mapping[str, str] = {
 }
 """The operators of the layers that are trained, by class."""
 _FUSED = ("Conv1d", "Conv2d", "Conv3d")
-"""Layers that take in a batch norm behind them."""
+"""Layers that take in a batch norm after them."""
 _RECURRENT = ("LSTM", "GRU")
 _PASSIVE = ("dropout", "dropout_", "feature_dropout", "alpha_dropout")
 """Operators that do nothing in evaluation mode."""

@@ -179,7 +179,7 @@ def _unfolded(rows: Any, weight: Any, transposed: bool, groups: int) -> Any:
 
 
 class RetrainQuant(nn.Module):
-    """A layer under training, with the batch norm behind it. In evaluation mode it gives its factors to the record."""
+    """A layer under training, with the batch norm after it. In evaluation mode it gives its factors to the record."""
 
     def __init__(self, name: str, quant_module: QuantizedLayer, record_module: Recorder, bn: Any, bn_name: str):
         nn.Module.__init__(self)

@@ -136,7 +136,7 @@ def trace_open(model: Any, input_data: Any, fixed: Traced, dynamic_axes: Axes | 
 
 
 def write(traced: Traced, path: Path, properties: Mapping[str, str]) -> None:
-    """Write the model, with these properties as metadata; the arrays of one above 2 GB go beside it. It loses its arrays."""
+    """Write the model, with these properties as metadata; the arrays of one above 2 GB go next to it. It loses its arrays."""
     model = traced.model
     for key, value in properties.items():
         model.metadata_props.add(key=key, value=value)

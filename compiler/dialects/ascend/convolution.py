@@ -180,7 +180,7 @@ class XFirstOp(ConvolutionOp, OffsetOp):
 
 
 class GroupedOp(XFirstOp):
-    """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` beside NC..., `[*kernel, cin/groups, cout]` beside N...C."""
+    """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` next to NC..., `[*kernel, cin/groups, cout]` next to N...C."""
 
     groups: Int = prop_def(INT, default_value=integer(1))
 

@@ -73,7 +73,7 @@ class CubeOp(AscendOp):
             rule = "they must be equal" if row.weight is None else f"it must be {wanted}"
             raise VerifyException(f"x is of {element}, {weight_name} of {element_of(weight)}: {rule}")
         if bias is not None:
-            self.check_element(f"bias beside {element} operands", element_of(bias), row.bias)
+            self.check_element(f"bias next to {element} operands", element_of(bias), row.bias)
         check_offset_x(element, self.zero_point, "operands")
         return row
 

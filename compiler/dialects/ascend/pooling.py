@@ -185,7 +185,7 @@ class PoolOp(WindowOp):
 
 
 class SameOrValidOp(WindowOp):
-    """As in TensorFlow: x `[N, H, W, C]` (`data_format "NCHW"`: channels second), `padding` `SAME` or `VALID`."""
+    """A pool as in TensorFlow: x `[N, H, W, C]` (`data_format "NCHW"`: channels second), `padding` `SAME` or `VALID`."""
 
     ksize: Ints = prop_def(INTS)
     strides: Ints = prop_def(INTS)
@@ -332,7 +332,7 @@ class PoolingOp(AveragingOp):
     """Pooling (Caffe): the largest element (`mode 0`) or the mean (1) of each window of x `[N, C, H, W]`.
 
     `window` and `stride` are along H and W, `pad` is top, bottom, left, right. `ceil_mode` 0 rounds output sizes **up** but drops
-    a window that would begin behind the padded input; 1 rounds down. Padding is never the largest element. A mean counts padding
+    a window that would begin after the padded input; 1 rounds down. Padding is never the largest element. A mean counts padding
     as zeros, but not the elements that rounding up adds. int8 x (`mode 1`) gives the exact int32 sum of `x - offset_x`.
     """
 

@@ -185,7 +185,7 @@ class AscendDequantOp(PerChannelOp):
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "deq_scale": (f32,)}
     DEVIATION: ClassVar[str] = (
-        "deq_scale is float32 and shift_n stands beside it; targets pack both into uint64 (the scale without 2^N)"
+        "deq_scale is float32 and shift_n stands next to it; targets pack both into uint64 (the scale without 2^N)"
     )
 
     x: Operand = operand_def(ANY_TENSOR)

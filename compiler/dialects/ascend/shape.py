@@ -73,7 +73,7 @@ def one_index(what: str, value: SSAValue) -> int:
 
 @operation
 class ReshapeOp(AscendOp):
-    """The same elements in another shape; one entry of `shape` may be -1. y: the element type of x."""
+    """The elements of x in another shape; one entry of `shape` may be -1. y: the element type of x."""
 
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "shape": INDEX}
 

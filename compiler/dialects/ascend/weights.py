@@ -188,7 +188,7 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
             return
         shape = shape_of(value)
         if len(shape) != 2:
-            raise VerifyException(f"{name} must be of rank 2 beside antiquant_group_size, not {len(shape)}")
+            raise VerifyException(f"{name} must be of rank 2 next to antiquant_group_size, not {len(shape)}")
         if known(k):
             merge_dim(shape[0], -(-k // self.group_size), f"rows of {name} and groups")
         merge_dim(shape[1], n, f"columns of {name} and of weight")

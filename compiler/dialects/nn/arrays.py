@@ -1,4 +1,4 @@
-"""Arrays beside the text: `#nn.external`, and how a key finds its file."""
+"""Arrays next to the text: `#nn.external`, and how a key finds its file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class External:
 
 @irdl_attr_definition
 class ExternalAttr(Data[External]):
-    """An array stored beside the text, in `<stem>.safetensors` or in the named file of the same folder.
+    """An array stored next to the text, in `<stem>.safetensors` or in the named file of the same folder.
 
     ```mlir
     #nn.external<"conv1.weight", tensor<64x3x7x7xf32>>
@@ -83,7 +83,7 @@ class ExternalAttr(Data[External]):
 
 
 def referenced_weight(parser: AttrParser, reference: str) -> Weight:
-    """The weight behind `"key"` or `"file.safetensors#key"`, looked up beside the module only."""
+    """The weight after `"key"` or `"file.safetensors#key"`, looked up next to the module only."""
     module = Path(parser.lexer.input.name)
     file, key = separate_key(reference)
     if Path(file).name != file:

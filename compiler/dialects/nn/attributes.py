@@ -330,7 +330,7 @@ class ShapeAttr(Data[tuple[int, ...] | None]):
 
 @irdl_attr_definition
 class GraphAttr(ParametrizedAttribute):
-    """A part of the source graph that is carried whole: a model in the source's format, as bytes, beside the text if long.
+    """A part of the source graph that is carried whole: a model in the source's format, as bytes, next to the text if long.
 
     ```mlir
     #nn.graph<#nn.external<"branch.graph", tensor<812xui8>>>

@@ -256,7 +256,7 @@ class MovingOp(NNOp):
 
     @property
     def fill(self) -> float | None:
-        """The number that is filled in beside the moved elements; None if none is."""
+        """The number that is filled in next to the moved elements; None if none is."""
         return None
 
     @property
@@ -282,7 +282,7 @@ _PLACEHOLDER = TensorType(f32, ())
 
 
 def rebuilt(op: _Kind, operands: Sequence[SSAValue], result_types: Sequence[Attribute], **properties: Any) -> _Kind:
-    """The same operation on these operands; properties given as Python values replace the old ones, None removes one.
+    """A copy of an operation on these operands; properties given as Python values replace the old ones, None removes one.
 
     Attributes, location, origin and name hints stay.
     """

@@ -1,4 +1,4 @@
-"""Constants: small ones in the text, arrays beside it."""
+"""Constants: small ones in the text, arrays next to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 
 @operation
 class ConstantOp(IRDLOperation):
-    """A constant tensor: `dense<...>` for a small one, `#nn.external<...>` for an array beside the text (ONNX Constant).
+    """A constant tensor: `dense<...>` for a small one, `#nn.external<...>` for an array next to the text (ONNX Constant).
 
     ```mlir
     %shape = nn.constant dense<[0, -1]> : tensor<2xi64>
@@ -61,7 +61,7 @@ class ConstantOp(IRDLOperation):
 
     @staticmethod
     def beside(array: Array, key: str, location: LocationAttr | None = None) -> ConstantOp:
-        """Like `of`, but a small array stays beside the text until the constant settles, which takes a quarter of the time."""
+        """Like `of`, but a small array stays next to the text until the constant settles, which takes a quarter of the time."""
         type_ = _type_of(array.dtype, array.shape)
         value = ExternalAttr(External(Weight(key, array=array), type_))
         op = ConstantOp.create(properties={"value": value}, result_types=[type_])
@@ -98,7 +98,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def finite(self) -> bool:
-        """Whether no value is NaN or Inf; an array beside the text is looked at once. Raises as `array` does."""
+        """Whether no value is NaN or Inf; an array next to the text is looked at once. Raises as `array` does."""
         values = self.array
         return self.value.data.weight.finite if isinstance(self.value, ExternalAttr) else is_finite(values)
 

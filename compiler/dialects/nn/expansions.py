@@ -140,7 +140,7 @@ class Expansion:
     ) -> Sequence[_Value]:
         """What the results are, where these are the operands and functions give what constants and steps are.
 
-        A value is given up behind the last step that reads it: memory that is free again serves the next one.
+        A value is given up after the last step that reads it: memory that is free again serves the next one.
         """
         values = dict(zip(self.op.operands, operands, strict=True))
         values.update((each.result, constant(each)) for each in self.constants)
@@ -488,7 +488,7 @@ def _to(b: Steps, x: SSAValue, sizes: _Sizes) -> SSAValue:
 
 @expands(space.DepthToSpaceOp, stepwise=True)
 def depth_to_space(b: Steps, x: SSAValue, block: int, mode: DepthMode, layout: Layout) -> SSAValue:
-    """The blocks are axes of their own, in front of the channels or (CRD) behind them, and move behind rows and columns."""
+    """The blocks are axes of their own, in front of the channels or (CRD) after them, and move after rows and columns."""
     depth_first = mode is DepthMode.DCR
     if layout is Layout.NHWC:
         before, after = [1, 1, 1, block**2], [1, block, block, 1]
@@ -507,7 +507,7 @@ def depth_to_space(b: Steps, x: SSAValue, block: int, mode: DepthMode, layout: L
 
 @expands(space.SpaceToDepthOp, stepwise=True)
 def space_to_depth(b: Steps, x: SSAValue, block: int, layout: Layout) -> SSAValue:
-    """The blocks are axes of their own, behind rows and columns, and move in front of the channels."""
+    """The blocks are axes of their own, after rows and columns, and move in front of the channels."""
     if layout is Layout.NHWC:
         before, after = [1, block, block, 1], [1, 1, 1, block**2]
         order, perm = (0, 1, 4, 2, 5, 3), (0, 1, 3, 2, 4, 5)
@@ -535,7 +535,7 @@ def space_to_batch(b: Steps, x: SSAValue, block: Sequence[int], pads: Sequence[i
 
 @expands(space.BatchToSpaceOp, stepwise=True)
 def batch_to_space(b: Steps, x: SSAValue, block: Sequence[int], crops: Sequence[int], layout: Layout) -> SSAValue:
-    """Batches `b*N` are seen as `[b, N]`, the blocks move behind their axes, and the edges are cut off."""
+    """Batches `b*N` are seen as `[b, N]`, the blocks move after their axes, and the edges are cut off."""
     rank, n, first = len(shape_of(x)), len(block), 1 if layout is Layout.NHWC else 2
     sizes = _divided(b, x, [prod(block), *[1] * (rank - 1)])
     split = _to(b, x, _joined(b, sizes, block, [*range(rank, rank + n), *range(rank)]))

@@ -155,7 +155,7 @@ class MatMulOp(WeightedOp):
             shape = shape[:-1]
         if self.bias is not None:
             if len(shape_of(self.bias)) != 1 or len(rhs) == 1:
-                raise VerifyException("bias must be of rank 1, beside a right operand of rank 2 or more")
+                raise VerifyException("bias must be of rank 1, next to a right operand of rank 2 or more")
             merge_dim(shape_of(self.bias)[0], right[-1], "bias length and output columns")
         return [tensor(same_element(self.lhs, self.rhs, self.bias), shape)]
 

@@ -35,7 +35,7 @@ class WeightPlan:
     axis: int | None = None
     """The axis with one scale per index; None for a single scale."""
     block: int | None = None
-    """The size of the groups along `axis` that have a scale each, beside one per index of the other axes (`QParams.block`)."""
+    """The size of the groups along `axis` that have a scale each, next to one per index of the other axes (`QParams.block`)."""
     asymmetric: bool = False
     levels: int | tuple[int, ...] | None = None
     """The number of distinct integers, or the integers themselves; None for no limit."""
@@ -240,7 +240,7 @@ def _check_levels(weight: WeightPlan) -> None:
 
 
 def weights_of(module: ModuleOp) -> Iterator[Weight]:
-    """Every array that a module stores beside its text: constants and scales, including scales in plans."""
+    """Every array that a module stores next to its text: constants and scales, including scales in plans."""
     for op in module.walk():
         plan = plan_of(op)
         planned = () if plan is None else [*(w.given for w in plan.weights), *(spec.qparams for spec in plan.specs)]

@@ -145,7 +145,7 @@ class QParamsAttr(Data[QParams]):
         key: str = "scale",
         block: int | None = None,
     ) -> QParamsAttr:
-        """Parameters from numbers; vectors longer than 16 go beside the text under `key`. Scales are rounded to float32."""
+        """Parameters from numbers; vectors longer than 16 go next to the text under `key`. Scales are rounded to float32."""
         import numpy as np
 
         scales = np.asarray(scale, np.float32).reshape(-1)

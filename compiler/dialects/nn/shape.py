@@ -254,7 +254,7 @@ class ReshapingOp(MovingOp):
 
 @operation
 class ReshapeOp(ReshapingOp):
-    """The same elements in another shape (ONNX Reshape).
+    """The elements of the input in another shape (ONNX Reshape).
 
     The shape is the property `to`, or a run-time operand. One entry may be -1 (what is left); 0 copies the input's size
     unless `allow_zero`.

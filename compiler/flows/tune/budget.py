@@ -47,7 +47,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds of costs: at most so many bytes and float multiply-accumulates, at least so many int8 layers."""
+    """Bounds of costs: at most this many bytes and float multiply-accumulates, at least this many int8 layers."""
 
     bytes: int | None = None
     macs: int | None = None
@@ -100,7 +100,7 @@ def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Cos
 
 
 def computes_on_integers(site: Site) -> bool:
-    """Whether a convolution or matrix product multiplies integers: not if its weight alone is quantized."""
+    """Whether a convolution or matrix product multiplies integers: not if only its weight is quantized."""
     return isinstance(site.compute, WeightedOp) and all(_comes_from_integers(site.operand(i)) for i in (0, 1))
 
 

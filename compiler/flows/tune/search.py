@@ -78,9 +78,9 @@ class TuneSearch:
         return trial
 
     def fitted(self, recipe: Changes, floats: int) -> TuneTrial:
-        """The widths of least predicted noise within the budget, with so many layers in float, measured.
+        """The widths of least predicted noise within the budget, with this many layers in float, measured.
 
-        What the network costs beside its layers is corrected by what was measured, until that changes no width.
+        What the network costs next to its layers is corrected by what was measured, until that changes no width.
         """
         program, tried = self.program(recipe), list[TuneTrial]()
         for _ in range(CORRECTIONS):

@@ -1,4 +1,4 @@
-"""The trials of a search, which are on disk beside the model of the best one."""
+"""The trials of a search, which are on disk next to the model of the best one."""
 
 from __future__ import annotations
 

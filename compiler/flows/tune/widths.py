@@ -41,7 +41,7 @@ class Program:
         return cls(tuple(map(tuple, layers)), Costs(**data["rest"]))
 
     def choose(self, budget: Budget, floats: int) -> list[Choice]:
-        """A choice for each layer with the least sum of noise, within the budget and with at most so many layers in float.
+        """A choice for each layer with the least sum of noise, within the budget and with at most this many layers in float.
 
         Raises CompileError if no choices keep the budget, and if scipy is not installed. Without a budget the layers of most
         noise are the solution.

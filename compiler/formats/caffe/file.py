@@ -163,7 +163,7 @@ class NetLayer:
     blobs: Sequence[Array] = ()
     """float32, int8, int32 or uint64."""
     text: str = ""
-    """The text of the prototxt about it, beside `proto`."""
+    """The text of the prototxt about it, next to `proto`."""
 
 
 def write_net(name: str, layers: Sequence[NetLayer], prototxt: Path, caffemodel: Path) -> list[Path]:

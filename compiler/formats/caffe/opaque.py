@@ -11,7 +11,7 @@ from ...dialects import nn
 
 
 def carried(blobs: int, text: str) -> DictionaryAttr | None:
-    """The attributes of a layer with so many blobs, which `blobs_and_text` reads."""
+    """The attributes of a layer with this many blobs, which `blobs_and_text` reads."""
     attributes: dict[str, Attribute] = {"blobs": IntegerAttr(blobs, i64)} if blobs else {}
     if text:
         attributes["text"] = StringAttr(text)

@@ -3,7 +3,7 @@
 Numbers are those of BVLC's and OpenCV's schema. Above 144 forks number their layers' parameters differently, so what is not in
 both is matched by its name in the prototxt only, and has a number of ours; a `.caffemodel` is read for names and weights alone.
 
-Beside it stands what the files of AMCT hold: parameters of the layers Quant, AntiQuant and DeQuant, integer blobs. Their
+Next to it stands what the files of AMCT hold: parameters of the layers Quant, AntiQuant and DeQuant, integer blobs. Their
 names are those that AMCT's layers for Caffe and Ascend's converter read; their numbers are not public, and ours.
 """
 

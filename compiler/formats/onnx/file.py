@@ -59,14 +59,14 @@ def without_weights(data: memoryview) -> tuple[bytes, Places]:
 
 
 def external_file(path: Path) -> Path:
-    """The file beside `path` that holds its large arrays."""
+    """The file next to `path` that holds its large arrays."""
     return path.with_name(f"{path.name}.data")
 
 
 def write_model(
     model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path, *, external: bool
 ) -> list[Path]:
-    """Writes a model whose graph and weights are passed separately; with `external`, or above 2 GB, arrays go beside it.
+    """Writes a model whose graph and weights are passed separately; with `external`, or above 2 GB, arrays go next to it.
 
     Returns the files written; both are complete before either gets its name.
     """

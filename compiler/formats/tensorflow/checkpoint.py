@@ -180,7 +180,7 @@ def _natural(number: int) -> bytes:
 
 
 def _signed(number: int) -> bytes:
-    """As many leading ones as there are bytes, then sign and number; all bits of a negative number are inverted."""
+    """Encodes an integer: one leading 1 for each byte, then sign and number; all bits of a negative number are inverted."""
     size = (number if number >= 0 else ~number).bit_length() // 7 + 1
     ones = (1 << size) - 1 << 7 * size
     return (number % (1 << 8 * size) ^ ones).to_bytes(size, "big")

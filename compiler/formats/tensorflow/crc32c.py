@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, lowest bit first."""
+"""The polynomial of CRC-32C, lowest bit first."""
 _PIECE = 1 << 20
 """Words that are summed at once."""
 _MASK = 0xA282EAD8
@@ -33,7 +33,7 @@ def masked_crc32c(data: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
 
 
 def _after(crc: int, words: Words) -> int:
-    """The checksum behind words that follow bytes with this checksum."""
+    """The checksum after words that follow bytes with this checksum."""
     rest = np.zeros(1 << (words.size - 1).bit_length(), np.uint32)  # zeros in front change nothing
     rest[-words.size :] = words
     rest[-words.size] ^= np.uint32(crc)
@@ -43,7 +43,7 @@ def _after(crc: int, words: Words) -> int:
 
 
 def _moved(words: Words, count: int) -> Words:
-    """The checksum of each word with `count` zero words behind it."""
+    """The checksum of each word with `count` zero words after it."""
     low, high = _tables(count)
     halves = words.view("<u2").reshape(-1, 2)
     return low[halves[:, 0]] ^ high[halves[:, 1]]
@@ -62,13 +62,13 @@ def _tables(count: int) -> tuple[Words, Words]:
 
 
 def _moved_by_byte(words: Words) -> Words:
-    """The checksum of each word with a zero byte behind it, which the lowest byte decides."""
+    """The checksum of each word with a zero byte after it, which the lowest byte decides."""
     return _bytes()[words & np.uint32(0xFF)] ^ words >> np.uint32(8)
 
 
 @cache
 def _bytes() -> Words:
-    """What a zero byte behind it makes of each byte."""
+    """What a zero byte after it makes of each byte."""
     one, sums = np.uint32(1), np.arange(256, dtype=np.uint32)
     for _ in range(8):
         sums = sums >> one ^ np.uint32(_POLYNOMIAL) * (sums & one)

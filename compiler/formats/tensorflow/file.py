@@ -104,7 +104,7 @@ def write_graph(nodes: Sequence[Message | Const], path: Path) -> None:
     pieces = [_piece(n) for n in nodes]
     size = len(versions) + sum(len(head) + (0 if array is None else array.nbytes) for head, array in pieces)
     if size > MOST_BYTES:
-        hint = "quantize its weights, or write -t onnx, which keeps them beside the model"
+        hint = "quantize its weights, or write -t onnx, which keeps them next to the model"
         message = f"would take {size / 1e9:.1f} GB, a GraphDef holds its weights and has 2 GB at most"
         raise CompileError(message, where=str(path), hint=hint)
     with replacing(path) as stream:

@@ -18,7 +18,7 @@ _FOOTER = 48
 """Bytes at the end: two places as varints, padding, the magic number."""
 _UNCOMPRESSED = 0
 _TRAILER = 5
-"""Bytes behind a block: the kind of its compression, and the checksum of the block and the kind."""
+"""Bytes after a block: the kind of its compression, and the checksum of the block and the kind."""
 _MOST_SHARED = 64
 """Bytes of keys per byte of the file, at most: a key is written out at least once in sixteen."""
 

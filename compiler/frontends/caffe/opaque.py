@@ -33,7 +33,7 @@ _TRAINING = frozenset({"param", "blobs_lr", "weight_decay"})
 
 def carry(node: Node, text: Entry, shapes: Mapping[str, Sequence[int]]) -> nn.OpaqueOp:
     """The layer as `nn.opaque`: its bottoms, then its blobs as operands; attribute `blobs` counts these, `text` holds what the
-    prototxt says of it beside names and rules.
+    prototxt says of it next to names and rules.
 
     `shapes` are those that the user gives, by blob. A layer works in place only on a result of its input's shape, so there, and
     for types in SAME_SHAPE, the shape is known. Raises CompileError where it is not.

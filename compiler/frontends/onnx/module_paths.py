@@ -17,7 +17,7 @@ _UNKNOWN = "_empty_nn_module_stack"
 """The path of operators that torch adds for the sizes of inputs."""
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _NAMESPACE = "namespace"
-"""The same as `path: class` joined by slashes."""
+"""The key of the path and class of each module, as `path: class` joined by slashes."""
 _RULES = "pkg.onnxscript.rewriter.rule_name"
 """The rule with which the exporter's optimizer made the node. A node that replaces others has the metadata of the last
 of them.

@@ -75,7 +75,7 @@ class Interface:
         self._old = source.graph.versions.producer <= _NO_SCALARS
         self._signature = _signature(source, options, self._where)
         self.found: bool = not options.outputs and self._signature is None
-        """The outputs, found in the graph alone."""
+        """The outputs, found only in the graph."""
         self.outputs: list[Result] = self._outputs()
         self.inputs: list[Input] = self._inputs()
 

@@ -1,4 +1,4 @@
-"""Batches of a DataLoader: the inputs of a module, and the labels behind them."""
+"""Batches of a DataLoader: the inputs of a module, and the labels after them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Arguments:
 
     names: Sequence[str]
     required: int
-    """How many of them have no default; a batch that is a tuple begins with so many."""
+    """How many of them have no default; a batch that is a tuple begins with this many."""
 
     @staticmethod
     def of(module: Any) -> Arguments:
@@ -44,7 +44,7 @@ class Arguments:
         return self._split(batch)[0]
 
     def labels(self, batch: Any) -> Any:
-        """What follows the inputs in a sequence, or stands beside them in a dictionary. Raises CompileError if nothing does."""
+        """What follows the inputs in a sequence, or stands next to them in a dictionary. Raises CompileError if nothing does."""
         found = self._split(batch)[1]
         if found is None:
             hint = "batches are (inputs, labels), or dictionaries with 'labels'"

@@ -99,7 +99,7 @@ class _Values:
 
 
 def _result(node: Any) -> Any:
-    """The values that an operator computes: beside them, some return a mask."""
+    """The values that an operator computes: next to them, some return a mask."""
     if len(target_of(node)._schema.returns) == 1:
         return node
     return next((user for user in node.users if user.args[1:] == (0,)), node)

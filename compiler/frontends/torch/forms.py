@@ -116,7 +116,7 @@ def _each(sizes: Sequence[int], rank: int) -> list[int]:
 
 
 def _beyond(size: int, kernel: int, step: int, pad: int) -> int:
-    """The elements of the last window, where sizes are rounded up, behind the padding; windows that begin there are left out."""
+    """The elements of the last window, where sizes are rounded up, after the padding; windows that begin there are left out."""
     steps = -(-(size + 2 * pad - kernel) // step)
     steps -= steps * step >= size + pad
     return max(0, steps * step + kernel - size - 2 * pad)

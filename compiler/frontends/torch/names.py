@@ -1,4 +1,4 @@
-"""Names of layers: the paths of PyTorch modules, from what the exporter writes beside each node."""
+"""Names of layers: the paths of PyTorch modules, from what the exporter writes next to each node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def name_layers(graph: GraphProto) -> None:
 
     `layer1.0.conv2` is the operator of that module, `layer1.0.relu@0` and `@1` are those of two calls of one. `layer1.0.add` is
     an operator that a module of the model's own writes between others. A layer that uses the weight of a module that is not
-    called has the path of that module (`attention.out_proj`). Further nodes of an operator have their type behind its name
+    called has the path of that module (`attention.out_proj`). Further nodes of an operator have their type after its name
     (`fc/Add`). Nodes that alone are what a module of torch.nn computes have its class as metadata.
     """
     units: dict[_Unit, list[NodeProto]] = {}

@@ -72,7 +72,7 @@ def _check_modes(program: Any, where: str) -> None:
         if flag is None or (given := arguments_of(node)).get(flag, False) is not True:
             continue
         if given.get("running_mean", node) is not None:
-            hint = "call module.eval() before torch.export.export, or move_exported_model_to_eval of torchao behind it"
+            hint = "call module.eval() before torch.export.export, or move_exported_model_to_eval of torchao after it"
             raise CompileError(f"'{node.name}' is {_TRAINING}", where=where, hint=hint)
 
 

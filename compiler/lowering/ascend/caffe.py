@@ -72,7 +72,7 @@ def _padded(op: nn.BinaryOp) -> tuple[int, ...]:
 
 
 def _covered(padded: tuple[int, ...]) -> tuple[int, int]:
-    """The first axis of more than one element, and the one behind the last; 0 and 0 for one number."""
+    """The first axis of more than one element, and the one after the last; 0 and 0 for one number."""
     wide = [axis for axis, size in enumerate(padded) if size != 1]
     return (wide[0], wide[-1] + 1) if wide else (0, 0)
 

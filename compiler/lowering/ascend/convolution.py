@@ -172,8 +172,8 @@ class Deconvolution(Conv2DTranspose):
 
     spatial_rank: Condition[Any] = requires(
         lambda op: op.spatial_rank == 2 and (not op.channels_last),
-        "the layer has two spatial axes, behind the channels",
-        "Deconvolution has two spatial axes, behind the channels",
+        "the layer has two spatial axes, after the channels",
+        "Deconvolution has two spatial axes, after the channels",
     )
 
     output_padding: Condition[Any] = requires(

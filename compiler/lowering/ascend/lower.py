@@ -196,7 +196,7 @@ class LowerToAscendPass(ModulePass):
 @dataclass(frozen=True)
 class LowerIntegersPass(LowerToAscendPass):
     """Lowers what computes in integers. The rest stays in `nn`, for files that keep the framework's operators; so do weights
-    that are quantized alone.
+    that are quantized by themselves.
     """
 
     name = "lower-integers"

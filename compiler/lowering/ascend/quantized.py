@@ -1,4 +1,4 @@
-"""The quantized form of `nn`: the conditions that patterns in integers share, and the integers behind operands."""
+"""The quantized form of `nn`: the conditions that patterns in integers share, and the integers of operands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FromAscendQuant(Lowering[Op], Generic[Op]):
 
 
 class InIntegers(FromAscendQuant[Op], QuantizedInputs[Op], Generic[Op]):
-    """The operator computes on the integers behind its first operand."""
+    """The operator computes on the integers of its first operand."""
 
     def match(self, op: Operation) -> Op | None:
         if (found := super().match(op)) is None or not found.operands or nn.dequantize_of(found.operands[0]) is None:

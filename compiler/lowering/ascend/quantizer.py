@@ -60,7 +60,7 @@ class Quantizer:
         return self._made[first]
 
     def activation(self, dequantize: nn.DequantizeOp) -> Activation:
-        """The integers behind a dequantized activation, by AscendQuant."""
+        """The integers of a dequantized activation, by AscendQuant."""
         params = dequantize.qparams.data
         value = self.quantized(cast(nn.QuantizeOp, dequantize.input.owner))
         return Activation(value, np.float32(params.scales()), int(params.zero_points()))

@@ -36,7 +36,7 @@ def _of_layer(asked: Condition[Recurrent]) -> Condition[nn.OpaqueOp]:
 
 
 class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], QuantizedInputs[nn.OpaqueOp]):
-    """BasicLSTMInplaceFillWindowCache or BasicGRUInplaceFillWindowCache, on the floats behind which the module quantizes, and on
+    """BasicLSTMInplaceFillWindowCache or BasicGRUInplaceFillWindowCache, on the floats after which the module quantizes, and on
     integer weights and biases.
 
     The module quantizes only the first state; the operator quantizes the state of each step.

@@ -80,7 +80,7 @@ class WeightOnlyFloat32(RealWeight):
     float_type: Condition[Any] = requires(
         lambda op: element_of(op.lhs) == f32,
         "the other operand is float32 (or float16, which has patterns of its own)",
-        lambda op: f"quantized weights go beside float32 or float16, not {element_of(op.lhs)}",
+        lambda op: f"quantized weights go next to float32 or float16, not {element_of(op.lhs)}",
     )
 
     @condition

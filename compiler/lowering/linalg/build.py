@@ -102,7 +102,7 @@ class Builder:
     # Constants
 
     def constant(self, array: Array, key: str = "constant") -> SSAValue:
-        """A constant tensor. A large one stays `nn.constant`, whose array, which may be a view, is beside the text."""
+        """A constant tensor. A large one stays `nn.constant`, whose array, which may be a view, is next to the text."""
         return self.add(ConstantOp.of(np.atleast_1d(array), key, self.op.location))
 
     def scalar(self, value: float, element: Attribute) -> SSAValue:
@@ -435,7 +435,7 @@ def is_real(value: SSAValue) -> bool:
 
 
 def reshaped(build: Builder, x: SSAValue, sizes: Sequence[Size]) -> SSAValue:
-    """The same elements in other sizes: all axes merged, then split."""
+    """A tensor in other sizes: all axes are merged, then split."""
     if build.sizes_known(x, sizes):
         return x
     rank = len(shape_of(x))

@@ -277,7 +277,7 @@ def cast_elements(op: nn.CastOp) -> Body:
     return lambda s, x: s.convert(x, source, target)
 
 
-# -- what `ascend` has beside these ------------------------------------------------------------------------------------
+# -- what `ascend` has next to these ------------------------------------------------------------------------------------
 
 
 @lowers(ascend.IdentityOp, nn.ObserveOp)

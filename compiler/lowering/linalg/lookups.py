@@ -32,7 +32,7 @@ def picked(
     *read: tuple[SSAValue, Sequence[int]],
 ) -> SSAValue:
     """A tensor of elements of x. `where` takes the scalars, the place of the element, and an element of each tensor of `read`,
-    which stand beside the axes of the result that they have.
+    which stand next to the axes of the result that they have.
     """
     d = identity(len(sizes))
 

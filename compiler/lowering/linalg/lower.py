@@ -50,7 +50,7 @@ class ConvertToLinalgPass(ModulePass):
     """Lower `nn` and `ascend` to linalg, tensor, arith and math on tensors, which other compilers read.
 
     Integers are computed exactly as the interpreter computes them. An operation without a form stays, with a remark. Constants of
-    more than 16 elements stay `nn.constant`, with their arrays beside the text; `-t linalg` writes them as others read them.
+    more than 16 elements stay `nn.constant`, with their arrays next to the text; `-t linalg` writes them as others read them.
     """
 
     name = "convert-to-linalg"

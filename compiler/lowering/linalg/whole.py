@@ -1,4 +1,4 @@
-"""The same lowering with operations on whole tensors, as AscendNPU-IR takes them: it has no `linalg.generic` with several steps.
+"""Lowers to operations on whole tensors, as AscendNPU-IR takes them: it has no `linalg.generic` with several steps.
 
 A step on elements is an operation of arith or math on tensors, a conversion or rounding is `hfusion.cast`, sums over one axis or
 more are `linalg.reduce`. Windows of pools are slices that are combined; convolutions are im2col and `linalg.matmul`, one for each

@@ -40,7 +40,7 @@ class CaffeLayer:
         self._tops: list[str] = []
 
     def for_step(self, step: Operation, is_last: bool) -> CaffeLayer:
-        """The same layers for a step of this operation. The last step has its name."""
+        """The layers for a step of this operation. The last step has the name of the operation."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
         layer = CaffeLayer(self.net, step, label, self.of or self.op)
         layer._layers, layer._tops = self._layers, self._tops
@@ -51,7 +51,7 @@ class CaffeLayer:
         return self._add(self.label, kind, bottoms, blobs, 1, params)[0]
 
     def helper(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
-        """A layer beside the one with the operation's name."""
+        """A layer next to the one with the operation's name."""
         return self._add(f"{self.label}/{kind.lower()}", kind, bottoms, blobs, 1, params)[0]
 
     def several(self, kind: str, bottom: Bottom, tops: int, **params: dict[str, object]) -> list[str]:

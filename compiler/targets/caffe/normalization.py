@@ -18,7 +18,7 @@ def _property_number(attribute: FloatAttr[Any]) -> float:
 
 @converter(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp, layer: CaffeLayer) -> Written:
-    """BatchNorm, whose third blob divides the other two, and the Scale behind it if it changes anything."""
+    """BatchNorm, whose third blob divides the other two, and the Scale after it if it changes anything."""
     mean, variance = layer.array(op.mean, "mean"), layer.array(op.variance, "variance")
     scale, offset = layer.array(op.scale, "scale"), layer.array(op.offset, "offset")
     blobs = [mean, variance, np.ones(1, np.float32)]

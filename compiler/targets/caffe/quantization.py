@@ -1,6 +1,6 @@
 """The quantized forms: AMCT's fake-quant model and deploy model.
 
-Both have a Quant layer before each layer that computes in integers, and a DeQuant layer behind it. In the fake-quant model
+Both have a Quant layer before each layer that computes in integers, and a DeQuant layer after it. In the fake-quant model
 they are between floats: Quant rounds to integers and back, weights are those that integers stand for, DeQuant changes
 nothing unless it has shifts: then it cuts accumulators to 16 bits. In the deploy model the numbers between them are
 integers.
@@ -88,7 +88,7 @@ _IN_LAYERS = _InLayers()
 
 
 def integers_of(op: Operation) -> Integers | None:
-    """The integers behind the operands of an operation in integers; None if its input is not quantized.
+    """The integers of the operands of an operation in integers; None if its input is not quantized.
 
     Raises NotLowered for one that AMCT's layers cannot compute in integers.
     """
@@ -160,7 +160,7 @@ def compute(
 
 
 def dequantized(layer: CaffeLayer, blob: str, integers: Integers) -> str:
-    """The DeQuant layer behind an operation.
+    """The DeQuant layer after an operation.
 
     Fake-quant: its blobs are scales, shifts and weight offsets. Deploy: one blob of 64-bit integers that hold a scale in their
     low half, a shift in the next byte, a weight offset in the next.

@@ -42,7 +42,7 @@ then rejects the QuantizeLinear that it inserts after operators that move elemen
 class OnnxTarget(Target):
     """Writes `nn` to ONNX opset 13 to 26; regions of nn.fused are unpacked, observers are left out with a remark.
 
-    Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
+    Weights go into the file, or next to it with `external` and where the file would reach 2 GB.
     """
 
     name = "onnx"

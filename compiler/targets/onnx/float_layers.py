@@ -1,10 +1,10 @@
-"""Layers that stay float behind quantized ones, written so that onnxruntime runs them in float.
+"""Layers that stay float after quantized ones, written so that onnxruntime runs them in float.
 
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
 AveragePool: the former overflows, the latter has no dilations. It makes a MatMulNBits, which rounds its input to int8, of a
 float MatMul or Gemm with a dequantized weight, and of a Conv of 4-bit inputs a QLinearConv, which has no such inputs. It does so
-only if nothing is between DequantizeLinear and the layer, but moves DequantizeLinear behind operators that move elements. A Max
+only if nothing is between DequantizeLinear and the layer, but moves DequantizeLinear after operators that move elements. A Max
 of one operand, which is that operand, keeps them apart: no optimization removes it, and it costs one copy.
 """
 
@@ -43,14 +43,14 @@ def softmax_input(input: SSAValue, result: SSAValue, layer: OnnxLayer) -> Operan
 
 
 def kept_apart(value: SSAValue, layer: OnnxLayer) -> Operand:
-    """A dequantized float32 value behind a Max of its own; any other value unchanged."""
+    """A dequantized float32 value after a Max of its own; any other value unchanged."""
     if element_of(value) != f32 or _bits(value, layer) is None:
         return value
     return layer.helper("Max", value)
 
 
 def summand(value: SSAValue, layer: OnnxLayer) -> Operand:
-    """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands behind a Max of its own.
+    """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands after a Max of its own.
 
     onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it rejects the file.
     """
@@ -113,7 +113,7 @@ def _bits(value: SSAValue, layer: OnnxLayer) -> int | None:
 
 
 def _is_quantized(value: SSAValue) -> bool:
-    """Whether a reader quantizes it, perhaps behind operations that move elements."""
+    """Whether a reader quantizes it, perhaps after operations that move elements."""
     waiting = [value]
     while waiting:
         readers = [use.operation for use in waiting.pop().uses]
@@ -124,5 +124,5 @@ def _is_quantized(value: SSAValue) -> bool:
 
 
 def _is_passed(op: Operation) -> bool:
-    """Whether the optimizer may move a DequantizeLinear behind an operation, or merge it (a Pad) into the layer."""
+    """Whether the optimizer may move a DequantizeLinear after an operation, or merge it (a Pad) into the layer."""
     return isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, nn.PadOp))

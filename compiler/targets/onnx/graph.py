@@ -64,7 +64,7 @@ class Graph:
         self.domains: dict[str, int] = {"": opset}
         self.elements: dict[str, str | None] = {}
         self.bits: dict[SSAValue, int | None] = {}
-        """The width of the integers behind a value, as far as layers asked for it; None for a float value."""
+        """The width of the integers of a value, as far as layers asked for it; None for a float value."""
         self._names: dict[SSAValue, str] = {}
         self._constants: dict[object, str] = {}
         self._reserved: dict[object, str] = {}

@@ -40,7 +40,7 @@ class OnnxLayer:
         self._outputs: list[str] = []
 
     def for_step(self, step: Operation, is_last: bool) -> OnnxLayer:
-        """The same nodes for a step of this operation. The last step has the name of the layer."""
+        """The nodes for a step of this operation. The last step has the name of the layer."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
         layer = OnnxLayer(self.graph, step, label, self.of or self.op)
         layer._nodes, layer._outputs = self._nodes, self._outputs
@@ -55,7 +55,7 @@ class OnnxLayer:
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node beside the one with the layer's name."""
+        """A node next to the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(

@@ -47,7 +47,7 @@ def with_list(op_type: str, x: Operand, values: Sequence[int], layer: OnnxLayer)
 
 
 def unsqueezed(x: Operand, axes: Sequence[int], layer: OnnxLayer) -> str:
-    """`x` with axes of size 1, by a node beside the one with the layer's name."""
+    """`x` with axes of size 1, by a node next to the one with the layer's name."""
     return layer.emit(*with_list("Unsqueeze", x, axes, layer), f"{layer.label}/Unsqueeze")[0]
 
 

@@ -39,7 +39,7 @@ def gather(op: nn.GatherOp, layer: OnnxLayer) -> str:
 
 
 def _gather_batches(op: nn.GatherOp, layer: OnnxLayer) -> str:
-    """GatherND looks up in the axis behind the batches, with indices that have an axis of their own."""
+    """GatherND looks up in the axis after the batches, with indices that have an axis of their own."""
     n, rank = op.batch_count, len(shape_of(op.input))
     axis, added = axis_of(op.axis.value.data, rank), len(shape_of(op.indices)) - n
     between = axis - n
@@ -99,7 +99,7 @@ def pad(op: nn.PadOp, layer: OnnxLayer) -> str:
 
 
 def _wrapped(op: nn.PadOp, layer: OnnxLayer) -> str:
-    """Mode wrap came with opset 19; before, what is at the other end of each axis (Slice) is put beside it (Concat)."""
+    """Mode wrap came with opset 19; before, what is at the other end of each axis (Slice) is put next to it (Concat)."""
     pads, shape = nn.ints(op.pads), shape_of(op.input)
     rank = len(shape)
     axes = [a for a in range(rank) if max(pads[a], pads[rank + a]) > 0]
@@ -129,7 +129,7 @@ def _part(x: str, axis: int, start: int, end: int, layer: OnnxLayer) -> str:
 def _padding(op: nn.PadOp) -> float:
     """The padding value, with a negative zero before a pool.
 
-    onnxruntime 1.31 merges a Pad of plain zeros into the pool behind it: of a MaxPool, which pads with -inf, negative borders
+    onnxruntime 1.31 merges a Pad of plain zeros into the pool after it: of a MaxPool, which pads with -inf, negative borders
     come out wrong, and pads as wide as the kernel are refused of any. A zero that has a sign keeps them apart.
     """
     value = op.value.value.data

@@ -38,7 +38,7 @@ FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weigh
 class OnnxAscendTarget(Target):
     """Writes a quantized `nn` module, which it lowers, or an `ascend` module in NCHW to ONNX opset 11 to 17.
 
-    Weights go into the file, or beside it with `external` and where the file would reach 2 GB.
+    Weights go into the file, or next to it with `external` and where the file would reach 2 GB.
     """
 
     name = "onnx-ascend"

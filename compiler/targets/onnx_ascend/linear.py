@@ -34,7 +34,7 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: OnnxLayer) -> str:
 
 @converter(ascend.FullyConnectionOp)
 def inner_product(op: ascend.FullyConnectionOp, layer: OnnxLayer) -> str:
-    """Gemm on a matrix of what is summed over; along axis 2 a MatMul, with its bias behind it."""
+    """Gemm on a matrix of what is summed over; along axis 2 a MatMul, with its bias after it."""
     rank, axis = len(shape_of(op.x)), op.first_axis
     if axis == 1:
         x = layer.value(op.x) if rank == 2 else layer.helper("Flatten", op.x, axis=1)
@@ -61,7 +61,7 @@ def _transposed(value: SSAValue, layer: OnnxLayer) -> str:
 
 @converter(ascend.BiasAddOp)
 def bias_add(op: ascend.BiasAddOp, layer: OnnxLayer) -> str:
-    """An Add; the bias gets an axis of size 1 for each axis behind the channels."""
+    """An Add; the bias gets an axis of size 1 for each axis after the channels."""
     behind = len(shape_of(op.x)) - 1 - op.channel_axis
     return layer.emit("Add", [op.x, _bias(op.bias, behind, layer)], {}, name_beside(op, layer, "Add"))[0]
 

@@ -1,4 +1,4 @@
-"""Weight-only quantization with float16: AscendAntiQuant reads the integers, the steps behind it are ONNX's own."""
+"""Weight-only quantization with float16: AscendAntiQuant reads the integers, the steps after it are ONNX's own."""
 
 from __future__ import annotations
 

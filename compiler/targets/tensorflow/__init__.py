@@ -112,7 +112,7 @@ def _same_input(graph: Graph, value: SSAValue, name: str) -> str | None:
 
 
 def _output(graph: Graph, function: FuncOp, value: SSAValue, name: str) -> None:
-    """An Identity with this name behind the value, unless the value already has it."""
+    """An Identity with this name after the value, unless the value already has it."""
     tensor = TensorFlowLayer(graph, return_op(function)).value(value)
     if tensor != name:
         graph.add("Identity", [tensor], {"T": attribute(dtype_named(graph.elements[tensor]))}, name)

@@ -156,7 +156,7 @@ def _covered(op: nn.ConvTransposeOp, layer: TensorFlowLayer) -> Window:
 
 
 def _with_holes(op: nn.ConvolutionOp, layer: TensorFlowLayer, kernel: str, depthwise: bool) -> str:
-    """A kernel with zeros between its elements for dilation: each stands in a row with those behind it."""
+    """A kernel with zeros between its elements for dilation: each stands in a row with those after it."""
     shape = _kernel_shape(op, depthwise)
     channels, dilations = shape[-2:], (1, *op.dilation_list)[-len(shape) + 2 :]
     if not static(shape):

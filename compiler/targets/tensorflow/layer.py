@@ -41,7 +41,7 @@ class TensorFlowLayer:
         self._nodes: list[Message] = []
 
     def for_step(self, step: Operation, is_last: bool) -> TensorFlowLayer:
-        """The same nodes for a step of this operation. The last step has the name of the layer."""
+        """The nodes for a step of this operation. The last step has the name of the layer."""
         label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
         layer = TensorFlowLayer(self.graph, step, label, self.of or self.op)
         layer._nodes = self._nodes
@@ -52,7 +52,7 @@ class TensorFlowLayer:
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node beside the one with the layer's name."""
+        """A node next to the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(

@@ -115,7 +115,7 @@ def expand(op: nn.ExpandOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: TensorFlowLayer) -> str:
-    """If both products are unknown, the first is computed; both beside 0 elements, of which no other size follows."""
+    """If both products are unknown, the first is computed; both next to 0 elements, of which no other size follows."""
     x, shape = layer.value(op.input), shape_of(op.input)
     axis = op.axis.value.data + len(shape) if op.axis.value.data < 0 else op.axis.value.data
     result = [size(shape[:axis]), size(shape[axis:])]

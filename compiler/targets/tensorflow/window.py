@@ -131,7 +131,7 @@ def _around(amounts: Sequence[int]) -> list[int]:
 
 
 def ceil_ends(window: Window) -> list[int]:
-    """The padding behind each axis, to the end of the last window."""
+    """The padding after each axis, to the end of the last window."""
     ends: list[int] = []
     rows = zip(window.spatial, window.extents, window.strides, window.begins, window.ends, strict=True)
     for size, extent, stride, begin, end in rows:

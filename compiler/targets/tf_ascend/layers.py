@@ -118,7 +118,7 @@ def _window(op: ascend.ConvolutionOp, pads: tuple[tuple[int, int], ...]) -> Wind
 
 
 def _operand(layer: TensorFlowLayer, value: SSAValue, x: str) -> str:
-    """A weight: unchanged for floats, behind AscendWeightQuant for integers."""
+    """A weight: unchanged for floats, after AscendWeightQuant for integers."""
     return weight(layer, value, layer.graph.elements[x]) if takes_integers(value) else layer.value(value)
 
 
@@ -128,7 +128,7 @@ def _padded(layer: TensorFlowLayer, x: str, pads: Any) -> str:
 
 
 def _biased(layer: TensorFlowLayer, made: str, bias: SSAValue | None) -> str:
-    """A bias behind the layer; an int32 bias for accumulators is cast, before AscendDequant."""
+    """A bias after the layer; an int32 bias for accumulators is cast, before AscendDequant."""
     if bias is None:
         return made
     added = layer.cast(bias, layer.graph.elements[made]) if is_integer(layer.op) else layer.value(bias)

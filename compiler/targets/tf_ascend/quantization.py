@@ -65,7 +65,7 @@ def anti_quant(op: ascend.AscendAntiQuantOp, layer: TensorFlowLayer) -> str:
 
 @converter(ascend.AscendDequantOp)
 def dequant(op: ascend.AscendDequantOp, layer: TensorFlowLayer) -> str:
-    """`L.dequant`, its scales packed in `L.dequant.param`; behind a pool `ksize` is the window, whose mean it scales.
+    """`L.dequant`, its scales packed in `L.dequant.param`; after a pool `ksize` is the window, whose mean it scales.
 
     A ReLU that is part of it follows it.
     """
@@ -112,7 +112,7 @@ def weight_quant(op: ascend.AscendWeightQuantOp, layer: TensorFlowLayer) -> str:
 
 
 def weight(layer: TensorFlowLayer, value: SSAValue, element: str) -> str:
-    """The weight of a layer on integers of this TensorFlow type: a constant behind AscendWeightQuant, made once."""
+    """The weight of a layer on integers of this TensorFlow type: a constant after AscendWeightQuant, made once."""
     if (constant := nn.constant_of(value)) is None:
         return layer.value(value)
     key = identity_of(constant), element

@@ -90,4 +90,4 @@ DECOMPOSED: Mapping[type[Operation], Maker] = {
     nn.QuantizeOp: _quantize_decomposed,
     nn.DequantizeOp: _dequantize_decomposed,
 }
-"""Those of PyTorch 2 export quantization (PT2E)."""
+"""The functions of PyTorch 2 export quantization (PT2E)."""

@@ -26,7 +26,7 @@ from .rules import Canonicalization, rules_of
 class CanonicalizePass(ModulePass):
     """Applies all rules until none changes anything, and removes what nothing uses.
 
-    A pad beside a convolution or pooling that stays leaves a missed remark with the reason.
+    A pad next to a convolution or pooling that stays leaves a missed remark with the reason.
     """
 
     name = "canonicalize"

@@ -118,4 +118,4 @@ CONDITIONS: dict[str, Callable[[nn.PadOp, Window], str | None]] = {
     "counts-alike": _counts_alike,
     "pads-below-kernel": _pads_below_kernel,
 }
-"""The conditions for a pad and the window behind it, by name: None, or the reason why they fail."""
+"""The conditions for a pad and the window after it, by name: None, or the reason why they fail."""

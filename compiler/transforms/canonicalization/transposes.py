@@ -86,7 +86,7 @@ def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) 
         result_types=[op.results[0].type],
         location=fused_location(*[cast(Operation, t) for t in transposes.values()]),
     )
-    remarks.applied(op, "transposes", f"{len(transposes)} transposes moved behind it, as one")
+    remarks.applied(op, "transposes", f"{len(transposes)} transposes moved after it, as one")
     rewriter.replace(op, [*made, back])
 
 

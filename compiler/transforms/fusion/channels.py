@@ -1,4 +1,4 @@
-"""Where the output channels of a computing operation are, behind operations that only move elements.
+"""Where the output channels of a computing operation are, after operations that only move elements.
 
 Every axis is a list of digits, the most significant first, as in a number of mixed radix. A digit counts output channels in
 steps of its stride, or something else (stride 0). Reshapes split and join digits, transposes move them; therefore the position

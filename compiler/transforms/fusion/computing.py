@@ -138,7 +138,7 @@ def chain_to(value: SSAValue) -> tuple[WeightedOp, tuple[NNOp, ...]] | None:
 
 
 def followed(compute: WeightedOp, between: Sequence[NNOp]) -> Channels | str:
-    """The output channels behind these operations. A string is the reason why they cannot be followed."""
+    """The output channels after these operations. A string is the reason why they cannot be followed."""
     if isinstance(channels := channels_of(compute), str):
         return channels
     for op in between:
@@ -184,7 +184,7 @@ def chain_of(value: SSAValue) -> tuple[WeightedOp, BiasAddOp | None] | None:
 class TrainedLayers:
     """The layers with dequantized weights that compute values, directly or through what adapt-qat makes part of their scales.
 
-    What fusion rewrites does not change the layer behind a value, so every operation is looked at once.
+    What fusion rewrites does not change the layer after a value, so every operation is looked at once.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ def bias_axis(op: BiasAddOp | BatchNormOp) -> int:
 
 
 def positions(compute: WeightedOp, between: Sequence[NNOp], axis: int) -> Array:
-    """The position of each output channel along an axis behind these operations, `[C]`. Requires `misplaced` to be None."""
+    """The position of each output channel along an axis after these operations, `[C]`. Requires `misplaced` to be None."""
     channels = followed(compute, between)
     along = None if isinstance(channels, str) else channels.along(axis)
     assert along is not None, "the pattern has asked for the axis"
@@ -246,7 +246,7 @@ def positions(compute: WeightedOp, between: Sequence[NNOp], axis: int) -> Array:
 
 
 def misplaced(compute: WeightedOp, between: Sequence[NNOp], axis: int) -> str | None:
-    """The reason why an axis behind these operations is not one of output channels; None also if they cannot be followed."""
+    """The reason why an axis after these operations is not one of output channels; None also if they cannot be followed."""
     channels = followed(compute, between)
     if isinstance(channels, str) or channels.along(axis) is not None:
         return None

@@ -1,4 +1,4 @@
-"""`--fuse-bias`: additions behind a computing operation become its bias."""
+"""`--fuse-bias`: additions after a computing operation become its bias."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FuseComputeAdd(ChainConditions, ParameterConditions, FusionPattern[Compute
 
 @dataclass(frozen=True)
 class FuseBiasPass(FusionPass):
-    """Turns an addition behind a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
+    """Turns an addition after a convolution or matrix product (BiasAdd, Add, Sub of a constant) into its bias."""
 
     name = "fuse-bias"
 

@@ -175,7 +175,7 @@ class _Chain:
         """The region that ends in the activation of name i."""
         if rest := self.found[i + 1 :]:
             name, candidates = rest[0]
-            raise self._error(name, candidates[-1], f"nothing is fused behind the activation {self.names[i]}")
+            raise self._error(name, candidates[-1], f"nothing is fused after the activation {self.names[i]}")
         pattern = FuseComputeActivation if add is None else FuseComputeResidualActivation
         self._apply(pattern(self.remarks, _rules(compute)), self.names[i], activation)
 
@@ -208,7 +208,7 @@ def _rules(compute: WeightedOp) -> Rules:
 
 
 def _comes_from(value: SSAValue, op: Operation) -> bool:
-    """Whether a value is the result of `op`, or of the BiasAdd behind it."""
+    """Whether a value is the result of `op`, or of the BiasAdd after it."""
     if isinstance(value.owner, BiasAddOp):
         value = value.owner.input
     return value.owner is op

@@ -18,7 +18,7 @@ from .parameter import ParameterConditions, operand_along, parameter_of
 
 @dataclass(frozen=True)
 class ComputeMul:
-    """A convolution or matrix product, and a product or quotient with a parameter behind it."""
+    """A convolution or matrix product, and a product or quotient with a parameter after it."""
 
     compute: WeightedOp
     between: tuple[NNOp, ...]
@@ -52,7 +52,7 @@ class FuseComputeMul(ChainConditions, ParameterConditions, WeightCondition, Fusi
 
 @dataclass(frozen=True)
 class FuseMulPass(FusionPass):
-    """Folds a constant factor behind a convolution or matrix product (also behind its BiasAdd) into weight and bias."""
+    """Folds a constant factor after a convolution or matrix product (also after its BiasAdd) into weight and bias."""
 
     name = "fuse-mul"
 

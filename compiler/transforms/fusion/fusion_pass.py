@@ -117,7 +117,7 @@ def _why_unmatched(op: NNOp, value: SSAValue) -> tuple[str, str]:
     if (chain := chain_to(value)) is None:
         return "no-producer", f"{comes}, which has no weights"
     if trained_weight(chain[0]) is not None:
-        return "trained", f"{comes}, behind {layer_of(chain[0])}, whose weight is quantized"
+        return "trained", f"{comes}, after {layer_of(chain[0])}, whose weight is quantized"
     if (what := _CONSTANT_FIRST.get(type(op))) is not None and op.operands[1] is value:
         return "constant-first", what.format(producer(value))
     return "no-pattern", f"{comes}, and nothing folds '{op.name}' into that"

@@ -163,4 +163,4 @@ class MergeGroupConvPass(FusionPass):
     PATTERNS: ClassVar[Patterns] = (MergeGroupConv,)
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
-        """Does nothing: the pattern itself has a remark for every Concat of convolutions behind a Split."""
+        """Does nothing: the pattern itself has a remark for every Concat of convolutions after a Split."""

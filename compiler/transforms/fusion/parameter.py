@@ -27,7 +27,7 @@ Arithmetic = AddOp | BiasAddOp | DivOp | MulOp | SubOp
 
 
 class ChainParameter(NamedTuple):
-    """A chain, and what the arithmetic behind it adds, subtracts, multiplies by or divides by."""
+    """A chain, and what the arithmetic after it adds, subtracts, multiplies by or divides by."""
 
     compute: WeightedOp
     between: tuple[NNOp, ...]
@@ -80,7 +80,7 @@ def _fits(channels: Channels, axis: int, length: int) -> bool:
 
 
 class ChainArithmetic(Chain, Protocol):
-    """A match with a chain and the arithmetic behind it."""
+    """A match with a chain and the arithmetic after it."""
 
     @property
     def arithmetic(self) -> Arithmetic: ...

@@ -110,7 +110,7 @@ def _first(samples: Samples, count: int) -> Samples:
 
 
 def runs_of(samples: Samples, count: int) -> Samples:
-    """The samples of so many runs. Raises CompileError where there are fewer (AMCT)."""
+    """The samples of this many runs. Raises CompileError where there are fewer (AMCT)."""
     if count > samples.runs:
         raise CompileError(f"holds samples for {samples.runs} runs, batch_num asks for {count}", where=samples.source)
     return samples.head(min(count * samples.batch_size, samples.count))

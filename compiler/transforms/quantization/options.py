@@ -57,8 +57,8 @@ class SessionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsOptions:
-    """Options, and the settings that they make. Beside a configuration they are added to it: lists are joined, and what is said
-    of all layers takes the place of what the file says of all layers.
+    """Options, and the settings that they make. Together with a configuration they are added to it: lists are joined, and what is
+    said of all layers takes the place of what the file says of all layers.
     """
 
     GROUP: ClassVar[str] = "ranges and widths"
@@ -82,11 +82,11 @@ class SettingsOptions:
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = option(None, group=_WHAT)
-    """True for weights of matrix products alone (`weight_compress_only`): inputs stay float, and nothing is calibrated."""
+    """True to quantize only the weights of matrix products (`weight_compress_only`): inputs stay float, nothing is calibrated."""
     weight_asymmetric: bool | None = None
-    """Zero points for weights that are quantized alone (`weight-only`)."""
+    """Zero points for weights that are quantized by themselves (`weight-only`)."""
     group_size: Literal[16, 32, 64, 128, 256] | None = None
-    """Input channels that share a scale, for each output channel, of weights that are quantized alone (`weight-only`)."""
+    """Input channels that share a scale, for each output channel, of weights that are quantized by themselves (`weight-only`)."""
     activation_offset: bool | None = None
     """False for activations without a zero point."""
     dmq: float | None = option(None, group=_RECOVERY)
@@ -258,7 +258,7 @@ class DataOptions:
     """
     _: KW_ONLY
     samples: int | None = option(None, "N", flag=False, also="--num-samples")
-    """The first so many samples, no more than there are; all when not given."""
+    """The first this many samples, no more than there are; all when not given."""
     seed: int = option(0, flag=False)
     """The seed of the synthetic inputs, which are used without data."""
     data_types: tuple[str, ...] = option((), "TYPE,...")

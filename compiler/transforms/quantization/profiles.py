@@ -229,7 +229,7 @@ PPQ = Profile(
 """PPQ's semantics, for integer runtimes that add and concatenate values of one scale: every value is quantized once, where it is
 made, and operands share parameters as PPQ aligns them. Weights have a scale per channel, those of matrix products too. Identity
 and Dropout are gone since import. Only linear activations join the operation before them, and residual adds do not: integer
-runtimes compute anything else behind a convolution in float. Softmax stays float, in files too: onnxruntime's integer kernel
+runtimes compute anything else after a convolution in float. Softmax stays float, in files too: onnxruntime's integer kernel
 does not saturate, and gives 0 for the largest values. What only scales, masks and moves its input stays float with it, so that
 no range holds masks.
 """

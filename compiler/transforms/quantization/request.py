@@ -144,7 +144,7 @@ def settings_of(options: SettingsOptions) -> Settings:
     )
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
     if options.group_size is not None and not alone:
-        message = "group-size applies to weights that are quantized alone"
+        message = "group-size applies to weights that are quantized by themselves"
         raise CompileError(message, hint="give weight-only=true", option="group-size")
     return replace(
         given,

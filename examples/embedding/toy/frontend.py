@@ -1,4 +1,4 @@
-"""The frontend: `NAME.toy` is a list of layers in JSON, `NAME.npz` beside it has their weights."""
+"""The frontend: `NAME.toy` is a list of layers in JSON, `NAME.npz` next to it has their weights."""
 
 import json
 from pathlib import Path

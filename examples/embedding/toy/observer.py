@@ -1,4 +1,4 @@
-"""An observer: the range is so many standard deviations around zero, and never more than what was seen."""
+"""An observer: the range is this many standard deviations around zero, and never more than what was seen."""
 
 from dataclasses import dataclass, field
 from typing import Self

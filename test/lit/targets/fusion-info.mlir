@@ -1,4 +1,4 @@
-// The fusion information of a quantized module: quantized layers between the nodes before and behind them, one before all that
+// The fusion information of a quantized module: quantized layers between the nodes before and after them, one before all that
 // read a value.
 // RUN: amct-opt %s --quantize='observer=minmax' -t fusion-info -o %t_quant.json 2>/dev/null
 // RUN: filecheck %s --input-file=%t_quant.json

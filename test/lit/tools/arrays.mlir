@@ -4,7 +4,7 @@
 // RUN: xdsl-opt %t/net.mlir | filecheck %s --check-prefix=STDOUT
 // RUN: amct-opt %t/net.mlir -o %t/again.mlir && cmp %t/net.safetensors %t/again.safetensors
 
-// An array goes beside the file that is written; on stdout one that has a file keeps the reference to it, also under xdsl-opt.
+// An array goes next to the file that is written; on stdout one that has a file keeps the reference to it, also under xdsl-opt.
 
 // FILE: nn.constant #nn.external<"w", tensor<2xf32>>
 // STDOUT: nn.constant #nn.external<"net.safetensors#w", tensor<2xf32>>

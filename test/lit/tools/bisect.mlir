@@ -8,7 +8,7 @@
 // RUN: not amct bisect %s %t.onnx --inputs %t.npy --b-outputs first 2>&1 | filecheck %s --check-prefix=OTHER
 // RUN: amct bisect %t.onnx %t.onnx --inputs %t.npy --outputs z --b-outputs z | filecheck %s --check-prefix=CUT
 
-// The first layer that differs by more than rounding is named; layers behind it are compared on the values of A. How models are
+// The first layer that differs by more than rounding is named; layers after it are compared on the values of A. How models are
 // read is said for A and B apart.
 
 // CHECK: first {{.*}} equal

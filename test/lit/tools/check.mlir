@@ -1,7 +1,7 @@
 // RUN: amct-opt %s --check --fuse-bias --canonicalize -o /dev/null 2>&1 | filecheck %s
 // RUN: not amct-opt %s --check=none.npz --fuse-bias 2>&1 | filecheck %s --check-prefix=DATA
 
-// Every pass runs beside the module before it, on synthetic inputs if none are given.
+// Every pass runs next to the module before it, on synthetic inputs if none are given.
 
 // CHECK: note: --check: 2 passes kept their numbers in 2 runs of synthetic inputs
 // DATA: none.npz: error: there is no such file

@@ -134,7 +134,7 @@ func.func @untouched(%x: tensor<1x2x3x3xf32>) -> tensor<1x3x2x3xf32> {
 
 // -----
 
-// A feature map is flattened in the new order, and the rows of the weights behind take it.
+// A feature map is flattened in the new order, and the rows of the weights after take it.
 // CHECK-LABEL: @flatten
 // CHECK-NOT:   nn.transpose
 // CHECK:       [[W:%.*]] = nn.constant dense<{{\[\[}}0.000000e+00], [2.000000e+00], [4.000000e+00], [1.000000e+00], [3.000000e+00], [5.000000e+00]]> : tensor<6x1xf32>

@@ -43,7 +43,7 @@ func.func @several() -> (tensor<1xi64>, tensor<2xi64>) {
 
 // -----
 
-// A shape operand that becomes constant is the property `to`, and types behind it are refined.
+// A shape operand that becomes constant is the property `to`, and types after it are refined.
 // CHECK-LABEL: @static_shape
 // CHECK-SAME:  -> tensor<4x6xf32>
 // CHECK-NEXT:  [[R:%.*]] = nn.reshape %x to [4, 6] : (tensor<2x3x4xf32>) -> tensor<4x6xf32>

@@ -56,7 +56,7 @@ def few_levels(model: str, weights: str) -> set[str]:
 
 
 class Evaluator(caffe.AutoNuqEvaluatorBase):
-    """Accepts up to so many layers of few levels."""
+    """Accepts up to this many layers of few levels."""
 
     def __init__(self, allowed: int):
         super().__init__(self)

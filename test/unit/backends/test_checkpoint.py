@@ -36,7 +36,7 @@ X = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
 
 
 class Stopping:
-    """Computes so many shares, and then is gone; it counts them."""
+    """Computes this many shares, and then is gone; it counts them."""
 
     def __init__(self, most: int):
         self.most = most

@@ -157,7 +157,7 @@ class Counting(Elsewhere):
 
 
 def channels_changed(passes: str, data: Any, client: Any) -> tuple[str, list[str]]:
-    """The network behind these passes, and their remarks."""
+    """The network after these passes, and their remarks."""
     module, session = amct_opt.parse(NET)
     given = [
         replace(each, data=samples_from(data, module), cluster=client) if hasattr(each, "data") else each
@@ -192,7 +192,7 @@ def test_an_overflow_is_named_as_by_one_process(passes: str) -> None:
 
 
 class Small:
-    """Workers whose memory is enough for so many samples or layers."""
+    """Workers whose memory is enough for this many samples or layers."""
 
     def __init__(self, most: int):
         self.most = most

@@ -113,7 +113,7 @@ class Fault:
     kind: str
     inject: Callable[[], Any]
     passes: tuple[str, ...]
-    """The passes that run; none for a fault in a kernel, which shows beside onnxruntime."""
+    """The passes that run; none for a fault in a kernel, which shows next to onnxruntime."""
     named: str
 
     def error(self, model: ModelProto, folder: Path) -> str:
@@ -167,7 +167,7 @@ def operation(layer: str, edit: Callable[[Operation], None]) -> Callable[[Module
 
 
 def behind(broken: type, fault: Callable[[ModuleOp], object]) -> Callable[[], Any]:
-    """The pass, with the fault behind it."""
+    """The pass, with the fault after it."""
     apply = broken.apply  # type: ignore[attr-defined]
 
     def wrong(self: Any, ctx: Any, op: ModuleOp) -> None:
@@ -196,7 +196,7 @@ def put(op: Operation, name: str, value: Any) -> None:
 
 
 def shift(op: Operation) -> None:
-    """All padding of a convolution behind its input, none before it."""
+    """All padding of a convolution after its input, none before it."""
     if isinstance(op, nn.ConvOp) and (pads := nn.ints(op.pads)):
         rank = len(pads) // 2
         behind = [before + after for before, after in zip(pads[:rank], pads[rank:], strict=True)]

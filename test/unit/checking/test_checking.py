@@ -145,7 +145,7 @@ def test_a_kernel_that_is_wrong_is_found_beside_onnxruntime(monkeypatch: pytest.
 
 @pytest.mark.parametrize("terms", [9, 300])
 def test_bounds_hold_and_are_sharp(terms: int) -> None:
-    """Beside float64: no sum is beyond its bound, and the bound is not orders of magnitude above what worst cases reach."""
+    """Next to float64: no sum is beyond its bound, and the bound is not orders of magnitude above what worst cases reach."""
     random = np.random.default_rng(0)
     text = f"""func.func @main(%x: tensor<4x{terms}xf32>, %w: tensor<{terms}x8xf32>) -> tensor<4x8xf32> {{
       %y = nn.matmul %x, %w : (tensor<4x{terms}xf32>, tensor<{terms}x8xf32>) -> tensor<4x8xf32>

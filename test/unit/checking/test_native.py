@@ -1,4 +1,4 @@
-"""Native code beside the interpreter: each operation on the same operands, within the bounds of its own rounding."""
+"""Native code next to the interpreter: each operation on the same operands, within the bounds of its own rounding."""
 
 from __future__ import annotations
 

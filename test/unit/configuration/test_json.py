@@ -83,7 +83,7 @@ SAMPLE = """\
     }
 }
 """
-"""In AMCT's form: order of keys, four blanks, no blank behind colons; a layer without a weight has its settings, too."""
+"""In AMCT's form: order of keys, four blanks, no blank after colons; a layer without a weight has its settings, too."""
 
 
 @pytest.fixture

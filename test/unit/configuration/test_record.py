@@ -128,7 +128,7 @@ ERRORS = {
     ),
     "input of a weight alone": (
         "scale_d: 1 offset_d: 0 scale_w: 1 offset_w: 0 weight_compress_only: true",
-        "weight_compress_only is for weights that are quantized alone: scale_d does not apply",
+        "weight_compress_only is for weights that are quantized by themselves: scale_d does not apply",
     ),
     "lengths": ("scale_w: 1 scale_w: 1 offset_w: 0", "scale_w and offset_w must have the same length, not 2 and 1"),
     "shift_bit of 17": ("shift_bit: 0 shift_bit: 17", "shift_bit must lie in [0, 16]"),
@@ -189,7 +189,7 @@ CACHE = """record {
 
 
 def test_caches(read) -> None:
-    """The outputs that a KV cache keeps, beside the record of a layer; as AMCT for PyTorch writes them."""
+    """The outputs that a KV cache keeps, next to the record of a layer; as AMCT for PyTorch writes them."""
     record = read(CACHE + 'record { key: "v" value { scale_d: 0.5 offset_d: 1 } }')
     assert list(record.layers) == ["v"]
     assert record.caches["k"].offset == (-2, 0)

@@ -110,7 +110,7 @@ IMPOSSIBLE = {
     "channel_wise of a pool": (POOL, Calibration(weight=Arq(channel_wise=True)), "does not support channel_wise"),
     "bits": (FC, Calibration(weight=Arq(bits=6)), "cannot have a weight of 6 bits"),
     "asymmetric": (CONV3D, said(True), "cannot have an asymmetric input"),
-    "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight that can be quantized alone"),
+    "weight only": (POOL, Calibration(weight_compress_only=True), "has no weight that can be quantized by itself"),
 }
 
 

@@ -76,7 +76,7 @@ REALS = {name: case for name, case in CASES.items() if case.arrays[0].dtype.kind
 
 
 def commutes(case: Case, function: Callable[[Array], Array]) -> bool:
-    """Whether a function of single elements gives the same before as behind an operation: applied to all that it moves, or to
+    """Whether a function of single elements gives the same before as after an operation: applied to all that it moves, or to
     operand 0 otherwise.
     """
     op, results = computed(case, case.arrays)
@@ -95,7 +95,7 @@ SAME_IN_THIS_CASE = {"clip-nothing", *(f"reduce_{kind}-none" for kind in ("mean"
 
 
 def test_what_is_passive_picks_elements() -> None:
-    """It gives nothing but elements of operand 0, before as behind a monotone function; all other operations do not."""
+    """It gives nothing but elements of operand 0, before as after a monotone function; all other operations do not."""
     for name, case in REALS.items():
         op, results = computed(case, case.arrays)
         picks = all(np.isin(r, case.arrays[0]).all() for r in results) and commutes(case, coarser)
@@ -160,7 +160,7 @@ def test_what_keeps_shape_gives_that_of_operand_0() -> None:
 
 
 def test_an_axis_that_is_kept_apart_depends_on_it_entry_by_entry() -> None:
-    """Other numbers in the first entry of the axis change the first entry of the axis behind it, and nothing else."""
+    """Other numbers in the first entry of the axis change the first entry of the axis after it, and nothing else."""
     claimed: set[type] = set()
     for name, case in REALS.items():
         op, results = computed(case, case.arrays)
@@ -191,7 +191,7 @@ func.func @main(%x: tensor<1x8x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x8x8xf32>
 
 
 def test_a_layer_computes_in_integers_behind_whatever_is_passive() -> None:
-    """Not only behind operations that a list in the lowering names."""
+    """Not only after operations that a list in the lowering names."""
     session = new_session()
     module = parse_module(session, MOVED, "moved.mlir")
     x = {"x": np.random.default_rng(3).normal(size=(1, 8, 4, 4)).astype(np.float32)}

@@ -145,7 +145,7 @@ def test_a_copy_with_other_operands() -> None:
     ],
 )
 def test_names_of_values(name: str, hint: str | None) -> None:
-    """Legal in MLIR, and what xDSL keeps: a number alone would be an unnamed value, one behind `_` is removed."""
+    """Legal in MLIR, and what xDSL keeps: a number alone would be an unnamed value, one after `_` is removed."""
     assert nn.name_hint(name) == hint
 
 

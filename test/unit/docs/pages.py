@@ -3,7 +3,7 @@
 What a block is, its language says:
 
 * `bash`: commands, which must succeed;
-* `console`: commands behind `$ `, and what they print; `...` is what is left out, numbers with a point may differ a little;
+* `console`: commands after `$ `, and what they print; `...` is what is left out, numbers with a point may differ a little;
 * `python`: a program;
 * `diff`: a change, applied to the folder;
 * `mlir`: a module or function, parsed and verified, or a part of one;

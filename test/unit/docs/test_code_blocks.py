@@ -40,7 +40,7 @@ amct-opt net.mlir --quantize=data=calib.npz -o quantized.mlir
 amct-opt model.onnx -t caffe -o net.prototxt
 amct-opt net.mlir -t tf-fakequant -o frozen.pb
 """
-"""What pages begin with beside the network and its data."""
+"""What pages begin with next to the network and its data."""
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ def sources() -> Iterator[str]:
 
 
 def taken() -> dict[str, list[str]]:
-    """Names by module, beside those that `amct_opt` itself hands out."""
+    """Names by module, next to those that `amct_opt` itself hands out."""
     imports = [node for text in sources() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
     found = {(each.module, alias.name) for each in imports for alias in each.names if not each.level}
     modules = sorted({module for module, _ in found if module and module.startswith("amct_opt.")})

@@ -1,4 +1,4 @@
-"""What a session is given beside what comes with the compiler, and what text alone never reaches."""
+"""What a session is given next to what comes with the compiler, and what text alone never reaches."""
 
 import os
 import subprocess

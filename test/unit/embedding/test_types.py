@@ -31,7 +31,7 @@ FROM_TORCH = (
 
 @pytest.mark.slow
 def test_the_whole_package_is_typed(tmp_path: Path) -> None:
-    """`pyright --verifytypes` on the package as it is installed: beside its dependencies."""
+    """`pyright --verifytypes` on the package as it is installed: next to its dependencies."""
     for each in Path(sysconfig.get_path("purelib")).iterdir():
         if "amct_opt" not in each.name and each.suffix != ".pth":
             (tmp_path / each.name).symlink_to(each)

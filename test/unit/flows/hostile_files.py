@@ -362,7 +362,7 @@ def with_checksums(index: bytes, blocks: Sequence[tuple[int, int]]) -> bytes:
 
     result = bytearray(index)
     for offset, size in blocks:
-        end = offset + size + 1  # behind the kind of its compression
+        end = offset + size + 1  # after the kind of its compression
         result[end : end + 4] = masked_crc32c(np.frombuffer(index[offset:end], np.uint8)).to_bytes(4, "little")
     return bytes(result)
 

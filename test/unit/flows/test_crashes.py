@@ -1,4 +1,4 @@
-"""What is on disk after `amct quantize` is killed, runs beside itself, is interrupted, or fails: the files of one run, whole."""
+"""What is on disk after `amct quantize` is killed, runs next to itself, is interrupted, or fails: the files of one run, whole."""
 
 from __future__ import annotations
 

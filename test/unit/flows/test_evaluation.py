@@ -101,7 +101,7 @@ def test_labels_of_the_samples_that_measure() -> None:
 
 
 def test_a_function_measures(tmp_path: Path) -> None:
-    """It runs the model on its own data, or on the data that was given beside it."""
+    """It runs the model on its own data, or on the data that was given next to it."""
     file = tmp_path / "metric.py"
     file.write_text("""
 import numpy as np

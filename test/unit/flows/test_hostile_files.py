@@ -363,7 +363,7 @@ def test_names_do_not_reach_the_terminal(name: str, folder: Path, capsys: pytest
 
 
 def chained(count: int) -> bytes:
-    """So many products that share one weight, with an activation behind each."""
+    """This many products that share one weight, with an activation after each."""
     nodes: list[Any] = []
     x = "x"
     for i in range(count):

@@ -88,7 +88,7 @@ def module_in(path: Path) -> Any:
 
 
 def test_the_residual_chain_shares_its_parameters(out: Path) -> None:
-    """The pooled value, the first sum behind its relu, and its input that is quantized by itself are one group."""
+    """The pooled value, the first sum after its relu, and its input that is quantized by itself are one group."""
     grouped = [
         op for op in module_in(out / "net_nn.mlir").walk() if isinstance(op, nn.QuantizeOp) and op.group is not None
     ]

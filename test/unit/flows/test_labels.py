@@ -58,7 +58,7 @@ def test_numbered_folders(tmp_path: Path) -> None:
 
 
 def test_tables_of_paths(folder: Path, tmp_path: Path) -> None:
-    """Paths are those in the folder of images, or beside the table; order does not matter."""
+    """Paths are those in the folder of images, or next to the table; order does not matter."""
     table = tmp_path / "labels.csv"
     rows = ["dog/b.png,7", "dog/a.png, 5", "photos/cat/a.png,3", "emu/deep/a.png,0"]
     for text in ("path,label\n" + "\n".join(rows), "\n".join(reversed(rows))):

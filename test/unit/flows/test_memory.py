@@ -1,4 +1,4 @@
-"""How much memory `amct quantize` takes beside the weights, which are mapped from their file."""
+"""How much memory `amct quantize` takes next to the weights, which are mapped from their file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS = SIZE * SIZE * LAYERS * 4
 
 
 def network(folder: Path) -> Path:
-    """Matrix products whose weights, seeded noise, are in a file beside the model."""
+    """Matrix products whose weights, seeded noise, are in a file next to the model."""
     rng = np.random.default_rng(0)
     arrays = [rng.normal(0, SIZE**-0.5, (SIZE, SIZE)).astype(np.float32) for _ in range(LAYERS)]
     (folder / "weights.bin").write_bytes(b"".join(array.tobytes() for array in arrays))

@@ -99,7 +99,7 @@ class Evaluator:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One network in three formats (convolutions, an addition with Relu6 behind it, a pool, a product), and its data."""
+    """One network in three formats (convolutions, an addition with Relu6 after it, a pool, a product), and its data."""
     folder = tmp_path_factory.mktemp("models")
     sizes = {"w1": (32, 3, 3, 3), "w2": (32, 32, 3, 3), "w3": (128, 6), "b3": (6,)}
     weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32) / 4, name) for name, s in sizes.items()]

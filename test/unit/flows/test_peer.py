@@ -114,7 +114,7 @@ def test_calibration_opens_its_file(
 
 
 def test_where_the_two_part(model: Path) -> None:
-    """Outputs that are far apart are explained by the first integers that differ: here those behind wrong weights."""
+    """Outputs that are far apart are explained by the first integers that differ: here those after wrong weights."""
     assert quantize(model) == 0
     out = model.parent / "out"
     module = load_module(out / "net_nn.mlir")[0]

@@ -51,7 +51,7 @@ def test_the_statistics_of_a_batch_norm() -> None:
         (x / 255, "spreads 0.0039 times as wide as"),
         (x / 3, "spreads 0.33 times as wide as"),
         (3 * x, "spreads 3 times as wide as"),
-        (x + 2, "lies 1.1 deviations beside the mean that"),
+        (x + 2, "lies 1.1 deviations away from the mean that"),
     ):
         assert f"the data {message} the statistics of the first batch norm ('bn1') say" in of_data(module, odd)
     assert "--preprocess" in of_data(module, x * 100)
@@ -60,7 +60,7 @@ def test_the_statistics_of_a_batch_norm() -> None:
 @pytest.mark.parametrize(
     ("bias", "array", "message"),
     [
-        ("0.5", PIXELS, "pixels of 0 to 255, beside which the bias of 'conv1' vanishes"),
+        ("0.5", PIXELS, "pixels of 0 to 255, compared with which the bias of 'conv1' vanishes"),
         ("0.5", PIXELS / 255, ""),
         ("0.5", PIXELS / 127.5 - 1, ""),
         ("0.5", PIXELS - 128, ""),  # whoever subtracts means did not forget to normalize

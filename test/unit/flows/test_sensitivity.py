@@ -1,4 +1,4 @@
-"""`amct sensitivity`, against quantizing the network with one layer alone, and without it."""
+"""`amct sensitivity`, against quantizing the network with only one layer, and without it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def node(op_type: str, inputs: str, output: str, module: str) -> NodeProto:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """conv (its bias expanded from zero), batch norm and relu6 (its bounds behind CastLike), then a convolution."""
+    """conv (its bias expanded from zero), batch norm and relu6 (its bounds after CastLike), then a convolution."""
     rng = np.random.default_rng(0)
     arrays = {
         "zero": np.zeros((), np.float32),

@@ -32,7 +32,7 @@ BITS = {
     "uint16": np.uint16,
     "uint8": np.uint8,
 }
-"""Each type beside the one that holds its bit patterns."""
+"""Each type next to the one that holds its bit patterns."""
 
 sweep = settings(max_examples=40)
 generic = pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
@@ -61,7 +61,7 @@ def dtype(name: str) -> np.dtype:
 @sweep
 @given(data=st.data())
 def test_any_bit_pattern(name: str, generic: bool, data: st.DataObject) -> None:
-    """In the text as decimals or bytes, beside it as bytes: the size decides."""
+    """In the text as decimals or bytes, next to it as bytes: the size decides."""
     shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 2), (64,), (65,), (5, 0, 2)]))
     bits = data.draw(arrays(BITS[name], shape))
     array = bits.view(dtype(name))

@@ -98,7 +98,7 @@ def test_float_weights_go_while_integers_are_made() -> None:
 @pytest.mark.parametrize("offset", [0, 5])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_quantizing_by_pieces(axis: int | None, offset: int, order: str) -> None:
-    """More numbers than one piece, beside the formula on all at once."""
+    """More numbers than one piece, next to the formula on all at once."""
     rng = np.random.default_rng(1)
     values = np.asarray(rng.standard_normal((7, 150, 67)), np.float32, order="F" if order == "F" else "C")
     sizes = () if axis is None else (values.shape[axis],)

@@ -1,4 +1,4 @@
-"""Arrays beside the text: the safetensors file, references to it, and what is said when it is not as it should be."""
+"""Arrays next to the text: the safetensors file, references to it, and what is said when it is not as it should be."""
 
 import json
 import os
@@ -155,7 +155,7 @@ func.func @main() -> tensor<3x4xf32> {
 
 @pytest.fixture
 def net(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a module that refers to `key`, with a side file beside it."""
+    """Writes a module that refers to `key`, with a side file next to it."""
     write_side_file(tmp_path / "net.safetensors", ARRAYS)
 
     def write(key: str) -> Path:
@@ -293,7 +293,7 @@ def test_the_module_file_names_its_side_file() -> None:
 
 
 def test_a_device_takes_the_whole_text(tmp_path: Path) -> None:
-    """Also the arrays: there is no place beside it."""
+    """Also the arrays: there is no place next to it."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -323,7 +323,7 @@ def test_arrays_set_aside_are_the_same_numbers_in_a_file(tmp_path: Path) -> None
 
 
 def pair(folder: Path, value: float) -> Path:
-    """A module text with two arrays beside it."""
+    """A module text with two arrays next to it."""
     folder.mkdir()
     arrays = {"a": np.full(100, value, np.float32), "b": np.arange(100, dtype=np.float32)}
     module = ModuleOp([nn.ConstantOp.of(array, key) for key, array in arrays.items()])

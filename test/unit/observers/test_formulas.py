@@ -181,7 +181,7 @@ def test_squared_errors_of_many_ranges(bits: int, symmetric: bool) -> None:
 @pytest.mark.parametrize("shift", [0.0, 900.0])
 @pytest.mark.parametrize("bins", [64, 8192])
 def test_ranks_in_a_histogram_are_those_of_a_search(bins: int, shift: float) -> None:
-    """Also of edges on the borders and the centres of bins, a bit beside them, and outside of all values."""
+    """Also of edges on the borders and the centres of bins, a bit next to them, and outside of all values."""
     data = (RNG.standard_t(3, size=3000) + shift).astype(np.float32)
     histogram = Histogram(bins)
     histogram.add(data, float(data.min()), float(data.max()))

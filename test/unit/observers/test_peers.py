@@ -1,4 +1,4 @@
-"""Observers beside those of onnxruntime (installed) and of PPQ (its documented formulas, written out here) on the same data.
+"""Observers next to those of onnxruntime (installed) and of PPQ (its documented formulas, written out here) on the same data.
 
 docs/observers.md says in words what these tests hold: where the tools agree, and why not elsewhere.
 """
@@ -208,7 +208,7 @@ def ppq_kl(array: np.ndarray, bins: int = 4096, levels: int = 128) -> tuple[int,
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kl_of_ppq_on_its_bins(name: str) -> None:
-    """From one histogram the same threshold. PPQ sets the bin behind the ignored ones to 1, here it is so only when empty."""
+    """From one histogram the same threshold. PPQ sets the bin after the ignored ones to 1, here it is so only when empty."""
     kept, counted = ppq_kl(values(name))
     ignored = int(counted.size * 0.002)
     counted[ignored] = 1

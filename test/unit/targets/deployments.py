@@ -1,4 +1,4 @@
-"""Writing a module as a deployable file, and running what is read back beside the module that it was written from.
+"""Writing a module as a deployable file, and running what is read back next to the module that it was written from.
 
 `deploy` does so for ONNX, `deploy_tf` for TensorFlow.
 """

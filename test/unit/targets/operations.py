@@ -77,7 +77,7 @@ def _values(made: Operation | SSAValue) -> Sequence[SSAValue]:
 
 
 def _place(value: SSAValue, block: Block) -> None:
-    """Put the operation behind a value into the block, after those it depends on."""
+    """Put the operation after a value into the block, after those it depends on."""
     op = value.owner
     if not isinstance(op, Operation) or op.parent is not None:
         return

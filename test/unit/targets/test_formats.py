@@ -59,7 +59,7 @@ What `-t onnx`, `-t tf-fakequant` and `-t caffe` make of each operation of `nn`.
     AMCT_UPDATE=1 python -m pytest test/unit/targets/test_formats.py
 
 and checked by the same test, which writes every case of `test/unit/targets/operations.py`: that a file computes what the module
-does, the tests beside it show. Each cell has the operators that the operation becomes (behind a number: from that opset on).
+does, the tests next to it show. Each cell has the operators that the operation becomes (after a number: from that opset on).
 
 * **expanded**: it is written as its expansion in simpler operations of `nn`, in all forms or in some.
 * **refused**: an error at the operation says what the format lacks, for all forms or for some. Of what is expanded, a step may be

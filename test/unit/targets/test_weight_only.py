@@ -1,4 +1,4 @@
-"""Matrix products whose weight alone is quantized, in the files of every target that holds them."""
+"""Matrix products of which only the weights are quantized, in the files of every target that holds them."""
 
 from __future__ import annotations
 

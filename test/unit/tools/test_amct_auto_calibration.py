@@ -36,7 +36,7 @@ def dense(array: np.ndarray) -> str:
 
 
 def net() -> str:
-    """Four products in a row. The second has one large weight beside small ones: with one scale it loses most of them."""
+    """Four products in a row. The second has one large weight next to small ones: with one scale it loses most of them."""
     weights = [RNG.normal(size=(6, 6)).astype(np.float32) / 3 for _ in range(4)]
     weights[0][:, 0] /= 1e4  # what the large weight is multiplied with
     weights[1] /= 50
@@ -127,7 +127,7 @@ def test_the_worst_layer_stays_in_floats(search, folder: Path) -> None:
 
 
 def test_layers_are_ranked_at_the_outputs(search, folder: Path) -> None:
-    """The second layer loses most of its results, and those behind it are calibrated on what is left: dB at the outputs."""
+    """The second layer loses most of its results, and those after it are calibrated on what is left: dB at the outputs."""
     result = search("metric < 0.01", "--sensitivity", "OutputSQNR")
     assert (result.status, result.err) == (0, "")
     assert "SQNR dB of the outputs" in result.out

@@ -98,7 +98,7 @@ SCALES = {"x": 2.0**-5, "c": 2.0**-4, "w": np.array([2.0**-7, 2.0**-8, 2.0**-6, 
 def trained() -> onnx.ModelProto:
     """As PyTorch exports a trained model: uint8 data, float weights quantized in the graph, float biases.
 
-    A convolution per channel, a linear layer whose weight is transposed behind its quantization, and an Add.
+    A convolution per channel, a linear layer whose weight is transposed after its quantization, and an Add.
     """
     rng = np.random.default_rng(3)
     weights = {

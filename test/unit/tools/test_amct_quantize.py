@@ -198,7 +198,7 @@ def test_layers_can_be_left_out(amct_tool, tmp_path):
     assert amct_tool("quantize", MODEL, *arguments).status == 0
     layers = json.loads((tmp_path / "summary.json").read_text("utf-8"))["layers"]
     assert [row["layer"] for row in layers["quantized"]] == [n for n in QUANTIZED if n not in ("conv1", "fc1")]
-    # the relu stands behind a batch norm that was not folded
+    # the relu stands after a batch norm that was not folded
     not_fused = [(row["layer"], row["rule"]) for row in layers["not_fused"]]
     assert not_fused == [("bn2", "skip-fusion"), ("relu2", "no-producer")]
     assert onnx.load(tmp_path / "digits_qdq.onnx").opset_import[0].version == 13

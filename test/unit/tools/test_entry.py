@@ -310,5 +310,5 @@ def test_memory_that_runs_out_is_located(
 def test_fewer_addresses_than_libraries_take(megabytes: int, tmp_path: Path) -> None:
     assert shell("amct", f"ulimit -v {megabytes << 10}; TOOL --version", tmp_path) == (
         1,
-        f"ulimit -v: error: allows {megabytes} MB of memory, and libraries alone take 400 MB\n",
+        f"ulimit -v: error: allows {megabytes} MB of memory, and libraries by themselves take 400 MB\n",
     )

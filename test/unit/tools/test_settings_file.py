@@ -121,7 +121,7 @@ def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path
         ("layer-weight-bits: [fc]", "layer-weight-bits: 'fc' does not give a layer bits"),
         ("only_layers: [a, a]", "only_layers names 'a' twice"),
         ("tensor-quantize: pool", "tensor-quantize: 'pool' is not an input of a layer"),
-        ("group-size: 32", "group-size applies to weights that are quantized alone"),
+        ("group-size: 32", "group-size applies to weights that are quantized by themselves"),
         ("shift: true", "shift requires joint_quant"),
         ("activation-type: Cosine\nprofile: qdq", "activation-type: no activation is called 'Cosine'"),
         ("align-concat: large", "profile ascend does not support align-concat"),

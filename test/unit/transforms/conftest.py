@@ -1,7 +1,7 @@
 """Random small networks whose numbers are exact in float32, so that before and after must be equal to the last bit.
 
 Inputs and constants are small integers, at most three convolutions sum at most 32 products each: every intermediate number is
-an integer (a quarter behind an average pooling) far below 2^24, so no order of summation rounds.
+an integer (a quarter after an average pooling) far below 2^24, so no order of summation rounds.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_every_layout_operation(equivalence) -> None:
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("quantized", [False, True])
 def test_flattened_weights(equivalence, transpose_b: bool, quantized: bool) -> None:
-    """The rows of a matrix behind a flattened feature map; integers below 2^24, so exact in any order."""
+    """The rows of a matrix after a flattened feature map; integers below 2^24, so exact in any order."""
     shape, flag, axis = ("5x24", "transpose_b", 0) if transpose_b else ("24x5", "", 1)
     array = np.random.default_rng(1).integers(-8, 8, [int(d) for d in shape.split("x")])
     scales = "scale = [1.0, 2.0, 0.5, 4.0, 1.0]"
@@ -98,7 +98,7 @@ def test_flattened_weights(equivalence, transpose_b: bool, quantized: bool) -> N
 
 
 def test_rows_of_tokens_are_not_flattened(equivalence) -> None:
-    """Behind an unknown batch, [-1, 6] of [?, 2, 6] makes more rows: no features are joined, the transpose stays."""
+    """After an unknown batch, [-1, 6] of [?, 2, 6] makes more rows: no features are joined, the transpose stays."""
     weight = np.random.default_rng(1).integers(-8, 8, (6, 5)).astype(np.float32)
     module = equivalence.parse(f"""
         func.func @main(%x: tensor<?x6x2xf32>) -> tensor<?x5xf32> {{

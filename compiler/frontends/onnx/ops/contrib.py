@@ -43,7 +43,7 @@ def fused_matmul(node: Node) -> Converted:
 
 
 def _batched(node: Node, x: SSAValue, flag: str) -> SSAValue:
-    """The operand with its first axis moved behind those of batches, which follow it if the flag is set."""
+    """The operand with its first axis moved after those of batches, which follow it if the flag is set."""
     rank = len(shape_of(x))
     if not node.int(flag, 0) or rank < 3:
         return x
@@ -153,7 +153,7 @@ _ACTIVATIONS: dict[str, tuple[type[nn.UnaryOp], Sequence[str]]] = {
     "HardSigmoid": (nn.HardSigmoidOp, ("alpha", "beta")),
     "Clip": (nn.ClipOp, ("min", "max")),
 }
-"""The activations that are fused behind other operators, with their parameters in order."""
+"""The activations that are fused after other operators, with their parameters in order."""
 
 
 @converter("FusedConv", domains=DOMAIN)

@@ -27,7 +27,7 @@ class _Blocks(NamedTuple):
 
     @staticmethod
     def of(rank: int, block: Sequence[int], pairs: Sequence[int | Linear]) -> _Blocks:
-        """The blocks of all axes behind the batch but the last, or of all of them if the first is left alone: then it
+        """The blocks of all axes after the batch but the last, or of all of them if the first is left alone: then it
         holds channels.
         """
         begins, ends = tuple(pairs[::2]), tuple(pairs[1::2])
@@ -80,7 +80,7 @@ def batch_to_space(node: Node) -> Converted:
 def _moved(
     node: Node, kind: type[nn.SpaceToBatchOp | nn.BatchToSpaceOp], blocks: _Blocks, **amounts: Sequence[int]
 ) -> SSAValue:
-    """The operation; blocks of all axes behind the batch leave none for channels, which one of size 1 stands in for."""
+    """The operation; blocks of all axes after the batch leave none for channels, which one of size 1 stands in for."""
     x, rank = node.value(0), len(node.shape(0))
     if blocks.layout == "nchw" or len(blocks.block) < rank - 1:
         return node.emit(kind, x, block=blocks.block, layout=blocks.layout, **amounts).result

@@ -55,7 +55,7 @@ def _repeated(qparams: nn.QParamsAttr, channels: int) -> nn.QParamsAttr:
 
 
 def _stored(node: Node, index: int) -> tuple[nn.DequantizeOp, Constant] | None:
-    """The dequantize behind input `index`, and the constant that it reads."""
+    """The dequantize after input `index`, and the constant that it reads."""
     found = node.binding(index)
     owner = None if isinstance(found, Constant) else found.owner
     if not isinstance(owner, nn.DequantizeOp) or (constant := nn.constant_of(owner.input)) is None:

@@ -93,7 +93,7 @@ def _sizes(node: Node, index: int, rank: int) -> list[Binding]:
 
 
 def _broadcast_size(node: Node, a: Binding, b: Binding) -> Binding:
-    """The size of one axis. An unknown size beside a known one other than 1 is taken to fit."""
+    """The size of one axis. An unknown size next to a known one other than 1 is taken to fit."""
     if isinstance(b, Constant) and not isinstance(a, Constant):
         a, b = b, a
     if not isinstance(a, Constant):

@@ -1,8 +1,8 @@
 """Requantization as the graph engine of CANN does it on each chip: which AscendDequants and AscendQuants it merges, and how.
 
 Its conditions are those of the open passes `V100RequantFusionPass`, `V200RequantFusionPass` and of the fixpipe fusions. Steps
-between integers and integers are a `Chain`: AscendDequants, an activation behind each or none, perhaps a Concat of them with an
-activation behind it, and AscendQuants.
+between integers and integers are a `Chain`: AscendDequants, an activation after each or none, perhaps a Concat of them with an
+activation after it, and AscendQuants.
 
 * *merged* (V200): each AscendDequant becomes AscendRequant, a Relu its flag.
 * *scaled* (V100; on V200 where Relu6 or LeakyRelu is between): deq_scale is multiplied by AscendQuant's scale, which becomes 1,
@@ -68,7 +68,7 @@ class Chain:
     """The operations that read the results of the dequants."""
     concat: ConcatV2Op | None
     outer: _Activation | None
-    """The activation behind the Concat."""
+    """The activation after the Concat."""
     quants: tuple[AscendQuantOp, ...]
 
     @property
@@ -127,7 +127,7 @@ def _made_by(value: SSAValue) -> Operation | None:
 
 
 def _behind(dequant: AscendDequantOp) -> Chain | None:
-    """The chain of one AscendDequant that nothing joins; None if no AscendQuant is behind it."""
+    """The chain of one AscendDequant that nothing joins; None if no AscendQuant is after it."""
     readers = _users(dequant.y)
     activations = tuple(op for op in readers if isinstance(op, _Activation))
     ends = [*readers, *(user for op in activations for user in _users(op.y))]
@@ -136,7 +136,7 @@ def _behind(dequant: AscendDequantOp) -> Chain | None:
 
 
 def _before(quant: AscendQuantOp) -> Chain | None:
-    """The chain of an AscendQuant behind a Concat of AscendDequants."""
+    """The chain of an AscendQuant after a Concat of AscendDequants."""
     op = _made_by(quant.x)
     outer = op if isinstance(op, _Activation) else None
     concat = op if outer is None else _made_by(outer.x)
@@ -188,16 +188,16 @@ class _OfChain(FusionPattern[Chain]):
 
     @condition
     def one_kind_of_branch(self, m: Chain) -> str | None:
-        """activations are behind all AscendDequants and readers or none, and all of them are Relu or none is"""
+        """activations follow all AscendDequants and readers or none, and all of them are Relu or none is"""
         if m.concat is None and m.activations and len(m.activations) != len(_users(m.dequants[0].y)):
             return "some readers of it are activations, others are not"
         if len({_is_flag(op) for op in m.every_activation}) > 1:
-            return "some activations behind it are Relu, others are not"
+            return "some activations after it are Relu, others are not"
         return None
 
     @condition
     def integer_readers(self, m: Chain) -> str | None:
-        """every reader, behind an activation where one is between, is AscendQuant"""
+        """every reader, after an activation where one is between, is AscendQuant"""
         if m.concat is None:
             ends = [op for op in _users(m.dequants[0].y) if op not in m.activations]
             ends += [user for op in m.activations for user in _users(op.y)]
@@ -245,8 +245,8 @@ class _ForV200(_OfChain):
 
     @condition
     def no_padded_average(self, m: Chain) -> str | None:
-        """no AscendDequant is behind an average pool that is padded (padding SAME, or padding_mode SAME or CALCULATED)"""
-        return next((f"{layer_of(d)} is behind a padded average pool" for d in m.dequants if _averages(d)), None)
+        """no AscendDequant is after an average pool that is padded (padding SAME, or padding_mode SAME or CALCULATED)"""
+        return next((f"{layer_of(d)} is after a padded average pool" for d in m.dequants if _averages(d)), None)
 
     @condition
     def aligned_channels(self, m: Chain) -> str | None:
@@ -299,7 +299,7 @@ def _key(dequant: AscendDequantOp, ending: str) -> str:
 
 
 def _relu_of(m: Chain, dequant: AscendDequantOp) -> bool:
-    """Whether Relu follows an AscendDequant, as its flag or behind it."""
+    """Whether Relu follows an AscendDequant, as its flag or after it."""
     return bool(dequant.relu_flag.value.data) or (bool(m.every_activation) and m.merges and _has_activation(m, dequant))
 
 
@@ -522,7 +522,7 @@ class FuseFixpipe(FuseRequant):
         return (
             None
             if isinstance(_made_by(m.dequant.x), CubeOp)
-            else f"{layer_of(m.dequant)} is not behind a cube operation"
+            else f"{layer_of(m.dequant)} is not after a cube operation"
         )
 
     @condition
@@ -546,4 +546,4 @@ class FuseDual(FuseFixpipe):
     @condition
     def cube_before(self, m: DequantQuant) -> str | None:
         """the sums are those of Conv2D"""
-        return None if isinstance(_made_by(m.dequant.x), Conv2DOp) else f"{layer_of(m.dequant)} is not behind Conv2D"
+        return None if isinstance(_made_by(m.dequant.x), Conv2DOp) else f"{layer_of(m.dequant)} is not after Conv2D"

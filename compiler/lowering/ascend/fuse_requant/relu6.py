@@ -49,7 +49,7 @@ def replace_relu6(module: ModuleOp, remarks: Remarks) -> None:
         if saturating:
             _read_relu(relu6, saturating)
         if saturating and len(saturating) == len(ends):
-            remarks.applied(relu6, RULE, "every AscendQuant behind it saturates at 6: Relu gives the same integers")
+            remarks.applied(relu6, RULE, "every AscendQuant after it saturates at 6: Relu gives the same integers")
             relu6.detach()
             relu6.erase()
         else:

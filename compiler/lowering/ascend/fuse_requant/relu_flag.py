@@ -14,7 +14,7 @@ from ....rewriting import Condition, FusionPattern, Roots, used_once
 
 @dataclass(frozen=True)
 class DequantRelu:
-    """A dequantization and the relu behind it."""
+    """A dequantization and the relu after it."""
 
     dequant: AscendDequantOp
     relu: ReluOp

@@ -19,7 +19,7 @@ from .relu_flag import dequant_of
 
 @dataclass(frozen=True)
 class DequantQuant:
-    """A dequantization and the quantization behind it."""
+    """A dequantization and the quantization after it."""
 
     dequant: AscendDequantOp
     quant: AscendQuantOp

@@ -42,8 +42,8 @@ class RegionOptions:
 
 @dataclass(frozen=True)
 class FuseActivationPass(RegionOptions, FusionPass):
-    """Fuses a convolution or matrix product with the residual add and the activation behind it, possibly behind
-    a max pool, and any other operation with the relu or clip behind it. Batch norms are folded before, by fuse-bn.
+    """Fuses a convolution or matrix product with the residual add and the activation after it, possibly after
+    a max pool, and any other operation with the relu or clip after it. Batch norms are folded before, by fuse-bn.
     """
 
     name = "fuse-activation"
@@ -79,7 +79,7 @@ class FuseActivationPass(RegionOptions, FusionPass):
                 remarks.note(op, "bounds", "it bounds the integers of a quantization point")
             elif (layer := trained.behind(value)) is not None and owner_of(value) is not layer:
                 reason = f"--adapt-qat makes {producer(value)} part of the scales of {layer_of(layer)}"
-                remarks.note(op, "trained", f"{reason}; --fuse-activation behind it fuses this")
+                remarks.note(op, "trained", f"{reason}; --fuse-activation after it fuses this")
             else:
                 remarks.missed(op, *_why_alone(value))
 

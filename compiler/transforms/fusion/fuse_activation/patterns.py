@@ -18,7 +18,7 @@ from .pattern import ActivationConditions, RegionPattern, ResidualConditions, co
 
 @dataclass(frozen=True)
 class ComputeResidualActivation:
-    """A convolution or matrix product, and residual add and activation behind it."""
+    """A convolution or matrix product, and residual add and activation after it."""
 
     compute: WeightedOp
     bias_add: BiasAddOp | None
@@ -47,7 +47,7 @@ class FuseComputeResidualActivation(ActivationConditions, ResidualConditions, Re
 
 @dataclass(frozen=True)
 class ComputeActivation:
-    """A convolution or matrix product and the activation behind it."""
+    """A convolution or matrix product and the activation after it."""
 
     compute: WeightedOp
     bias_add: BiasAddOp | None
@@ -78,7 +78,7 @@ _Pool = MaxPoolOp | GlobalMaxPoolOp
 
 @dataclass(frozen=True)
 class ComputePoolActivation:
-    """A convolution or matrix product, the max pool that reads it, and the relu, relu6 or clip behind that."""
+    """A convolution or matrix product, the max pool that reads it, and the relu, relu6 or clip after that."""
 
     compute: WeightedOp
     bias_add: BiasAddOp | None
@@ -130,7 +130,7 @@ def _reads_elements(pool: MaxPoolOp) -> bool:
 
 @dataclass(frozen=True)
 class ComputeResidual:
-    """A convolution or matrix product and the residual add behind it."""
+    """A convolution or matrix product and the residual add after it."""
 
     compute: WeightedOp
     bias_add: BiasAddOp | None
@@ -174,14 +174,14 @@ FOLLOWED: tuple[type[nn.NNOp], ...] = (
 
 @dataclass(frozen=True)
 class AnyActivation:
-    """An operation and the activation behind it."""
+    """An operation and the activation after it."""
 
     op: nn.NNOp
     activation: Activation
 
 
 class FuseAnyActivation(ActivationConditions, RegionPattern[AnyActivation]):
-    """relu(op(x, ...)), relu6(...) or clip(...) is one operation with one quantization point behind it; op is any
+    """relu(op(x, ...)), relu6(...) or clip(...) is one operation with one quantization point after it; op is any
     operation that computes values: Add, Concat, pooling, ... (PPQ's relu and clip fusion)
     """
 
@@ -193,7 +193,7 @@ class FuseAnyActivation(ActivationConditions, RegionPattern[AnyActivation]):
         """the activation is relu, relu6 or clip"""
         if m.activation.kind in LINEAR:
             return None
-        return f"{m.activation.kind} is fused behind convolutions and matrix products only"
+        return f"{m.activation.kind} is fused after convolutions and matrix products only"
 
     def match(self, op: Operation) -> AnyActivation | None:
         if (activation := activation_of(op)) is None or not isinstance(before := owner_of(activation.input), FOLLOWED):

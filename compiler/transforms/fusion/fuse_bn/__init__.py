@@ -1,4 +1,4 @@
-"""`--fuse-bn`: folds batch normalization of inference into the operation before it, or behind it.
+"""`--fuse-bn`: folds batch normalization of inference into the operation before it, or after it.
 
 The fold is exact algebra, computed in float64 and rounded once. One file per pattern; remaining batch norms have a remark.
 """

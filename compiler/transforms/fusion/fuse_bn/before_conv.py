@@ -17,7 +17,7 @@ from .compute import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class NormCompute:
-    """A batch norm and the convolution or matrix product behind it."""
+    """A batch norm and the convolution or matrix product after it."""
 
     bn: BatchNormOp
     compute: WeightedOp

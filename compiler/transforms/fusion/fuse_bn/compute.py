@@ -1,4 +1,4 @@
-"""A computing operation followed by batch norm, directly or behind operations that move elements; its factors and shifts."""
+"""A computing operation followed by batch norm, directly or after operations that move elements; its factors and shifts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NormConditions:
 
 @dataclass(frozen=True)
 class ComputeBatchNorm:
-    """A convolution or matrix product and the batch norm behind it."""
+    """A convolution or matrix product and the batch norm after it."""
 
     compute: WeightedOp
     between: tuple[NNOp, ...]
@@ -71,7 +71,7 @@ class ReshapedBatchNorm(ComputeBatchNorm):
 class FuseComputeBatchNorm(ChainConditions, WeightCondition, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
     shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul. A BiasAdd may be between, and
-    operations that move elements and keep the channels apart: they stay, behind op (AMCT, also through BatchToSpace; PPQ;
+    operations that move elements and keep the channels apart: they stay, after op (AMCT, also through BatchToSpace; PPQ;
     Horizon)
     """
 
@@ -123,7 +123,7 @@ class FuseReshapedBatchNorm(FuseComputeBatchNorm):
 
 
 def norm_behind(op: Operation) -> ComputeBatchNorm | None:
-    """A batch norm and the operation with weights before it; None for other operations, and behind trained weights."""
+    """A batch norm and the operation with weights before it; None for other operations, and after trained weights."""
     if not isinstance(op, BatchNormOp) or (chain := chain_to(op.input)) is None or trained_weight(chain[0]):
         return None
     return ComputeBatchNorm(*chain, op)

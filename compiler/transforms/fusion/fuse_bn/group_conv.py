@@ -1,4 +1,4 @@
-"""Batch norm behind a Concat of convolutions, the form of a grouped convolution in frameworks without groups."""
+"""Batch norm after a Concat of convolutions, the form of a grouped convolution in frameworks without groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class ConcatNorm:
-    """Joined convolutions, and the batch norm behind them."""
+    """Joined convolutions, and the batch norm after them."""
 
     branches: tuple[Branch, ...]
     concat: ConcatOp

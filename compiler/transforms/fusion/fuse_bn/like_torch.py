@@ -22,7 +22,7 @@ _NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"})
 
 @dataclass(frozen=True)
 class ModuleNorm:
-    """A convolution and the batch norm behind it, both modules."""
+    """A convolution and the batch norm after it, both modules."""
 
     compute: WeightedOp
     bn: BatchNormOp

@@ -1,4 +1,4 @@
-"""Folds a factor or shift per channel behind a batch norm into its scale and offset."""
+"""Folds a factor or shift per channel after a batch norm into its scale and offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .compute import NormConditions
 
 @dataclass(frozen=True)
 class NormScale:
-    """A batch norm, and the arithmetic with a constant behind it."""
+    """A batch norm, and the arithmetic with a constant after it."""
 
     bn: BatchNormOp
     follower: ArithmeticOp

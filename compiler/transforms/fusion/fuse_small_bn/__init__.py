@@ -44,9 +44,7 @@ class FuseSmallBnPass(NormOptions, FusionPass):
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         for op in nn_ops(module, nn.SqrtOp, nn.RsqrtOp):
             if is_expression(op.operands[0]) and not any(remarks.has(user) for user in _users(op)):
-                remarks.missed(
-                    op, "no-batch-norm", "the operations behind this standard deviation are not a batch norm"
-                )
+                remarks.missed(op, "no-batch-norm", "the operations after this standard deviation are not a batch norm")
 
 
 def _users(op: Operation) -> list[Operation]:

@@ -45,7 +45,7 @@ class Observation:
         return list(dict.fromkeys(point.input for point in self.points))
 
     def fresh(self) -> Observation:
-        """The same points with a fresh observer."""
+        """An observation of these points with a fresh observer."""
         return Observation(self.points, self.make(), self.make)
 
     @contextmanager

@@ -43,14 +43,14 @@ ROUNDED_FROM = "nn.rounded_from"
 
 
 class ConvertedLayer:
-    """A layer whose input is calibrated, or whose weight is quantized alone."""
+    """A layer whose input is calibrated, or whose weight is quantized by itself."""
 
     def __init__(self, site: Site, row: Row, plan: Plan, params: QParams | None):
         self.site: Site = site
         self.row: Row = row
         self.plan: Plan = plan
         self.params: QParams | None = params
-        """Those of its input, or of the first of two; None if its input stays float."""
+        """The parameters of its input, or of the first of two; None if its input stays float."""
 
     @property
     def has_weight(self) -> bool:

@@ -152,7 +152,7 @@ class IntegerWeights:
 
 
 def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
-    """Integers and nn.dequantize, placed right behind the constant. 3 bits are stored in 4, 5 to 7 bits in 8 (AMCT)."""
+    """Integers and nn.dequantize, placed right after the constant. 3 bits are stored in 4, 5 to 7 bits in 8 (AMCT)."""
     constant = constant_of(weight.value)
     assert constant is not None
     key = constant.key.removesuffix(".folded")

@@ -67,8 +67,8 @@ def widened(scales: Array, bias: Array | None, input_scale: float) -> Array:
     """Weight scales, float32, raised until `input_scale * scale`, the unit of the sums, is a normal float32 number in which the
     bias fits into int32.
 
-    The latter happens in channels whose weights are nearly zero beside the bias. Beside an int8 input the weights lose less than
-    the last bit of the bias, beside an int16 input, whose scale is 256 times smaller, a 2^15th of it per product.
+    The latter happens in channels whose weights are nearly zero compared with the bias. With an int8 input the weights lose less
+    than the last bit of the bias, with an int16 input, whose scale is 256 times smaller, a 2^15th of it per product.
     """
     least = np.float64(LEAST_SCALE / input_scale)
     if bias is not None:

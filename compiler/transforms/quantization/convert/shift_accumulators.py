@@ -76,7 +76,7 @@ class Sums:
 
 
 class ShiftSums(StepPattern[Sums]):
-    """a layer whose sums are to be shifted, with `nn.shift_accumulator` behind it, by the shifts of its plan"""
+    """a layer whose sums are to be shifted, with `nn.shift_accumulator` after it, by the shifts of its plan"""
 
     name = "shift"
     roots: ClassVar[Roots] = (WeightedOp,)
@@ -212,7 +212,7 @@ def _searched(
 
 
 def _integers(sums: Sums, result: Array) -> Array:
-    """The sums behind a result, int64 [..., shifts]: quotients in float32, halves rounded away from zero (AMCT)."""
+    """The sums after a result, int64 [..., shifts]: quotients in float32, halves rounded away from zero (AMCT)."""
     quotients = (np.moveaxis(result.astype(np.float32), sums.axis, -1) / sums.scales).astype(np.float64)
     return np.trunc(quotients + np.copysign(0.5, quotients)).astype(np.int64).reshape(-1, sums.shifts)
 

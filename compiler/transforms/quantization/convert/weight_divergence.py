@@ -48,7 +48,8 @@ def _histogram(values: Array, high: np.float32) -> Array:
 
 
 def _divergence(counts: Array, cut: int) -> float:
-    """That of the histogram without `cut` bins at either end, whose values count at the new ends, when bins are merged to steps.
+    """The divergence of the histogram without `cut` bins at either end, whose values count at the new ends, when bins are
+    merged to steps.
 
     NaN where more than half of the bins are empty: their share would be no small number, and they count nothing then.
     """

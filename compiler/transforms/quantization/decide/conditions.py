@@ -277,17 +277,17 @@ class DecideAverage(DecideLayer):
 
     @condition
     def integer_average(self, site: Site) -> str | None:
-        """onnxruntime's integer kernel computes the mean: no dilations, and no `ceil_mode` beside padding that counts"""
+        """onnxruntime's integer kernel computes the mean: no dilations, and no `ceil_mode` next to padding that counts"""
         if cast(nn.AveragePoolOp, site.compute).has_integer_kernel:
             return None
         return "onnxruntime has no integer kernel for its dilations, or for its ceil_mode with padding that counts"
 
     @condition
     def averages_space(self, site: Site) -> str | None:
-        """a mean is that of GlobalAveragePool: over all axes behind the channels, which stay as 1"""
+        """a mean is that of GlobalAveragePool: over all axes after the channels, which stay as 1"""
         if cast(nn.ReduceMeanOp, site.compute).averages_space:
             return None
-        return "onnxruntime has an integer kernel only for the mean over all axes behind the channels, with keepdims"
+        return "onnxruntime has an integer kernel only for the mean over all axes after the channels, with keepdims"
 
     @condition
     def global_pooling_false(self, site: Site) -> str | None:

@@ -1,4 +1,4 @@
-"""Inputs of source layers: the operation and operand of each, as import may split a layer; which are quantized alone, and how.
+"""Inputs of source layers: the operation and operand of each, as import may split a layer; which inputs are quantized, and how.
 
 Single inputs are quantized only to move less data, AMCT's tensor_quantize. They are requested by layer name and input index, so
 one that cannot be quantized is an error; AMCT's table 1 lists these layers for input tensors only.
@@ -102,7 +102,7 @@ def _producer(site: Site, slot: int) -> Site | None:
 
 
 def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
-    """The first condition, by its name, that keeps input `index` of a layer from being quantized alone, and the reason.
+    """The first condition, by its name, that keeps input `index` of a layer from being quantized by itself, and the reason.
 
     `site` is the layer's last operation. The layer has to be one that AMCT's table 1 has for its input tensors only.
     """

@@ -75,7 +75,7 @@ def takes_int16(site: Site, row: Row) -> bool:
 
 def _is_wide(op: NNOp) -> bool:
     """Whether AMCT for PyTorch quantizes a layer's input to INT16: in convolutions of one and two dimensions, and in products
-    with a bias, which the exporter may have left to the addition behind it.
+    with a bias, which the exporter may have left to the addition after it.
     """
     if isinstance(op, MatMulOp):
         return op.bias is not None or any(_is_bias(use.operation, op) for use in op.result.uses)
@@ -118,7 +118,7 @@ class Candidate(NamedTuple):
     whole: str | None
     """The reason that keeps it from computing on integers; None if it can, or does already."""
     alone: Callable[[], str | None]
-    """The reason that keeps its weights from being quantized alone."""
+    """The reason that keeps its weights from being quantized by itself."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Layers:
 
     @cached_property
     def able(self) -> Sequence[Candidate]:
-        """Those that legality allows as settings have them: all of the layer, or its weights alone."""
+        """The candidates that legality allows as settings have them: all of the layer, or only its weights."""
         return [each for each in self.candidates if self.broken(each) is None]
 
     def broken(self, each: Candidate) -> str | None:

@@ -60,12 +60,12 @@ def non_uniform_broken(site: Site, rules: Sequence[Rule]) -> Broken | None:
 
 
 def has_weight_only_mode(op: NNOp, row: Row) -> bool:
-    """Whether the weights of a layer's type can be quantized alone, per channel and asymmetric too (AMCT's table 3)."""
+    """Whether the weights of a layer's type can be quantized by itself, per channel and asymmetric too (AMCT's table 3)."""
     return _weight_only_rules(op, row) is not None
 
 
 def weight_only_broken(site: Site, row: Row) -> Broken | None:
-    """The first rule that keeps a layer's weight from being quantized alone."""
+    """The first rule that keeps a layer's weight from being quantized by itself."""
     rules = _weight_only_rules(site.compute, row)
     return first_of(site, (DecideLayer.weight_only,) if rules is None else (DecideLayer.input_float, *rules))
 

@@ -51,7 +51,7 @@ def planned_weight(
 
 def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:
     """The plan with groups of input channels; without groups, and the broken rule, if the weight is not a matrix."""
-    assert isinstance(site.compute, MatMulOp), "no other weight is quantized alone"
+    assert isinstance(site.compute, MatMulOp), "no other weight is quantized by itself"
     if (broken := first_of(site, (DecideProduct.matrix_weight,))) is not None:
         return replace(plan, block=None), broken
     return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None

@@ -56,7 +56,7 @@ class Computed(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What the placer is given, beside the plans of layers."""
+    """What the placer is given, apart from the plans of layers."""
 
     layers: Sequence[Computed]
     tensors: Sequence[Site] = ()
@@ -199,13 +199,13 @@ SKIPPED: Mapping[str, str] = {
     "skip-layer-types": "its type is on the list of skip-layer-types",
     "only-layers": "it is not on the list of only-layers",
     "quant-enable": "the configuration does not enable it",
-    "weight-compress-only": "only weights are quantized, and it has no weight that can be quantized alone",
+    "weight-compress-only": "only weights are quantized, and it has no weight that can be quantized by itself",
 }
 """How settings keep a layer float, for remarks."""
 
 
 def takes_weight_only(site: Site, held: LayerSettings, record: Record | None) -> bool:
-    """Whether the weight alone is to be quantized: according to the record if there is one, else to the settings."""
+    """Whether only the weight is to be quantized: according to the record if there is one, else to the settings."""
     if record is None or not held.quantize:
         return held.quantize and held.weight_compress_only
     entry = record.layers.get(layer_of(site.compute))
@@ -215,7 +215,7 @@ def takes_weight_only(site: Site, held: LayerSettings, record: Record | None) ->
 def plan_weight_only(
     site: Site, row: Row, held: LayerSettings, settings: Settings, record: Record | None, remarks: Remarks
 ) -> None:
-    """Decide that a layer's weight is quantized alone, or leave a remark why it stays float as well.
+    """Decide that a layer's weight is quantized by itself, or leave a remark why it stays float as well.
 
     Raises CompileError, located in the record's file, for scales that do not fit the weight.
     """
@@ -228,7 +228,7 @@ def plan_weight_only(
     weight, refused = planned_weight(site, row, held, settings, record, {})
     assert weight is not None, "legality has asked for it"
     set_plan(site.compute, Plan(weights=(weight,)))
-    remarks.applied(site.compute, "weight-only", "its input stays float, its weight is quantized alone")
+    remarks.applied(site.compute, "weight-only", "its input stays float, its weight is quantized by itself")
     if refused is not None:
         reason = f"its weight has a scale for each channel, not for each group: {refused[1]}"
         remarks.missed(site.compute, refused[0].name, reason)

@@ -100,7 +100,7 @@ def recurrent_layers(module: ModuleOp) -> Iterator[Recurrent]:
 
 
 class DecideRecurrent(CheckedPattern[Recurrent]):
-    """An LSTM or a GRU: its input, its state, W, R and the biases; W and R alone need the condition `weight-constant` only."""
+    """An LSTM or a GRU: its input, its state, W, R and the biases; W and R by themselves need only `weight-constant`."""
 
     name = "quantize-recurrent"
     roots: ClassVar[Roots] = (OpaqueOp,)

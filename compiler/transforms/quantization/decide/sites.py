@@ -91,7 +91,7 @@ def graph_points(module: ModuleOp) -> list[ObserveOp]:
 
 
 def note_other_functions(module: ModuleOp, remarks: Remarks, kind: type[NNOp] = NNOp) -> None:
-    """A missed remark for each function with such operations beside the graph, which alone is quantized: it has the data."""
+    """A missed remark for each function with such operations next to the graph, which alone is quantized: it has the data."""
     graph = main_function(module).sym_name.data
     for function in other_functions(module):
         if any(isinstance(op, kind) for op in function.walk()):

@@ -1,4 +1,4 @@
-"""Layers and points of a profile that quantizes each value once: at graph inputs and behind active operations (PPQ).
+"""Layers and points of a profile that quantizes each value once: at graph inputs and after active operations (PPQ).
 
 A value has no point if an activation replaces it, if it is computed inside nn.fused, or if it is the result of a passive
 operation: then the parameters of that operation's input apply (PPQ's OVERLAPPED). Quantized operations that read the result of a
@@ -270,7 +270,7 @@ class _Points:
         self._for_some: dict[SSAValue, str] = {}
         """The point through which quantized operations alone read a value."""
         self._taken_over: dict[SSAValue, str] = {}
-        """The point behind the activation that takes a value over."""
+        """The point after the activation that takes a value over."""
         self._planned: dict[Operation, dict[tuple[bool, int], Point]] = {owner: {} for owner in layers}
         """By operation in the graph: each result (True) and operand."""
 

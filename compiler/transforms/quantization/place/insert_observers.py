@@ -39,7 +39,7 @@ from .points import place_points
 @dataclass(frozen=True, init=False)
 class InsertObserversPass(Parts, ModulePass):
     """Decide what is quantized, and how: observers stand on what the target profile quantizes and legality allows, the inputs of
-    layers or every value, and each layer has a plan, `nn.plan`. The passes behind this one follow both, and decide nothing.
+    layers or every value, and each layer has a plan, `nn.plan`. The passes after this one follow both, and decide nothing.
     """
 
     name = "insert-observers"
@@ -104,7 +104,7 @@ def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
         if name not in layers:
             raise record.error(name, "the model has no such layer")
         if record.layers[name].weight_compress_only and name not in alone:
-            raise record.error(name, "has no weight that can be quantized alone")
+            raise record.error(name, "has no weight that can be quantized by itself")
         if name not in quantizable and name not in alone:
             raise record.error(name, "cannot be quantized")
         if name in recurrent:

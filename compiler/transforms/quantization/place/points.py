@@ -1,11 +1,11 @@
 """The placer: inserts points, `nn.observe`, as the plans of layers have them, and groups those that share parameters.
 
-A point is in front of the layers that read it, shared where they have it equal, or behind the operation that makes its value.
+A point is in front of the layers that read it, shared where they have it equal, or after the operation that makes its value.
 
 Joint quantization (AMCT's joint_quant): the inputs and the result of a sum share one scale and one zero point. AMCT does not
-document how. Here the points on a sum's inputs and on its result, which the quantized layers before and behind it read through,
+document how. Here the points on a sum's inputs and on its result, which the quantized layers before and after it read through,
 are one group and observed together: the range is searched on the union of their values. Sums in a row, as along a residual chain,
-thereby share one. The result is that of the activation behind the sum, where there is one.
+thereby share one. The result is that of the activation after the sum, where there is one.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
     while all(use.operation is reader for use in value.uses):
         if value is point.result:
             return False
-        assert isinstance(value, OpResult), "a point is behind it"
+        assert isinstance(value, OpResult), "a point is after it"
         reader, value = value.op, value.op.operands[0]
     return True
 

@@ -51,7 +51,7 @@ class _Forms(NamedTuple, Generic[M]):
 
 
 class _Sent(NamedTuple):
-    """The same for workers."""
+    """What workers are sent to measure layers."""
 
     base: Packed
     other: Packed
@@ -61,7 +61,7 @@ class _Sent(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is measured, as plain data, beside the layers and the samples."""
+        """What is measured, as plain data, apart from the layers and the samples."""
         return *(each.digest for each in self[:3]), type(self.measure()).__name__
 
 

@@ -1,4 +1,4 @@
-"""How much the output channels of layers matter: how far the layers behind amplify an error in each."""
+"""How much the output channels of layers matter: how far the layers after amplify an error in each."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _weight(site: Site) -> Array | None:
 
 
 def _uses(value: SSAValue, axis: int, count: int) -> Iterator[tuple[Use, Channels]]:
-    """The uses of a value's channels behind all operations that keep them apart, each once."""
+    """The uses of a value's channels after all operations that keep them apart, each once."""
     waiting = [(use, Channels(axis, np.arange(count))) for use in value.uses]
     seen: set[Use] = set()
     while waiting:
@@ -75,7 +75,7 @@ def _uses(value: SSAValue, axis: int, count: int) -> Iterator[tuple[Use, Channel
 
 
 def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels] | None:
-    """The value behind an operation that keeps channels apart, and where they are; None for other operations."""
+    """The value after an operation that keeps channels apart, and where they are; None for other operations."""
     op = use.operation
     if isinstance(op, FusedOp):
         return op.body.block.args[use.index], channels

@@ -10,7 +10,7 @@ from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 
 SAMPLES = 32
-"""So many samples decide, or one run of the model where it takes more."""
+"""This many samples decide, or one run of the model where it takes more."""
 WORTH = 0.5
 """dB that outputs must win on average: less is as likely to be lost on other samples."""
 TOLERATED = 0.1
@@ -27,7 +27,7 @@ def few(samples: Samples) -> Samples:
 
 @dataclass(frozen=True)
 class Compared:
-    """Outputs of reals beside those of the float network."""
+    """Outputs of reals next to those of the float network."""
 
     differences: dict[str, Differences]
     errors: list[float]

@@ -11,7 +11,7 @@ func.func @main(%x: tensor<1x4x8x8xi32>, %w: tensor<6x4x3x3xi32>) {
 
 // -----
 
-// The filter beside int16 is int8.
+// The filter next to int16 is int8.
 // CHECK: error: 'ascend.Conv2D' op x is of i16, filter of i16: it must be i8
 func.func @main(%x: tensor<1x4x8x8xi16>, %w: tensor<6x4x3x3xi16>) {
   %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xi16>, tensor<6x4x3x3xi16>) -> tensor<1x6x6x6xi32>
@@ -39,7 +39,7 @@ func.func @main(%x: tensor<1x4x8x8xi8>, %w: tensor<6x4x3x3xf32>) {
 // -----
 
 // The bias of int8 operands is int32.
-// CHECK: error: 'ascend.Conv2D' op bias beside i8 operands is of f32, Conv2D takes i32
+// CHECK: error: 'ascend.Conv2D' op bias next to i8 operands is of f32, Conv2D takes i32
 func.func @main(%x: tensor<1x4x8x8xi8>, %w: tensor<6x4x3x3xi8>, %b: tensor<6xf32>) {
   %y = ascend.Conv2D %x, %w, %b strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" : (tensor<1x4x8x8xi8>, tensor<6x4x3x3xi8>, tensor<6xf32>) -> tensor<1x6x6x6xi32>
   func.return
@@ -56,7 +56,7 @@ func.func @main(%x: tensor<1x4x8x8xi8>, %w: tensor<6x4x3x3xi8>) {
 
 // -----
 
-// Beside int16 it is an int16 number.
+// Next to int16 it is an int16 number.
 // CHECK: error: 'ascend.Conv2D' op offset_x -32769 is not in [-32768, 32767]
 func.func @main(%x: tensor<1x4x8x8xi16>, %w: tensor<6x4x3x3xi8>) {
   %y = ascend.Conv2D %x, %w strides [1, 1, 1, 1] pads [0, 0, 0, 0] data_format "NCHW" offset_x -32769 : (tensor<1x4x8x8xi16>, tensor<6x4x3x3xi8>) -> tensor<1x6x6x6xi32>

@@ -237,7 +237,7 @@ func.func @main(%x: tensor<2x8xf16>, %w: tensor<8x4xi8>, %s: tensor<4xf16>, %o: 
 // -----
 
 // Groups have rows of scales.
-// CHECK: error: 'ascend.WeightQuantBatchMatmulV2' op antiquant_scale must be of rank 2 beside antiquant_group_size, not 1
+// CHECK: error: 'ascend.WeightQuantBatchMatmulV2' op antiquant_scale must be of rank 2 next to antiquant_group_size, not 1
 func.func @main(%x: tensor<2x8xf16>, %w: tensor<8x4xi8>, %s: tensor<4xf16>, %o: tensor<4xf16>) {
   %y = ascend.WeightQuantBatchMatmulV2 %x, %w, %s, %o antiquant_group_size 4 : (tensor<2x8xf16>, tensor<8x4xi8>, tensor<4xf16>, tensor<4xf16>) -> tensor<2x4xf16>
   func.return

@@ -1,6 +1,6 @@
 // RUN: ROUNDTRIP | filecheck %s
 
-// Weights that are quantized alone or with offsets, scales per channel of activations.
+// Weights that are quantized by themselves or with offsets, scales per channel of activations.
 
 // CHECK-LABEL: func.func @weight_quant(
 func.func @weight_quant(%w: tensor<4x3x3x3xi8>, %o: tensor<4x1x1x1xi8>) {

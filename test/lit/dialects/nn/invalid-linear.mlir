@@ -51,7 +51,7 @@ func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<2xf32>) {
 // -----
 
 func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<1x5xf32>) {
-  // CHECK: invalid-linear.mlir:55:3: error: 'nn.matmul' op bias must be of rank 1, beside a right operand of rank 2 or more
+  // CHECK: invalid-linear.mlir:55:3: error: 'nn.matmul' op bias must be of rank 1, next to a right operand of rank 2 or more
   nn.matmul %a, %b, %c : (tensor<2x3xf32>, tensor<3x5xf32>, tensor<1x5xf32>) -> tensor<2x5xf32>
   func.return
 }
@@ -59,7 +59,7 @@ func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<1x5xf32>) {
 // -----
 
 func.func @main(%a: tensor<2x3xf32>, %b: tensor<3xf32>, %c: tensor<1xf32>) {
-  // CHECK: invalid-linear.mlir:63:3: error: 'nn.matmul' op bias must be of rank 1, beside a right operand of rank 2 or more
+  // CHECK: invalid-linear.mlir:63:3: error: 'nn.matmul' op bias must be of rank 1, next to a right operand of rank 2 or more
   nn.matmul %a, %b, %c : (tensor<2x3xf32>, tensor<3xf32>, tensor<1xf32>) -> tensor<2xf32>
   func.return
 }

@@ -1,6 +1,6 @@
 // RUN: ROUNDTRIP | filecheck %s
 
-// Constants: small ones in the text, arrays beside it.
+// Constants: small ones in the text, arrays next to it.
 
 // CHECK-LABEL: func.func @types(
 func.func @types() {

@@ -18,7 +18,7 @@ func.func @per_channel(%x: tensor<2x6x?x5xf32>, %y: tensor<2x4x5x6xf32>, %c: ten
   func.return
 }
 
-// Parameters in float32 beside an input in float16.
+// Parameters in float32 next to an input in float16.
 // CHECK-LABEL: func.func @mixed(
 func.func @mixed(%x: tensor<2x6xf16>, %c: tensor<6xf32>) {
   // CHECK-NEXT: %y = nn.batch_norm %x, %c, %c, %c, %c : (tensor<2x6xf16>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6xf16>

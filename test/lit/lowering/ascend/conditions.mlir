@@ -67,7 +67,7 @@ func.func @backprop(%x: tensor<1x2x4xf32>) -> tensor<1x3x8xf32> {
 
 // -----
 
-// A vector beside a weight of integers.
+// A vector next to a weight of integers.
 // CHECK-LABEL: @vector
 // REMARK:      [lower-to-ascend missed matrix-rank] "y": an operand is a vector
 func.func @vector(%x: tensor<8xf32>) -> tensor<2xf32> {

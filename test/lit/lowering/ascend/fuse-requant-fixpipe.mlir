@@ -40,7 +40,7 @@ func.func @static_sizes(%x: tensor<?x2x4x4xi8>) -> tensor<?x2x4x4xi8> {
 // CHECK:         ascend.AscendRequant
 // DUAL-LABEL:  @product
 // DUAL:          ascend.AscendQuant
-// DUAL-REMARK: [fuse-requant missed cube-before] "q": y is not behind Conv2D
+// DUAL-REMARK: [fuse-requant missed cube-before] "q": y is not after Conv2D
 func.func @product(%x: tensor<3x4xi8>) -> tensor<3x2xi8> {
   %w = nn.constant dense<1> : tensor<4x2xi8>
   %acc = ascend.MatMulV2 %x, %w : (tensor<3x4xi8>, tensor<4x2xi8>) -> tensor<3x2xi32>
@@ -53,7 +53,7 @@ func.func @product(%x: tensor<3x4xi8>) -> tensor<3x2xi8> {
 
 // CHECK-LABEL: @cube_before
 // CHECK:         ascend.AscendDequant
-// REMARK:      [fuse-requant missed cube-before] "q": y is not behind a cube operation
+// REMARK:      [fuse-requant missed cube-before] "q": y is not after a cube operation
 func.func @cube_before(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %q = ascend.AscendQuant %y scale 4.0 offset -3.0 : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xi8>

@@ -87,7 +87,7 @@ func.func @joined(%acc: tensor<1x3x2x2xi32>, %other: tensor<1x5x2x2xi32>) -> ten
 
 // -----
 
-// No AscendQuant behind it: Relu is a flag where it has one reader.
+// No AscendQuant after it: Relu is a flag where it has one reader.
 // CHECK-LABEL: @single_relu
 // CHECK:         ascend.AscendDequant %acc, {{%[a-z_]+}} relu_flag true
 // REMARK:      [fuse-requant applied relu-flag] "r"

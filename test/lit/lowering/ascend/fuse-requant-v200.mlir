@@ -67,7 +67,7 @@ func.func @slope_0(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 
 // -----
 
-// Equal AscendQuants behind a Relu that are two operations block it.
+// Equal AscendQuants after a Relu that are two operations block it.
 // CHECK-LABEL: @relu_used_once
 // CHECK:         ascend.AscendDequant
 // CHECK-NEXT:    ascend.Relu
@@ -113,7 +113,7 @@ func.func @one_kind_of_branch(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>,
 
 // CHECK-LABEL: @kinds
 // CHECK:         ascend.AscendDequant
-// REMARK:      [fuse-requant missed one-kind-of-branch] "y": some activations behind it are Relu, others are not
+// REMARK:      [fuse-requant missed one-kind-of-branch] "y": some activations after it are Relu, others are not
 func.func @kinds(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, tensor<1x2x4x4xi8>) {
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu %y : tensor<1x2x4x4xf32>
@@ -193,7 +193,7 @@ func.func @gives_int8(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi4> {
 
 // CHECK-LABEL: @no_padded_average
 // CHECK:         ascend.AscendDequant
-// REMARK:      [fuse-requant missed no-padded-average] "y": y is behind a padded average pool
+// REMARK:      [fuse-requant missed no-padded-average] "y": y is after a padded average pool
 func.func @no_padded_average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi8> {
   %acc = ascend.AvgPoolV2 %x ksize [1, 1, 2, 2] strides [1, 1, 1, 1] data_format "NCHW" : (tensor<1x2x4x4xi8>) -> tensor<1x2x3x3xi32>
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x3x3xi32>, tensor<1xf32>) -> tensor<1x2x3x3xf32>
@@ -244,7 +244,7 @@ func.func @scale_in_range(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 
 // -----
 
-// A Concat along channels of 32 and 64 joins integers; Relu, before it or behind it, is a flag.
+// A Concat along channels of 32 and 64 joins integers; Relu, before it or after it, is a flag.
 // CHECK-LABEL: @joined
 // CHECK:         [[a:%.*]] = ascend.AscendRequant %acc, {{.*}} offset -3.0 relu_flag true
 // CHECK:         [[b:%.*]] = ascend.AscendRequant %other, {{.*}} offset -3.0 :

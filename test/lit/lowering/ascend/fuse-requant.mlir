@@ -64,7 +64,7 @@ func.func @below_the_boundary(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
 // CHECK-LABEL: @saturated
 // CHECK:         %q = ascend.AscendRequant %acc, {{.*}} relu_flag true
 // CHECK-NEXT:    return %q
-// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
+// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant after it saturates at 6: Relu gives the same integers
 func.func @saturated(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xi8> {
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
@@ -110,7 +110,7 @@ func.func @output(%x: tensor<2x4xf32>) -> (tensor<2x4xi8>, tensor<2x4xf32>) {
 // CHECK-NEXT:    ascend.AscendQuant
 // CHECK-NEXT:    ascend.MaxPoolV3
 // CHECK-NEXT:    ascend.AscendQuant
-// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant behind it saturates at 6: Relu gives the same integers
+// REMARK:      [fuse-requant applied relu6-saturates] "r": every AscendQuant after it saturates at 6: Relu gives the same integers
 func.func @through_max_pools(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x2x2xi8>, tensor<1x2x1x1xi8>) {
   %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
   %r = ascend.Relu6 %y : tensor<1x2x4x4xf32>
@@ -123,7 +123,7 @@ func.func @through_max_pools(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x2x2xi8>, 
 
 // -----
 
-// One AscendQuant behind the pool is below the boundary: the whole pool keeps Relu6.
+// One AscendQuant after the pool is below the boundary: the whole pool keeps Relu6.
 // CHECK-LABEL: @pool_below_the_boundary
 // CHECK:         ascend.Relu6 %x
 // CHECK-NOT:     ascend.Relu %x

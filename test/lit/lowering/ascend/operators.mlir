@@ -141,7 +141,7 @@ func.func @caffe_products(%x: tensor<1x2x4x4xf32>, %z: tensor<2x3x8xf32>, %v: te
 // CHECK:         %fc = ascend.BatchMatMulV2 %z, %v
 // CHECK:         ascend.Conv2D
 // REMARK-DAG:  [lower-to-ascend missed output-padding] "up": Deconvolution adds nothing to the size of its result
-// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "last": Deconvolution has two spatial axes, behind the channels
+// REMARK-DAG:  [lower-to-ascend missed spatial-rank] "last": Deconvolution has two spatial axes, after the channels
 // REMARK-DAG:  [lower-to-ascend missed inner-product] "fc": FullyConnection multiplies rank 2 or 3 by a matrix
 // REMARK-DAG:  [lower-to-ascend missed spatial-rank] "dw": DepthwiseConv2D has two spatial axes
 func.func @products_refused(%x: tensor<1x2x4x4xf32>, %w: tensor<2x3x2x2xf32>, %z: tensor<2x3x5x8xf32>, %v: tensor<8x4xf32>, %l: tensor<1x2x7xf32>) -> (tensor<1x3x9x9xf32>, tensor<1x4x8x3xf32>, tensor<2x3x5x4xf32>, tensor<1x2x5xf32>) {

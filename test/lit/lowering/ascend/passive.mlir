@@ -1,6 +1,6 @@
 // RUN: amct-opt %s --profile=qdq --fuse-all --quantize=observer=minmax --lower-to-ascend --remarks=missed 2>&1 | filecheck %s
 
-// Profile qdq leaves passive operations without a point of their own: their input's parameters hold. Quantization comes behind
+// Profile qdq leaves passive operations without a point of their own: their input's parameters hold. Quantization comes after
 // them then, so that the layer after them computes in integers.
 
 // CHECK-NOT: missed

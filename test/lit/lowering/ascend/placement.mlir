@@ -2,7 +2,7 @@
 // RUN: amct-opt %s --fuse-all --quantize --lower-to-ascend --legalize-ascend --split-input-file 2>/dev/null | filecheck %s
 // RUN: amct-opt %s --quantize --lower-to-ascend --legalize-ascend --split-input-file 2>/dev/null | filecheck %s --check-prefix PLAIN
 
-// Directly behind a MatMul, unless an Add of one number per column follows alone: that is an int32 bias, part of the sums. Without
+// Directly after a MatMul, unless an Add of one number per column follows alone: that is an int32 bias, part of the sums. Without
 // the fusion it stays an addition of floats.
 // CHECK-LABEL: @bias
 // CHECK:         [[B:%.*]] = nn.constant dense<{{.*}}> : tensor<3xi32>

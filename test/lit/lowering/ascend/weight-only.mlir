@@ -155,7 +155,7 @@ func.func @channel_scales(%x: tensor<3x2xf32>) -> tensor<3x4xf32> {
 
 // CHECK-LABEL: @float_type
 // CHECK:         %y = nn.matmul
-// REMARK:      [lower-to-ascend missed float-type] "y": quantized weights go beside float32 or float16, not f64
+// REMARK:      [lower-to-ascend missed float-type] "y": quantized weights go next to float32 or float16, not f64
 func.func @float_type(%x: tensor<3x2xf64>) -> tensor<3x4xf64> {
   %c = nn.constant dense<1> : tensor<2x4xi8>
   %w = nn.dequantize %c by <i8, scale = 0.5> : (tensor<2x4xi8>) -> tensor<2x4xf64>
@@ -165,7 +165,7 @@ func.func @float_type(%x: tensor<3x2xf64>) -> tensor<3x4xf64> {
 
 // -----
 
-// A weight that is quantized beside a float input of something that is no matrix product is the numbers that it stands for,
+// A weight that is quantized next to a float input of something that is no matrix product is the numbers that it stands for,
 // in whatever order of axes.
 // CHECK-LABEL: @other
 // CHECK-NEXT:    %w.filter = nn.constant dense<{{.*}}> : tensor<1x1x3x2xf32>

@@ -68,7 +68,7 @@ func.func @quantized(%x: tensor<2x3xf32>) -> tensor<2x3xi8> {
 
 // -----
 
-// Where several meet, one behind is enough.
+// Where several meet, one after is enough.
 // CHECK-LABEL: @meet
 // CHECK-NEXT:  [[A:%.*]] = nn.concat %x, %y axis 1 : (tensor<2x3xf32>, tensor<2x5xf32>) -> tensor<2x8xf32>
 // CHECK-NEXT:  nn.transpose [[A]] perm [1, 0] : (tensor<2x8xf32>) -> tensor<8x2xf32> loc(fused["tx", "ty"])

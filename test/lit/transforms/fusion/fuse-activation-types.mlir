@@ -140,10 +140,10 @@ func.func @not_composed(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor
 
 // -----
 
-// activation-linear: behind operations without weights only relu and clip are fused.
+// activation-linear: after operations without weights only relu and clip are fused.
 // CHECK-LABEL: @sum
 // CHECK-NOT:   nn.fused
-// MISSED:      [fuse-activation missed activation-linear] "sum_sig": sigmoid is fused behind convolutions and matrix products only
+// MISSED:      [fuse-activation missed activation-linear] "sum_sig": sigmoid is fused after convolutions and matrix products only
 func.func @sum(%x: tensor<2xf32>) -> tensor<2xf32> {
   %a = nn.add %x, %x : tensor<2xf32>
   %y = nn.sigmoid %a from <onnx, "Sigmoid", "sum_sig"> : tensor<2xf32>

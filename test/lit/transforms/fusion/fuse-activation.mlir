@@ -128,7 +128,7 @@ func.func @clips(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// PPQ's relu and clip behind any operation: Add, Concat, pooling.
+// PPQ's relu and clip after any operation: Add, Concat, pooling.
 // CHECK-LABEL: @any
 // CHECK:       nn.fused "AddReLU" ({{%.*}} = %x, {{%.*}} = %r) from <onnx, "Add", "add">
 // CHECK:       nn.fused "ConcatReLU6"
@@ -178,7 +178,7 @@ func.func @quantized(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// A relu behind a max pool goes before it: the largest element stays the same, and the pool reads what the relu leaves.
+// A relu after a max pool goes before it: the largest element stays the same, and the pool reads what the relu leaves.
 // CHECK-LABEL: @pooled
 // CHECK:       [[C:%.*]] = nn.fused "ConvReLU2d"
 // CHECK-NEXT:    [[I:%.*]] = nn.conv {{.*}} "conv1"

@@ -1,4 +1,4 @@
-// A batch norm behind the squeeze of a convolution over one axis, as TensorFlow writes Conv1D.
+// A batch norm after the squeeze of a convolution over one axis, as TensorFlow writes Conv1D.
 // RUN: CONSTANTS | amct-opt - --fuse-bn --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
 

@@ -375,7 +375,7 @@ func.func @matmul_reshape_used(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<
 
 // -----
 
-// Scale and shift behind a batch norm on a graph input: scale [2, -2] * [3, 5], offset [0.5, 0.25] * [3, 5] + 1.
+// Scale and shift after a batch norm on a graph input: scale [2, -2] * [3, 5], offset [0.5, 0.25] * [3, 5] + 1.
 // CHECK-LABEL: @norm_scale
 // CHECK-DAG:   nn.constant dense<[6.000000e+00, -1.000000e+01]>
 // CHECK-DAG:   nn.constant dense<[2.500000e+00, 2.250000e+00]>
@@ -452,7 +452,7 @@ func.func @group_bias_axis(%x: tensor<1x2x4x1xf32>) -> tensor<1x2x4x1xf32> {
 
 // -----
 
-// Not fused: the first reshape is a graph output too. The remark is about the norm, not the reshape behind it.
+// Not fused: the first reshape is a graph output too. The remark is about the norm, not the reshape after it.
 // CHECK-LABEL: @reshape_used
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed result-used-once] "norm": the result of image has 2 uses

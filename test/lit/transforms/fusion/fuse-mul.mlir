@@ -263,7 +263,7 @@ func.func @run_time(%x: tensor<1x2x4x4xf32>, %k: tensor<f32>, %c: tensor<2x1x1xf
 
 // -----
 
-// Behind a reshape of heads and a transpose, as attention scales its queries.
+// After a reshape of heads and a transpose, as attention scales its queries.
 // CHECK-LABEL: @heads
 // CHECK:       nn.constant dense<{{\[\[}}2.000000e+00, 6.000000e+00, 4.000000e+00, 8.000000e+00]]>
 // CHECK:       [[M:%.*]] = nn.matmul

@@ -16,7 +16,7 @@
 
 // Which inputs AMCT takes under two versions of TensorFlow, and what `extended` takes beyond.
 
-// Behind a convolution.
+// After a convolution.
 // TF1-LABEL: @behind_conv
 // TF1:     nn.batch_norm
 // TF1-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
@@ -40,7 +40,7 @@ func.func @behind_conv(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 
 // -----
 
-// Behind a convolution and its BiasAdd.
+// After a convolution and its BiasAdd.
 // TF1-LABEL: @behind_bias
 // TF1:     nn.batch_norm
 // TF1-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"
@@ -66,7 +66,7 @@ func.func @behind_bias(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 
 // -----
 
-// Of rank 5, behind a three-dimensional convolution.
+// Of rank 5, after a three-dimensional convolution.
 // TF1-LABEL: @volume
 // TF1-NOT: nn.batch_norm
 // TF1-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 5, these rules allow [4]
@@ -91,7 +91,7 @@ func.func @volume(%x: tensor<1x2x2x2x2xf32>) -> tensor<1x2x2x2x2xf32> {
 
 // -----
 
-// Of rank 2, behind a matrix product.
+// Of rank 2, after a matrix product.
 // TF1-LABEL: @matrix
 // TF1-NOT: nn.batch_norm
 // TF1-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 2, these rules allow [4]
@@ -116,7 +116,7 @@ func.func @matrix(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
 
 // -----
 
-// Behind an activation.
+// After an activation.
 // TF1-LABEL: @relu
 // TF1-NOT: nn.batch_norm
 // TF1-REMARK: [fuse-small-bn missed behind-convolution] "bn": its input does not come from a convolution [+ BiasAdd]

@@ -334,7 +334,7 @@ func.func @layer_norm(%x: tensor<1x2x2x2xf32>, %sd: tensor<1x2x2x1xf32>) -> tens
 // Not a batch norm: the factor is there, the rest is not.
 // CHECK-LABEL: @no_norm
 // CHECK-NOT:   nn.batch_norm
-// REMARK:      [fuse-small-bn missed no-batch-norm] "d": the operations behind this standard deviation are not a batch norm
+// REMARK:      [fuse-small-bn missed no-batch-norm] "d": the operations after this standard deviation are not a batch norm
 func.func @no_norm(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
   %v = nn.add %variance, %eps : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   %d = nn.rsqrt %v : tensor<2xf32>

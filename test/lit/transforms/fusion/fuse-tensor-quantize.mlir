@@ -1,4 +1,4 @@
-// An input that a configuration quantizes by itself stays a value of its own; the activation behind is fused as ever.
+// An input that a configuration quantizes by itself stays a value of its own; the activation after is fused as ever.
 // RUN: echo 'tensor_quantize { layer_name: "sum" input_index: 0 }' > %t.cfg
 // RUN: amct-opt %s --fuse-all='config=%t.cfg' --insert-observers='config=%t.cfg' --remarks=all 2>&1 | filecheck %s
 // RUN: echo 'tensor_quantize { layer_name: "sum" input_index: 1 }' > %t.residual.cfg

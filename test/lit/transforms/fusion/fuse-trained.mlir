@@ -8,7 +8,7 @@
 // REMARK-NOT: missed
 // REMARK-DAG: [fuse-bn analysis trained] "bn1": --adapt-qat makes it part of the scales of conv1
 // REMARK-DAG: [fuse-mul analysis trained] "div1": --adapt-qat makes it part of the scales of conv1
-// REMARK-DAG: [fuse-activation analysis trained] "relu1": --adapt-qat makes 'nn.batch_norm' bn1 part of the scales of conv1; --fuse-activation behind it fuses this
+// REMARK-DAG: [fuse-activation analysis trained] "relu1": --adapt-qat makes 'nn.batch_norm' bn1 part of the scales of conv1; --fuse-activation after it fuses this
 // REMARK-DAG: [fuse-activation analysis bounds] "data": it bounds the integers of a quantization point
 // REMARK-DAG: [fuse-activation analysis bounds] "narrow": it bounds the integers of a quantization point
 // ADAPTED:    [adapt-qat applied channel-factors] "bn1": into the scales and the bias of conv1

@@ -26,7 +26,7 @@ func.func @pytorch(%x: tensor<1x1x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// The weight of a linear layer, transposed behind its quantization.
+// The weight of a linear layer, transposed after its quantization.
 // CHECK-LABEL: @transposed
 // CHECK:       nn.constant dense<{{\[\[}}1, 3], [2, 4]]> : tensor<2x2xi8>
 // CHECK-NOT:   nn.transpose
@@ -43,7 +43,7 @@ func.func @transposed(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
 
 // -----
 
-// Quantization moves behind what only moves elements: x is quantized once, where the layer takes it.
+// Quantization moves after what only moves elements: x is quantized once, where the layer takes it.
 // CHECK-LABEL: @passive
 // CHECK:       [[F:%.*]] = nn.flatten %x
 // CHECK:       [[Q:%.*]] = nn.quantize [[F]] by <i8, scale = 0.25>
@@ -261,7 +261,7 @@ func.func @float_operators(%x: tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xf32> {
 
 // -----
 
-// Factors behind a layer: scales times 2 and 0.5, and the sign of a negative factor in the integers; the shift is the bias.
+// Factors after a layer: scales times 2 and 0.5, and the sign of a negative factor in the integers; the shift is the bias.
 // The bias is in units of 0.25 * 1.0 and 0.25 * 0.25: 1.0 is 4 and 16.
 // CHECK-LABEL: @factors
 // CHECK-DAG:   nn.constant dense<{{\[\[\[\[}}2]]], {{\[\[\[}}3]]]]> : tensor<2x1x1x1xi8>

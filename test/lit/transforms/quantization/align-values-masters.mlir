@@ -23,7 +23,7 @@ func.func @merged(%x: tensor<1x2xf32>) -> tensor<1x4xf32> {
 
 // -----
 
-// An operand with another reader does not follow: the result may lie behind an activation, which cuts off what this reader needs.
+// An operand with another reader does not follow: the result may lie after an activation, which cuts off what this reader needs.
 // CHECK-LABEL: @other_reader
 // CHECK:       nn.observe %a as "a:out" by "mse" group "c" master
 // CHECK:       nn.observe %e as "e:out" by "mse" group "c" :

@@ -46,7 +46,7 @@
 // R-INPUT-DAG: nn.observe %u as "up:out" by "mse" group "up" :
 
 // %a is read by the sigmoid as well: it keeps its own parameters, and the sum reads it quantized once more. %x is a graph input,
-// which the sum would read beside the convolutions by a point of its own.
+// which the sum would read next to the convolutions by a point of its own.
 // SHARED:     [[A:%.*]] = nn.observe %a as "conv1:out" by "mse" :
 // SHARED:     [[B:%.*]] = nn.observe %b as "conv2:out" by "mse" group "sum" :
 // SHARED:     [[AGAIN:%.*]] = nn.observe [[A]] as "sum:0" by "mse" group "sum" :

@@ -1,4 +1,4 @@
-// What quantization shifts an output by goes into the bias, where that helps; also behind --round-weights. One case for each condition.
+// What quantization shifts an output by goes into the bias, where that helps; also after --round-weights. One case for each condition.
 // RUN: amct-opt %s --insert-observers=weight-bits=3 --calibrate -o %t.mlir 2>/dev/null
 // RUN: amct-opt %t.mlir --correct-bias -o %t.corrected.mlir --remarks=all 2>&1 | filecheck %s --check-prefix REMARK
 // RUN: filecheck %s --input-file=%t.corrected.mlir

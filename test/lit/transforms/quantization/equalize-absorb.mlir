@@ -1,4 +1,4 @@
-// What a channel never falls below moves into the bias behind it.
+// What a channel never falls below moves into the bias after it.
 // RUN: amct-opt %s --equalize --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix REMARKS
 

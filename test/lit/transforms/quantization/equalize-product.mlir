@@ -6,7 +6,7 @@
 // REMARKS-DAG: [equalize missed homogeneous] "norm": 'nn.add' sum reads its result, and does not scale with it
 // REMARKS-DAG: [equalize applied balanced] "first": a product divides 1 of 4 channels of its input by 2^0 to 2^9, the error of first, second {{[0-9.]+}} dB smaller
 // REMARKS-DAG: [equalize missed no-product] "even": no product with its input makes its error four times smaller
-// REMARKS-DAG: [equalize missed float-input] "behind": its input comes from integers, and a product would compute in float
+// REMARKS-DAG: [equalize missed float-input] "after": its input comes from integers, and a product would compute in float
 // PPQ-NOT:     balanced
 
 // CHECK:       [[N:%.*]] = nn.layer_norm
@@ -27,6 +27,6 @@ func.func @main(%x: tensor<2x8x4xf32>, %i: tensor<1x2x4x4xf32>) -> (tensor<2x8x4
   %v = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %e = nn.conv %i, %v from <onnx, "Conv", "even"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %r = nn.relu %e : tensor<1x2x4x4xf32>
-  %d = nn.conv %r, %v from <onnx, "Conv", "behind"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %d = nn.conv %r, %v from <onnx, "Conv", "after"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %s, %d, %e : tensor<2x8x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }

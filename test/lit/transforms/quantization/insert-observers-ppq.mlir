@@ -57,7 +57,7 @@ func.func @linear_activation(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf
 
 // -----
 
-// A region has one point, behind it.
+// A region has one point, after it.
 // CHECK-LABEL: @region
 // CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0"
 // CHECK:       %y = nn.fused "ConvReLU2d" ({{%.*}} = [[X]], {{%.*}} = %weight)

@@ -52,7 +52,7 @@ func.func @others(%x: tensor<1x2x4x4xf32>) -> tensor<1x3xf32> {
 
 // -----
 
-// Already quantized or observed inputs are left alone; a float weight beside a quantized input is told.
+// Already quantized or observed inputs are left alone; a float weight next to a quantized input is told.
 // REMARK:      [insert-observers missed weight-quantized] "b": its input is quantized in the model, its weight is not: both stay so
 // CHECK-LABEL: @already
 // CHECK:       nn.observe %x as "mine:0"

@@ -7,7 +7,7 @@
 // RUN: filecheck %s --check-prefix QUANTIZED --input-file=%t.once.mlir
 // OFF-NOT: group
 
-// What goes into a sum, where a layer before it reads the same through a point, and what comes out of it, behind the relu too.
+// What goes into a sum, where a layer before it reads the same through a point, and what comes out of it, after the relu too.
 // The relu of one sum is an input of the next, so that both share one range.
 // CHECK-LABEL: @residual_chain
 // CHECK:       [[X:%.*]] = nn.observe %x as "conv1:0" by "mse" group "sum1" joint

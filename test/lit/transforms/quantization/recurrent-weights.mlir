@@ -1,7 +1,7 @@
 // RUN: amct-opt %s --quantize="weight-only=true skip-layers=skipped" --remarks=all 2>&1 | filecheck %s
 // RUN: amct-opt %s --quantize --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix=BOTH
 
-// W and R of a recurrent layer of ONNX are integers where weights alone are quantized: a scale for each row of gates.
+// W and R of a recurrent layer of ONNX are integers where only weights are quantized: a scale for each row of gates.
 // CHECK: [insert-observers applied weight-only] "gru": it stays float, its weights W and R are quantized
 // CHECK: [insert-observers missed weight-constant] "computed": its weight R is computed at run time
 // CHECK: [insert-observers missed weight-constant] "infinite": its weight W does not hold finite floats

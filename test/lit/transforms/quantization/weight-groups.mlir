@@ -5,11 +5,11 @@
 // RUN: not amct-opt %s --insert-observers="weight-only=true group-size=16 channel-wise=false" 2>&1 | filecheck %s --check-prefix CHANNELS
 
 // A scale for each output channel and 16 input channels, which are axis 0, or 1 of a transposed weight; the last group may be shorter.
-// CHECK-DAG: [insert-observers applied weight-only] "fc": its input stays float, its weight is quantized alone
+// CHECK-DAG: [insert-observers applied weight-only] "fc": its input stays float, its weight is quantized by itself
 // CHECK-DAG: [insert-observers applied weight-only] "turned"
 // CHECK-DAG: [insert-observers missed matrix-weight] "batch": its weight has a scale for each channel, not for each group: its second operand is of rank 3
 // CHECK-DAG: [insert-observers missed weight-constant] "computed": its weight is computed at run time
-// CHECK-DAG: [insert-observers missed weight-compress-only] "conv": only weights are quantized, and it has no weight that can be quantized alone
+// CHECK-DAG: [insert-observers missed weight-compress-only] "conv": only weights are quantized, and it has no weight that can be quantized by itself
 // CHECK-DAG: [insert-observers missed matrix-weight] "gru": its weights have a scale for each row, not for each group: they are not matrices
 // CHECK-LABEL: func.func @main
 // CHECK: from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight i4 axis 0 block 16>}
@@ -22,7 +22,7 @@
 // INTEGERS: nn.dequantize {{.*}} by <i4, scale = [0.14285715, 0.14285715, 0.14285715, 0.14285715, 0.14285715, 0.14285715], axis = 0, block = 16> : (tensor<40x2xi4>) -> tensor<40x2xf32>
 // INTEGERS: nn.dequantize {{.*}} axis = 1, block = 16> : (tensor<2x40xi4>) -> tensor<2x40xf32>
 
-// ALONE: error: group-size applies to weights that are quantized alone
+// ALONE: error: group-size applies to weights that are quantized by themselves
 // ALONE-NEXT: hint: give weight-only=true
 // SIZES: error:{{.*}}group-size{{.*}}48
 // CHANNELS: error: group_size gives each output channel scales of its own: channel_wise cannot be false

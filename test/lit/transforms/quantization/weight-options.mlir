@@ -1,4 +1,4 @@
-// AMCT's table 3: the options of weights, alone and beside a quantized input.
+// AMCT's table 3: the options of weights, alone and next to a quantized input.
 // RUN: amct-opt %s --quantize='weight-only=true channel-wise=true weight-asymmetric=true' --remarks=all 2>&1 >/dev/null | filecheck %s
 // RUN: amct-opt %s --quantize='weight-only=true channel-wise=true weight-asymmetric=true' 2>/dev/null | filecheck %s --check-prefix IR
 // RUN: amct-opt %s --quantize='channel-wise=true weight-asymmetric=true' --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix BESIDE
@@ -36,13 +36,13 @@
 // RUN: not amct-opt %s --quantize='config=%t.CONV-TYPE.cfg' 2>&1 | filecheck %s --check-prefix CONV-TYPE
 
 // √: the weight per channel and with zero points, its input float; n/a: float.
-// CHECK-DAG: [insert-observers applied weight-only] "gemm": its input stays float, its weight is quantized alone
+// CHECK-DAG: [insert-observers applied weight-only] "gemm": its input stays float, its weight is quantized by itself
 // CHECK-DAG: [convert-observers applied quantized] "gemm": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [convert-observers applied quantized] "matmul": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [convert-observers applied quantized] "tf-matmul": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [convert-observers applied quantized] "batched": int8 weight per channel, asymmetric, alone
 // CHECK-DAG: [insert-observers missed weight-constant] "computed": its weight is computed at run time
-// CHECK-DAG: [insert-observers missed weight-compress-only] "pooling": only weights are quantized, and it has no weight that can be quantized alone
+// CHECK-DAG: [insert-observers missed weight-compress-only] "pooling": only weights are quantized, and it has no weight that can be quantized by itself
 // CHECK-DAG: [insert-observers missed weight-compress-only] "avg-pool"
 // CHECK-DAG: [insert-observers missed weight-compress-only] "average"
 // CHECK-DAG: [insert-observers missed weight-compress-only] "conv"
@@ -53,7 +53,7 @@
 // IR:     nn.matmul %m, %mw_1 from <onnx, "Gemm", "gemm">
 
 // ×: the default, and a remark.
-// BESIDE-DAG: [insert-observers analysis configuration] "gemm": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// BESIDE-DAG: [insert-observers analysis configuration] "gemm": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
 // BESIDE-DAG: [insert-observers analysis configuration] "matmul": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
 // BESIDE-DAG: [insert-observers analysis configuration] "tf-matmul": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
 // BESIDE-DAG: [insert-observers analysis configuration] "batched": not as the configuration has it: does not support channel_wise: its weight has one scale; cannot have an asymmetric weight
@@ -66,20 +66,20 @@
 // BESIDE-DAG: [convert-observers applied quantized] "average"
 
 // MatMulV2-CHANNELS: .cfg: error: layer 'gemm' (Gemm) does not support channel_wise: its weight has one scale
-// MatMulV2-OFFSET: .cfg: error: layer 'gemm' (Gemm) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// MatMulV2-OFFSET: .cfg: error: layer 'gemm' (Gemm) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
 // BatchMatMulV2-CHANNELS: .cfg: error: layer 'matmul' (MatMul) does not support channel_wise: its weight has one scale
-// BatchMatMulV2-OFFSET: .cfg: error: layer 'matmul' (MatMul) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// BatchMatMulV2-OFFSET: .cfg: error: layer 'matmul' (MatMul) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
 // Pooling-CHANNELS: .cfg: error: layer 'pooling' (Pooling) does not support channel_wise: its weight has one scale
-// Pooling-OFFSET: .cfg: error: layer 'pooling' (Pooling) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// Pooling-OFFSET: .cfg: error: layer 'pooling' (Pooling) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
 // AvgPool-CHANNELS: .cfg: error: layer 'avg-pool' (AvgPool) does not support channel_wise: its weight has one scale
-// AvgPool-OFFSET: .cfg: error: layer 'avg-pool' (AvgPool) cannot have an asymmetric weight: only weights that are quantized alone have zero points
+// AvgPool-OFFSET: .cfg: error: layer 'avg-pool' (AvgPool) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
 // AvgPoolV2-CHANNELS: .cfg: error: layer 'average' (AveragePool) does not support channel_wise: its weight has one scale
-// AvgPoolV2-OFFSET: .cfg: error: layer 'average' (AveragePool) cannot have an asymmetric weight: only weights that are quantized alone have zero points
-// Pooling-ALONE: .cfg: error: layer 'pooling' (Pooling) has no weight that can be quantized alone
-// AvgPool-ALONE: .cfg: error: layer 'avg-pool' (AvgPool) has no weight that can be quantized alone
-// AvgPoolV2-ALONE: .cfg: error: layer 'average' (AveragePool) has no weight that can be quantized alone
-// CONV-ALONE: .cfg: error: layer 'conv' (Conv) has no weight that can be quantized alone
-// CONV-TYPE: .cfg: error: layer 'conv' (Conv) has no weight that can be quantized alone
+// AvgPoolV2-OFFSET: .cfg: error: layer 'average' (AveragePool) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points
+// Pooling-ALONE: .cfg: error: layer 'pooling' (Pooling) has no weight that can be quantized by itself
+// AvgPool-ALONE: .cfg: error: layer 'avg-pool' (AvgPool) has no weight that can be quantized by itself
+// AvgPoolV2-ALONE: .cfg: error: layer 'average' (AveragePool) has no weight that can be quantized by itself
+// CONV-ALONE: .cfg: error: layer 'conv' (Conv) has no weight that can be quantized by itself
+// CONV-TYPE: .cfg: error: layer 'conv' (Conv) has no weight that can be quantized by itself
 func.func @main(%x: tensor<1x2x4x4xf32>, %m: tensor<2x2xf32>, %b: tensor<3x2x2xf32>) {
   %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %mw = nn.constant dense<[[-2.0, 1.0], [-1.0, 0.5]]> : tensor<2x2xf32>

@@ -20,7 +20,7 @@ TOLERANCE = 2e-4
 """Absolute, on logits with a standard deviation of 2."""
 
 LEFT = {
-    # behind a concat of everything before, and used by the next dense block: nothing to fold into
+    # after a concat of everything before, and used by the next dense block: nothing to fold into
     "densenet121": {"no-producer", "result-used-once"},
 }
 """Why batch norms may stay, by model."""

@@ -65,7 +65,7 @@ def quantized(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Quantized
 
 
 WITH_PRODUCERS = {"mobilenet": 52, "resnet50": 53, "shufflenet": 49}
-"""Models whose batch norms all follow a convolution, and their number (densenet121 has them in front, behind a Concat)."""
+"""Models whose batch norms all follow a convolution, and their number (densenet121 has them in front, after a Concat)."""
 
 
 def test_batch_norms_are_folded(model: Any, quantized: Quantized) -> None:

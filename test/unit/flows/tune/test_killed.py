@@ -34,7 +34,7 @@ def results(folder: Path) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_killed_at_any_time(tmp_path: Path, seed: int) -> None:
-    """At every moment the folder has the trials so far and a model that is complete; nothing unfinished stays behind."""
+    """At every moment the folder has the trials so far and a model that is complete; nothing unfinished stays after."""
     start = time.monotonic()
     status = started(tmp_path / "whole").wait()
     seconds, folder, rng, killed = time.monotonic() - start, tmp_path / "killed", random.Random(seed), 0

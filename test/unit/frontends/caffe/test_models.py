@@ -89,7 +89,7 @@ def kinds(module: ModuleOp) -> set[str]:
 
 
 def spread(a: Array, b: Array) -> float:
-    """How far the logits behind probabilities are apart: root mean square."""
+    """How far the logits after probabilities are apart: root mean square."""
     logits = [np.log(p.reshape(-1).astype(np.float64)) for p in (a, b)]
     difference = logits[0] - logits[1]
     return float((difference - difference.mean()).std())

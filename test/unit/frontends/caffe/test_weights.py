@@ -278,7 +278,7 @@ def test_a_net_is_read_without_its_weights_being_copied(
 
 
 def test_messages_serve_writing(caffe: Any) -> None:
-    """Numbers as bytes behind the tag of a packed field: how large blobs are written fast."""
+    """Numbers as bytes after the tag of a packed field: how large blobs are written fast."""
     net = NetParameter(name="w")
     proto = net.layer.add(name="fc", type="InnerProduct").blobs.add()
     proto.shape.dim.extend(NUMBERS.shape)

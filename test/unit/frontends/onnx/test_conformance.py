@@ -204,7 +204,7 @@ def _outcome(case: Case, model: ModelProto, folder: Path) -> str:
 
 
 def with_constants(case: Case) -> ModelProto:
-    """The model with every input as an initializer, beside an output that keeps it from being empty."""
+    """The model with every input as an initializer, next to an output that keeps it from being empty."""
     model = with_parameters(case)
     inputs, _ = case.data[0]
     if model.graph.input and inputs[0].dtype != object:
@@ -218,7 +218,7 @@ OTHERWISE_IN_ONNXRUNTIME = {f"test_resize_downsample_scales_{mode}_align_corners
 
 @pytest.mark.parametrize("op_type", list(cases()))
 def test_first_cases(op_type: str, folder: Path) -> None:
-    """Two of each operator, beside the published results, and folded; the slow tests take all of them."""
+    """Two of each operator, next to the published results, and folded; the slow tests take all of them."""
     for case in cases()[op_type][:2]:
         if op_type not in NOT_COMPARED and not case.name.startswith(tuple(DIFFERENT)):
             assert not _outcome(case, case.model, folder).startswith("failed"), case.name

@@ -112,7 +112,7 @@ def test_branches(build: Build, load: Load, session: Session, tmp_path: Path) ->
 
 
 def test_weights_of_branches_are_weights_of_the_module(build: Build, load: Load, tmp_path: Path) -> None:
-    """They stand in the file beside the text, and are initializers of the graph that is written."""
+    """They stand in the file next to the text, and are initializers of the graph that is written."""
     module = load(branches(build))
     api.save(module, tmp_path / "m.mlir", new_session(), "mlir")
     api.save(module, tmp_path / "m.onnx", new_session(), "onnx")

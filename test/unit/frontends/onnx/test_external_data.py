@@ -1,4 +1,4 @@
-"""Weights in files beside the model: mapped, checked, and read from the model's own folder only."""
+"""Weights in files next to the model: mapped, checked, and read from the model's own folder only."""
 
 from __future__ import annotations
 

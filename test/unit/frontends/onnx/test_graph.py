@@ -272,7 +272,7 @@ def test_float_types_are_kept(build: Build, load: Load, dtype: np.dtype) -> None
 
 
 def test_mixed_types(build: Build, load: Load) -> None:
-    """A batch norm with float32 parameters beside a float16 input, as mixed-precision exporters write it."""
+    """A batch norm with float32 parameters next to a float16 input, as mixed-precision exporters write it."""
     weights = {n: np.full(3, v, np.float32) for n, v in (("s", 2), ("b", 1), ("m", 0.5), ("v", 4))}
     node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], epsilon=0.0)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 2])

@@ -115,7 +115,7 @@ def test_shapes(model: ModelProto, load: Load) -> None:
 
 
 def test_a_fixed_size_that_becomes_unknown(build: Build, load: Load) -> None:
-    """What the model declares behind it does not hold any more, and is not held against what is computed."""
+    """What the model declares after it does not hold any more, and is not held against what is computed."""
     middle = helper.make_tensor_value_info("h", TensorProto.FLOAT, [1, 4])
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("TopK", ["h", "k"], ["y", "i"])]
     model = build(nodes, [("x", [1, 4])], [("y", [1, 2])], {"k": np.array([2], np.int64)})

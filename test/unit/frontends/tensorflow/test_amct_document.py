@@ -1,10 +1,10 @@
 """AMCT's document of TensorFlow fusions, row by row, on graphs that TensorFlow built, froze and ran.
 
 Each case is a graph made twice, in a TF1 session and as a TF2 function, and goes through `amct-opt` as a frozen file. Three
-results must be equal: TensorFlow's, ours of the graph as imported, and ours behind the fusions; what the row says is gone must be
+results must be equal: TensorFlow's, ours of the graph as imported, and ours after the fusions; what the row says is gone must be
 gone. Cases that break a condition must keep what they have, with the remark that names it.
 
-Tolerance: sums of at most 108 products, rounded in another order, behind factors of at most about 40: 2e-5 of the largest
+Tolerance: sums of at most 108 products, rounded in another order, after factors of at most about 40: 2e-5 of the largest
 output. The mistakes looked for (a factor, a shift, an axis) are of the size of the output.
 """
 
@@ -247,7 +247,7 @@ def to_space_of_all(x: Tensor, p: Parameters) -> Tensor:
 
 
 def moved_norm() -> Iterator[Case]:
-    """BN behind operations that move elements, where the channels can be followed; beyond the document."""
+    """BN after operations that move elements, where the channels can be followed; beyond the document."""
     left = "conv unsqueeze batch_to_space squeeze"
     yield Case(
         "Conv2D+BatchToSpaceND of [2, 2, 1]+BN",
@@ -556,7 +556,7 @@ def refusals() -> Iterator[Case]:
     yield case("BN, all of them", square, after(conv2d, norm), "--fuse-bn=do-fusion=false", "batch_norm", "do-fusion")
 
     yield bn("BatchToSpace is an output", after(conv2d, to_space, also(norm)), "result-used-once", shape=BATCHES)
-    yield bn("of rows behind BatchToSpace", after(conv2d, to_space, norm_of_rows), "normalizes-channels", shape=BATCHES)
+    yield bn("of rows after BatchToSpace", after(conv2d, to_space, norm_of_rows), "normalizes-channels", shape=BATCHES)
 
     yield bn("Concat is an output", after(joined(conv2d, conv2d), also(norm)), "concat-used-once")
     yield bn("Concat of rows", after(joined(conv2d, conv2d, axis=1), norm), "joins-channels")
@@ -586,7 +586,7 @@ def refusals() -> Iterator[Case]:
     first = partial(conv2d, layout="first")
     yield add("Conv2D is an output", after(conv2d, also(plus)), "result-used-once")
     yield add("a number per column", after(conv2d, partial(plus, shape=(4, 1))), "runs-along-channels")
-    yield add("[C] behind NCHW", after(first, partial(plus, shape=(4,))), "runs-along-channels", (2, 3, 4, 4))
+    yield add("[C] after NCHW", after(first, partial(plus, shape=(4,))), "runs-along-channels", (2, 3, 4, 4))
     yield add("a number per row of MatMul", after(matmul, partial(plus, shape=(5, 1))), "runs-along-channels", matrix)
     yield add("Relu between", after(conv2d, relu, plus), "no-producer")
     only = "--fuse-bias=only-quantizable=true"
@@ -601,10 +601,10 @@ def refusals() -> Iterator[Case]:
     yield small_bn("rank 2 under tf1.15", "tf1.15", after(matmul, small), "input-rank", matrix)
     yield small_bn("rank 2 under tf2.6", "tf2.6", after(matmul, small), "input-rank", matrix)
     yield small_bn("rank 3 under tf2.6", "tf2.6", after(batch_matmul, small), "input-rank", (2, 5, 6))
-    yield small_bn("behind Relu under tf1.15", "tf1.15", after(conv2d, relu, small), "behind-convolution")
-    yield small_bn("behind Relu under tf2.6", "tf2.6", after(conv2d, relu, small), "behind-convolution")
+    yield small_bn("after Relu under tf1.15", "tf1.15", after(conv2d, relu, small), "behind-convolution")
+    yield small_bn("after Relu under tf2.6", "tf2.6", after(conv2d, relu, small), "behind-convolution")
     folded = after(conv2d, partial(reshaped, shape=(2, 2, 2, 4, 4)), small)
-    yield small_bn("of rank 5 behind Conv2D", "tf2.6", folded, "behind-convolution")
+    yield small_bn("of rank 5 after Conv2D", "tf2.6", folded, "behind-convolution")
     trained = after(fake_quant, conv2d, small)
     yield small_bn("trained with quantization", "tf2.6", trained, "not-trained-with-quantization")
     yield small_bn("an inner result is an output", "extended", after(conv2d, product_also), "inner-used-once")

@@ -26,7 +26,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def only(module: ModuleOp, kind: type[nn.ConvolutionOp]) -> Any:
-    """The only operation beside constants."""
+    """The only operation next to constants."""
     assert kinds(module) == [kind.name.removeprefix("nn.")]
     return next(op for op in module.walk() if isinstance(op, kind))
 
@@ -308,7 +308,7 @@ SIZES = {"known": None, "batch": {"space": False}, "all": {}}
 def test_dilated_is_one_convolution(
     agrees: Agrees, equivalence: Any, convolve: Callable[..., Any], layout: str, padding: str, sizes: str
 ) -> None:
-    """Behind --canonicalize, whatever sizes are known; 10 and 9 elements fill no whole number of blocks."""
+    """After --canonicalize, whatever sizes are known; 10 and 9 elements fill no whole number of blocks."""
     x, w = arranged(normal(2, 10, 9, 4), layout), normal(3, 2, 4, 2)
     signature = None if SIZES[sizes] is None else unknown(x, layout, **SIZES[sizes])
 

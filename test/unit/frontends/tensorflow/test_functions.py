@@ -80,7 +80,7 @@ def test_weights_of_a_function_are_shared_by_its_calls(agrees: Callable[[Any], A
 
 
 def test_constants_of_one_name_in_two_functions(agrees: Callable[[Any], Any], tmp_path: Path, session: Session) -> None:
-    """They are different constants, also behind a round trip through files."""
+    """They are different constants, also after a round trip through files."""
     w, v = (np.random.default_rng(i).normal(size=(3, 8)).astype(np.float32) for i in range(2))
     first = tf.function(lambda x: x @ tf.constant(w, name="w"))
     second = tf.function(lambda x: x @ tf.constant(v, name="w"))

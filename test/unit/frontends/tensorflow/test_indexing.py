@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "gather, first version": (lambda x, i: raw.Gather(params=x, indices=i), [TABLE, PLACES]),
     "embedding": (lambda i: tf.nn.embedding_lookup(TABLE, i), [PLACES]),
     "gather each batch": (lambda x, i: tf.gather(x, i, batch_dims=1), [X, EACH]),
-    "gather each batch behind": (lambda x, i: tf.gather(x, i, axis=-1, batch_dims=-1), [X, EACH]),
+    "gather each batch after": (lambda x, i: tf.gather(x, i, axis=-1, batch_dims=-1), [X, EACH]),
     "gather_nd": (lambda x: tf.gather_nd(x, [[2], [0]]), [X]),
     "one_hot": (lambda i: tf.one_hot(i, 4), [np.array([[0, 3], [4, -1]], np.int32)]),
     "one_hot-axis": (lambda i: tf.one_hot(i, 4, on_value=5, off_value=-1, axis=0), [PLACES]),

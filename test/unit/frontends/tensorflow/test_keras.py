@@ -279,7 +279,7 @@ def test_options_without_meaning(option: dict[str, Any], tmp_path: Path, session
 
 
 def test_without_tensorflow(tmp_path: Path) -> None:
-    """One line that says what to install; nothing is written to stderr beside it."""
+    """One line that says what to install; nothing is written to stderr next to it."""
     (tmp_path / "model.keras").write_bytes(b"PK")
     code = "import sys; sys.modules['tensorflow'] = None; from amct_opt.tools.amct_opt import run; sys.exit(run(sys.argv[1:]))"
     result = subprocess.run(

@@ -78,7 +78,7 @@ def unet() -> Any:
 
 
 def segmentation() -> Any:
-    """Parallel dilated depthwise convolutions beside pooling over the whole image, and resizing."""
+    """Parallel dilated depthwise convolutions next to pooling over the whole image, and resizing."""
     image = layers.Input((32, 32, 3), name="image")
     x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(image)
     x = layers.SeparableConv2D(8, 3, padding="same", dilation_rate=2)(x)

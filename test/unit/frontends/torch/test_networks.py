@@ -58,7 +58,7 @@ def quantized(
 
 
 def check_recurrent(loaded: ModuleOp, profile: str, inputs: dict[str, Any]) -> None:
-    """By default recurrent layers stay as they are, with the reason; the layer behind them has int8 data and an int8 weight."""
+    """By default recurrent layers stay as they are, with the reason; the layer after them has int8 data and an int8 weight."""
     module, session = loaded.clone(), amct_opt.new_session()
     session.profile = profile
     amct_opt.run_pipeline(module, "fuse", session)

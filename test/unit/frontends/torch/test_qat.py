@@ -42,7 +42,7 @@ class Net(nn.Module):
 
 
 def trained(module: Any, steps: int = 2) -> Any:
-    """The module behind some steps of training: statistics, scales and learned parameters are those of data."""
+    """The module after some steps of training: statistics, scales and learned parameters are those of data."""
     optimizer = torch.optim.SGD(module.parameters(), 1e-4)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -167,7 +167,7 @@ class Layer(nn.Module):
 
 
 def plugin(data: Callable[[], Any], weight: Callable[[Any], Any], norm: bool = False) -> Any:
-    """A network whose layers a plugin replaced; the batch norm, if any, stands behind the quantized weight (WithBN)."""
+    """A network whose layers a plugin replaced; the batch norm, if any, stands after the quantized weight (WithBN)."""
     model = Net(norm).train()
     conv, fc = model.conv.weight.detach(), model.fc.weight.detach()
     model.conv = Layer(model.conv, data(), weight(conv.abs().amax((1, 2, 3), keepdim=True) / 127))

@@ -1,4 +1,4 @@
-"""`amct run --fp16`: where the interpreter rounds to float16, checked by hand and beside a float16 module."""
+"""`amct run --fp16`: where the interpreter rounds to float16, checked by hand and next to a float16 module."""
 
 import numpy as np
 

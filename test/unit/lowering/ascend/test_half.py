@@ -22,7 +22,7 @@ MIXED = [False, True]
 
 
 def network(folder: Path, mixed: bool) -> Path:
-    """Convolutions, pooling and an addition in float16, then a Gemm in float16 or, behind a Cast, in float32."""
+    """Convolutions, pooling and an addition in float16, then a Gemm in float16 or, after a Cast, in float32."""
     rng = np.random.default_rng(0)
     last = np.float32 if mixed else np.float16
 

@@ -57,7 +57,7 @@ def test_shapes_at_run_time(equivalence):
 
 
 def test_batch_norm_channels_last(net, equivalence):
-    """A product and a sum that are folded in float64, beside a division in float32."""
+    """A product and a sum that are folded in float64, next to a division in float32."""
     from amct_opt.dialects import nn
 
     rng = np.random.default_rng(0)

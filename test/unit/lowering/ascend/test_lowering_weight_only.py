@@ -1,4 +1,4 @@
-"""Products with a weight that is quantized alone: as `nn` computes them, and beside float64 where every step is exact."""
+"""Products with a weight that is quantized by itself: as `nn` computes them, and next to float64 where every step is exact."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_float16(name, transposed, rank, integer, equivalence):
 def test_files(name, transposed, rank, element, integer, equivalence, tmp_path):
     """What is read back from a deployable file computes the same bits.
 
-    ONNX's MatMul has no bias: the Add behind one of float16 would round a second time.
+    ONNX's MatMul has no bias: the Add after one of float16 would round a second time.
     """
     source = text(PARAMETERS[name], transposed, rank, element, integer)
     if (rank, element) == (3, "f16"):

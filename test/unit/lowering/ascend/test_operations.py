@@ -1,4 +1,4 @@
-"""Operations that the lowering does not make (yet), each beside plain numpy, exact integers in int64, or ONNX's reference."""
+"""Operations that the lowering does not make (yet), each next to plain numpy, exact integers in int64, or ONNX's reference."""
 
 import math
 

@@ -1,9 +1,9 @@
 """One operation at a time, on the same input, the stages of a quantized model are at most one step apart; where, and why.
 
-* AscendQuant multiplies by `float32(1 / scale)` and adds the offset before it rounds; `nn.quantize` divides, and adds it behind.
+* AscendQuant multiplies by `float32(1 / scale)` and adds the offset before it rounds; `nn.quantize` divides, and adds it after.
   Both are off the exact quotient by some roundings of float32, so that they part only next to a tie, and on it where the offset
   is odd.
-* AscendRequant multiplies the accumulator once and adds the offset behind; AscendDequant and AscendQuant multiply twice.
+* AscendRequant multiplies the accumulator once and adds the offset after; AscendDequant and AscendQuant multiply twice.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def compiled(module: ModuleOp, session: Session, folder: Path) -> Any:
 
 
 def compiled_text(text: Path) -> Any:
-    """The functions of a module in text, whose parameters are beside it."""
+    """The functions of a module in text, whose parameters are next to it."""
     runtime: Any = pytest.importorskip("iree.runtime")
     compiler: Any = pytest.importorskip("iree.compiler")
     weights, code = text.with_suffix(".safetensors"), text.with_suffix(".vmfb")

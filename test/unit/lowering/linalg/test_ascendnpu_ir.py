@@ -126,7 +126,7 @@ def quantized(model: ModelProto, passes: str) -> ModuleOp:
 
 
 def pieces(module: ModuleOp, least: int = 6) -> Iterator[ModuleOp]:
-    """A module in parts of at least so many operations, cut before quantizations.
+    """A module in parts of at least this many operations, cut before quantizations.
 
     The time of `--convert-tensor-to-hivm` grows exponentially with the number of convolutions.
     """

@@ -76,7 +76,7 @@ def test_division_not_multiplication_by_the_reciprocal(run) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("channels", [3, 40])  # inline, and beside the text
+@pytest.mark.parametrize("channels", [3, 40])  # inline, and next to the text
 def test_per_axis(run, rng, axis, channels) -> None:
     shape = [2, 2, 2]
     shape[axis] = channels

@@ -52,7 +52,7 @@ def padded(net: Chain, x: SSAValue) -> SSAValue:
 
 
 def moved(net: Chain, x: SSAValue) -> SSAValue:
-    """The optimizer moves DequantizeLinear behind the transpose."""
+    """The optimizer moves DequantizeLinear after the transpose."""
     return conv(net, net.add(nn.TransposeOp, x, perm=(0, 1, 3, 2)))
 
 
@@ -70,7 +70,7 @@ def product_and_sum(net: Chain, x: SSAValue) -> SSAValue:
 
 
 def float_bias(net: Chain, x: SSAValue) -> SSAValue:
-    """A weight that is quantized alone; the optimizer would round the bias."""
+    """A weight that is quantized by itself; the optimizer would round the bias."""
     return net.add(nn.MatMulOp, x, dequantized(net, 0), weight(net, 4))
 
 

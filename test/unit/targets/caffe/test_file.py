@@ -297,7 +297,7 @@ def test_forms_compute_what_the_module_does(
 
 
 def test_deploy_files(caffe: Any, quantized: tuple[ModuleOp, ModuleOp, Array]) -> None:
-    """Quant before and DeQuant behind each quantized layer, int8 weights, int32 biases, 64-bit scales."""
+    """Quant before and DeQuant after each quantized layer, int8 weights, int32 biases, 64-bit scales."""
     _, copy, _ = quantized
     files = write(copy, caffe.folder, "deploy", "net.prototxt")
     assert [p.name for p in files] == ["net_deploy_model.prototxt", "net_deploy_weights.caffemodel"]

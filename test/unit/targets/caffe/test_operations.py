@@ -46,7 +46,7 @@ WRONG_IN_OPENCV = frozenset({"lrn", "lrn-nhwc", "conv_transpose-strides", "trans
 
 
 def pooled(x: Any, kind: Any = nn.MaxPoolOp, **properties: Any) -> Any:
-    """With an operation behind it: OpenCV knows outputs by layers, and where sizes are cut the last layer has two."""
+    """With an operation after it: OpenCV knows outputs by layers, and where sizes are cut the last layer has two."""
     return nn.NegOp.make(kind.make(x, **properties).result)
 
 

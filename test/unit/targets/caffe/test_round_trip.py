@@ -114,7 +114,7 @@ def test_windows_that_count_otherwise_average_in_float(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beside_integers", [True, False])
 def test_read_in_float(beside_integers: bool, tmp_path: Path) -> None:
-    """Beside a layer in integers or not: AntiQuant alone says that the file is of the deploy form."""
+    """Next to a layer in integers or not: AntiQuant alone says that the file is of the deploy form."""
     net = caffe_net(1, 3, 4, 4)
     others = (
         [net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), op_type="Convolution", zero_point=-9)] if beside_integers else []

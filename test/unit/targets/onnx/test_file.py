@@ -304,7 +304,7 @@ def weighty(build_module: Any) -> Any:
 
 
 def test_external_data_above_the_limit(export: Any, weighty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit, arrays go beside the model, aligned, once each; the numbers are the same."""
+    """Above the limit, arrays go next to the model, aligned, once each; the numbers are the same."""
     x = {"x0": np.zeros(1, np.float32)}
     export.write(weighty, opset=21)
     assert [p.name for p in export.folder.iterdir()] == ["model.onnx"]

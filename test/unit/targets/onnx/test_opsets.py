@@ -177,7 +177,7 @@ def test_found_before_calibration(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.usefixtures("no_calibration")
 def test_operators_that_no_opset_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Hardmax before opset 13 takes all axes behind one for one."""
+    """Hardmax before opset 13 takes all axes after one for one."""
     model = save(tmp_path / "m.onnx", 11, [helper.make_node("Hardmax", ["c"], ["y"], "hard1")])
     assert amct.run(["quantize", str(model), "-o", str(tmp_path / "out")]) == 1
     assert "holds Hardmax of opset 11, which opset 13 defines otherwise" in capsys.readouterr().err
@@ -217,7 +217,7 @@ def test_integer_kernels_in_every_opset(opset: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("opset", "stored"), [(20, np.int8), (21, np.uint8), (24, np.uint8)])
 def test_activations_are_unsigned_from_opset_21_on(opset: int, stored: type, tmp_path: Path) -> None:
-    """onnxruntime makes a Gemm between Reshapes of the layer, and moves Q/DQ behind the first: of int8 it refuses that."""
+    """onnxruntime makes a Gemm between Reshapes of the layer, and moves Q/DQ after the first: of int8 it refuses that."""
     rng, session = np.random.default_rng(3), amct_opt.Session()
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], "fc"), helper.make_node("Add", ["m", "b"], ["y"], "bias")]
     arrays = {"w": rng.normal(size=(8, 6)).astype(np.float32), "b": rng.normal(size=6).astype(np.float32)}

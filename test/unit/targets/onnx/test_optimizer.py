@@ -95,7 +95,7 @@ def test_activations_of_16_bits(profile: str, integers: int, tmp_path: Path) -> 
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 1, 0)])
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_zeros_before_a_pool(kind: str, pads: tuple[int, ...], tmp_path: Path) -> None:
-    """Keras writes ResNet50V2 so: behind its first convolution are negative values, a pad and a max pool."""
+    """Keras writes ResNet50V2 so: after its first convolution are negative values, a pad and a max pool."""
     counted: dict[str, Any] = {"count_include_pad": 1} if kind == "AveragePool" else {}
     nodes = [
         helper.make_node("Pad", ["x", "pads", "zero"], ["padded"]),

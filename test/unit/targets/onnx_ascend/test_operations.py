@@ -69,7 +69,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
 
 
 def test_pad_as_an_output(tmp_path: Path) -> None:
-    """Nothing behind the Pad quantizes: it stays where it is."""
+    """Nothing after the Pad quantizes: it stays where it is."""
     block = Block(arg_types=[TensorType(f32, (1, 2, 3, 3))])
     pad = nn.PadOp.make(block.args[0], pads=[0, 0, 1, 1, 0, 0, 1, 1])
     block.add_ops([pad, ReturnOp(pad.result)])

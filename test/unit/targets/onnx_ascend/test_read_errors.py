@@ -82,7 +82,7 @@ def unquantized(model: ModelProto) -> None:
 
 
 def through(op_type: str, value: str, **attributes: Any) -> Change:
-    """Puts an operator behind a value."""
+    """Puts an operator after a value."""
 
     def change(model: ModelProto) -> None:
         index = next(i for i, n in enumerate(model.graph.node) if value in n.output)

@@ -202,7 +202,7 @@ def test_two_layers_on_one_value(deploy: Any) -> None:
 
 
 def test_pad_before_pool(deploy: Any) -> None:
-    """AscendQuant stands before the Pad `pool_pad`, which adds the zero point then; behind a Pad of another name."""
+    """AscendQuant stands before the Pad `pool_pad`, which adds the zero point then; after a Pad of another name."""
     for name, order in (("pool_pad", ["AscendQuant", "Pad"]), ("other", ["Pad", "AscendQuant"])):
         net = Net(1, 3, 5, 5)
         padded = net.add(nn.PadOp, net.x, pads=[0, 0, 1, 1, 0, 0, 1, 1], layer=name, op_type="Pad")
@@ -341,7 +341,7 @@ def test_operations_of_other_frameworks(case: str, deploy: Any) -> None:
 
 @pytest.mark.parametrize("case", ["plain", "transposed", "grouped"])
 def test_layers_on_constant_data(case: str, deploy: Any, deploy_tf: Any) -> None:
-    """AscendQuant of a constant is not folded when the file is read: the layer behind it needs its zero point."""
+    """AscendQuant of a constant is not folded when the file is read: the layer after it needs its zero point."""
     kind, shape, weight, properties = CONVOLUTIONS[case]
     for each in (deploy, deploy_tf):
         net = Net(*shape)

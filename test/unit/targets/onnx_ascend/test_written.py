@@ -180,7 +180,7 @@ def test_requant_and_shifts(deploy: Any) -> None:
 
 
 def one_axis(net: Net) -> list[SSAValue]:
-    """Conv1d, ConvTranspose1d and a Conv1d in float, one behind the other; the first two read one quantized value."""
+    """Conv1d, ConvTranspose1d and a Conv1d in float, one after the other; the first two read one quantized value."""
     weight = np.arange(36, dtype=np.int8)
     window: Any = {"pads": [2, 1], "strides": [2], "zero_point": -7}
     a = net.layer(
@@ -339,7 +339,7 @@ def test_weight_of_a_layer_that_stays_float(deploy: Any) -> None:
 
 
 def test_weight_that_is_quantized_alone(deploy: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    """The weight of a product stays int8, behind AscendAntiQuant."""
+    """The weight of a product stays int8, after AscendAntiQuant."""
     net = Net(2, 3)
     integers = np.array([[1, 2], [3, 4], [5, 6]], np.int8)
     model = deploy.assert_equal(
@@ -352,7 +352,7 @@ def test_weight_that_is_quantized_alone(deploy: Any, capfd: pytest.CaptureFixtur
     assert stored.name == "w"
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), integers)
     assert [n.op_type for n in model.graph.node] == ["AscendAntiQuant", "MatMul"]
-    assert "no layer computes in integers: weights alone are quantized" in capfd.readouterr().err
+    assert "no layer computes in integers: only weights are quantized" in capfd.readouterr().err
 
 
 def test_quantized_output(deploy: Any) -> None:

@@ -220,7 +220,7 @@ LEFT: dict[str, tuple[Callable[[Any], Any], str]] = {
     "integers are used": (lambda x: quantized(x, params(i8, 0.1)), "are used"),
     "bits": (lambda x: rounded(x, params(i32, 0.1)), "2 to 16 bits"),
     "axis": (lambda x: rounded(x, params(i8, [0.1, 0.2], axis=0)), "last axis"),
-    "another grid behind": (lambda x: dequantized(quantized(x, params(i8, 0.1)), params(i8, 0.2)), "are used"),
+    "another grid after": (lambda x: dequantized(quantized(x, params(i8, 0.1)), params(i8, 0.2)), "are used"),
 }
 
 

@@ -85,7 +85,7 @@ def reading(name: str, *inputs: str) -> Change:
 
 
 def through(op_type: str, value: str, **attributes: Any) -> Change:
-    """Puts an operator behind a value."""
+    """Puts an operator after a value."""
 
     def change(graph: Any) -> None:
         for each in graph.node:

@@ -175,7 +175,7 @@ def test_unknown_channels(case: str, deploy_tf: Any) -> None:
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transpose_b"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 def test_matmul(transposed: bool, bias: bool, deploy_tf: Any) -> None:
-    """Weights are stored [K, N]. The bias is added as int32, behind a Cast, before AscendDequant."""
+    """Weights are stored [K, N]. The bias is added as int32, after a Cast, before AscendDequant."""
     net = tf_net(3, 7)
     weight = int8(5, 7) if transposed else int8(7, 5)
     added = int32(5) if bias else None

@@ -118,7 +118,7 @@ def test_located(case: str, deploy_tf: Any) -> None:
 
 
 def test_relu_of_a_dequantization(deploy_tf: Any) -> None:
-    """TensorFlow's AscendDequant has no relu_flag: the same numbers come of a Relu behind it."""
+    """TensorFlow's AscendDequant has no relu_flag: the same numbers come of a Relu after it."""
     x = np.random.default_rng(0).normal(size=(1, 4, 6, 4)).astype(np.float32)
     nodes = deploy_tf.assert_equal(pool(VALID, "1x2x3x4", "relu_flag true"), {"x": x})
     assert [n.op for n in nodes.values()][-2:] == ["AscendDequant", "Relu"]

@@ -383,7 +383,7 @@ def test_a_target_that_adds_no_residual() -> None:
     assert missed == {("add-of-target", "profile other adds no residual inside a computing operation")}
 
 
-# -- an activation behind a max pool ---------------------------------------------------------------------------------------
+# -- an activation after a max pool ---------------------------------------------------------------------------------------
 
 POOLED = """
 func.func @main(%x: tensor<2x2x6x6xf32>) -> tensor<2x3x3x3xf32> {{

@@ -67,7 +67,7 @@ def module_of(block: Block, result: SSAValue) -> ModuleOp:
 
 
 def check(module: ModuleOp, x: Array, terms: int, size: float) -> None:
-    """Fuse, and compare; `size` bounds the sum of the absolute products behind one output."""
+    """Fuse, and compare; `size` bounds the sum of the absolute products after one output."""
     (before,) = run(module, {"arg0": x}).values()
     FuseBnPass().apply(new_session(), module)
     verify(module)
@@ -236,7 +236,7 @@ FORMS = ("norm", "mul", "add", "bias")
 
 
 def moved(block: Block, value: SSAValue, moves: list[Move], seed: int) -> SSAValue:
-    """A value behind moves; those that do not fit its shape are left out. Equal seeds give equal moves."""
+    """A value after moves; those that do not fit its shape are left out. Equal seeds give equal moves."""
     for i, move in enumerate(moves):
         try:
             op = move(value, np.random.default_rng([seed, i]))
@@ -251,7 +251,7 @@ def moved(block: Block, value: SSAValue, moves: list[Move], seed: int) -> SSAVal
 
 
 def channels_behind(shape: tuple[int, ...], axis: int, moves: list[Move], seed: int) -> Array:
-    """The output channel of each element behind the moves, as the interpreter moves them."""
+    """The output channel of each element after the moves, as the interpreter moves them."""
     block = Block(arg_types=[TensorType(f32, shape)])
     behind = (1,) * (len(shape) - 1 - axis)
     numbers = np.broadcast_to(np.arange(shape[axis], dtype=np.float32).reshape(-1, *behind), shape)

@@ -87,7 +87,7 @@ def shaped(g: Graph) -> Parameter:
 
 
 def reshaped(g: Graph) -> Parameter:
-    """Constants `[C]` behind a reshape, as Keras writes channels first."""
+    """Constants `[C]` after a reshape, as Keras writes channels first."""
     shape = (1, CHANNELS, *[1] * (len(shape_of(g.x)) - 2))
 
     def make(name: str) -> SSAValue:
@@ -201,7 +201,7 @@ def test_forms(write: Any, rank: int, form: str, center: bool, scale: bool, fold
 
 @pytest.mark.parametrize(("center", "scale"), [(True, True), (True, False), (False, True), (False, False)])
 def test_half(center: bool, scale: bool) -> None:
-    """Parameters stay float32 beside a float16 input; the casts vanish."""
+    """Parameters stay float32 next to a float16 input; the casts vanish."""
     g = Graph((2, 4, 4, CHANNELS), f16)
     g.numbers["variance"] = np.array([0.5, 1, 2], np.float32)
     module = g.finish(keras(g, plain(g), center, scale))
@@ -250,5 +250,5 @@ def test_into_the_convolution(write: Any, folded: bool) -> None:
     fuse(module, *(["fold-constants"] if folded else []), "fuse-all")
     assert [type(op) for op in module.walk() if isinstance(op, nn.NNOp)] == [nn.ConvOp]
     (after,) = run(module, {"arg0": x}).values()
-    # 18 products of at most 4 * 4 behind a factor of at most 4.5 / sqrt(0.0011) = 136
+    # 18 products of at most 4 * 4 after a factor of at most 4.5 / sqrt(0.0011) = 136
     np.testing.assert_allclose(after, before, rtol=0, atol=2 * (18 + 8) * 2**-24 * 136 * 18 * 16)

@@ -144,7 +144,7 @@ def batch_norm(net: Network, x: SSAValue) -> SSAValue:
 
 
 def norm_before(net: Network, x: SSAValue) -> SSAValue:
-    """Behind a relu, so that the norm can only go forward."""
+    """After a relu, so that the norm can only go forward."""
     return convolution(net, batch_norm(net, relu(net, x)))
 
 

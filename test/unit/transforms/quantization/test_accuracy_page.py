@@ -26,7 +26,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def _numbers(line: str) -> list[float]:
-    """The numbers of a row, behind its name and what it is written as."""
+    """The numbers of a row, after its name and what it is written as."""
     cells = line.strip("| ").split(" | ")[2:]
     return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?|inf", cell.partition("/")[0])]
 

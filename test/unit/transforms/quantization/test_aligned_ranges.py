@@ -63,7 +63,7 @@ def assert_nothing_clipped(module: ModuleOp) -> None:
 
 
 def add_of_concat(g: Graph) -> list[str]:
-    """A large residual stream, and a concat of small values beside it."""
+    """A large residual stream, and a concat of small values next to it."""
     large, a, b = g.conv("x", scale=10), g.conv("x", outputs=2, scale=0.1), g.conv("x", outputs=2, scale=0.1)
     return [g.conv(g.op("Add", large, g.op("Concat", a, b, axis=1)))]
 

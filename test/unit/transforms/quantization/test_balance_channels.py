@@ -70,7 +70,7 @@ def applied(name: str, options: str, text: str) -> tuple[ModuleOp, Session]:
 
 
 def balanced(data: Path, text: str, strength: float = 0.5) -> tuple[ModuleOp, Session]:
-    """Planned, then balanced; observers, which stand behind the products, compute nothing yet."""
+    """Planned, then balanced; observers, which stand after the products, compute nothing yet."""
     module, session = applied("insert-observers", f"dmq={strength}", text)
     make_pass("balance-channels", f"data={data}").apply(session, module)
     verify(module)

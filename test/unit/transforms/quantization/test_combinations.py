@@ -1,4 +1,4 @@
-"""Modes beside each other, on the digits network: twice is once, three passes are the whole, and a record repeats the numbers."""
+"""Modes together, on the digits network: twice is once, three passes are the whole, and a record repeats the numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIGITS = Path(__file__).parents[4] / "examples" / "digits"
 DATA = f"data={DIGITS / 'calib.npz'} samples=4"
 
 STEPS = (f"--balance-channels={DATA}", f"--calibrate={DATA}", "--convert-observers", f"--shift-accumulators={DATA}")
-"""The passes behind the one that decides: none is given a decision again."""
+"""The passes after the one that decides: none is given a decision again."""
 
 CONFIGURATIONS = {
     "levels.cfg": "common_config { nuq_quantize { num_steps: 16 } dmq_balancer { } }",

@@ -1,4 +1,4 @@
-"""Quantization as AMCT's files and the options beside them say it."""
+"""Quantization as AMCT's files and the options next to them say it."""
 
 import re
 from pathlib import Path
@@ -229,15 +229,15 @@ BAD_CONFIGS = {
     ),
     "the weight alone": (
         'override_layer_configs { layer_name: "conv1" calibration_config { weight_compress_only: true } }',
-        "layer 'conv1' (Conv) has no weight that can be quantized alone",
+        "layer 'conv1' (Conv) has no weight that can be quantized by itself",
     ),
     "weights alone of a type": (
         'override_layer_types { layer_type: "Conv" calibration_config { weight_compress_only: true } }',
-        "layer 'conv1' (Conv) has no weight that can be quantized alone",
+        "layer 'conv1' (Conv) has no weight that can be quantized by itself",
     ),
     "a zero point of the weight": (
         'override_layer_configs { layer_name: "fc" calibration_config { arq_quantize { asymmetric: true } } }',
-        "layer 'fc' (Gemm) cannot have an asymmetric weight: only weights that are quantized alone have zero points",
+        "layer 'fc' (Gemm) cannot have an asymmetric weight: only weights that are quantized by themselves have zero points",
     ),
 }
 
@@ -364,7 +364,7 @@ def test_a_bias_beyond_int32(quantize, folder: Path) -> None:
 
 
 def test_a_bias_that_raises_the_scales_of_weights(quantize) -> None:
-    """Sums of an input of 16 bits have small units, in which a bias of 1e5 beside weights up to 1.27 is beyond 2^30."""
+    """Sums of an input of 16 bits have small units, in which a bias of 1e5 next to weights up to 1.27 is beyond 2^30."""
     text = NET.replace("[0.5, 100.0]", "[0.5, 1.0e5]")
     module, session = quantize("bits=16", text)
     (reason,) = [r.reason for r in session.remarks if r.rule == "bias-range"]

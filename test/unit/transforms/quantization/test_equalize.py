@@ -335,7 +335,7 @@ def test_costs_against_brute_force() -> None:
 
 
 def hard_digits(folder: Path) -> Path:
-    """The digits network with the channels behind its second layer scaled by 2^-6 to 2^6, and the weights that read them by the
+    """The digits network with the channels after its second layer scaled by 2^-6 to 2^6, and the weights that read them by the
     inverse: it computes the same.
     """
     model = onnx.load(DIGITS / "digits.onnx")
@@ -370,7 +370,7 @@ GRIDS: Mapping[tuple[str, str], tuple[Grids, Grids]] = {
     ("ascend", "weight-bits=4 round-weights=gptq"): (Grids(8, 6, per_channel=True, symmetric=False),) * 2,
     ("qdq", "layer-weight-bits=first:3 round-weights=gptq"): (Grids(8, 6, True, False), Grids(8, 8, True, False)),
     ("qdq", "skip-layers=second"): (Grids(8, 8, per_channel=True, symmetric=False), FLOAT),
-    ("qdq", "weight-only=true"): (FLOAT, FLOAT),  # weights alone are those of matrix products
+    ("qdq", "weight-only=true"): (FLOAT, FLOAT),  # only weights are those of matrix products
 }
 
 

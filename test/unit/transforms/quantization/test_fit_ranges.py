@@ -101,7 +101,7 @@ def test_the_error_is_that_of_the_converted_network(monkeypatch: pytest.MonkeyPa
         point.qparams = params
         converted = module.clone()
         run_passes(converted, parse_pipeline("convert-observers", session.passes), session)
-        fine = converted.clone()  # the same weights behind an input that is not rounded
+        fine = converted.clone()  # the same weights after an input that is not rounded
         for op in [op for op in fine.walk() if isinstance(op, nn.DequantizeOp)]:
             if isinstance(before := op.input.owner, nn.QuantizeOp):
                 op.result.replace_all_uses_with(before.input)
@@ -119,7 +119,7 @@ def test_the_error_is_that_of_the_converted_network(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_search_finds_the_least_error_of_all_ranges() -> None:
-    """Beside all ranges of steps of 19 %, on numbers with outliers on one side that the output hardly sees."""
+    """Next to all ranges of steps of 19 %, on numbers with outliers on one side that the output hardly sees."""
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(400, 6)) * np.array([1, 1, 1, 1, 1, 12.0])
     weights = rng.normal(size=(6, 3)) * np.array([1, 1, 1, 1, 1, 0.02])[:, None]
@@ -151,7 +151,7 @@ SQUEEZE = """%s = nn.global_average_pool %x : (tensor<?x4x6x6xf32>) -> tensor<?x
 
 @pytest.mark.parametrize("between", [RELU, SWISH, SQUEEZE])
 def test_channels_matter_as_much_as_the_layers_behind_amplify_them(between: str) -> None:
-    """Beside the energy at the output that an error of each channel causes, if what lies between does to all the same."""
+    """Next to the energy at the output that an error of each channel causes, if what lies between does to all the same."""
     text = network()
     assert RELU in text
     _, module = steps(text.replace(RELU, between), DATA)

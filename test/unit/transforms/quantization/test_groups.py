@@ -122,7 +122,7 @@ def test_numbers_and_files(
     ],
 )
 def test_matmul_nbits_on_request(options: str, reason: str | None, tmp_path: Path) -> None:
-    """A product between a transpose and a bias, beside a graph output that needs the reals of the same weight."""
+    """A product between a transpose and a bias, next to a graph output that needs the reals of the same weight."""
     weight = RNG.normal(size=(32, 4)).astype(np.float32)
     text = f"""
 func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})

@@ -155,7 +155,7 @@ def test_layers_whose_weights_are_not_quantized_alone(site, form):
     assert alone(layer) == (DecideLayer.weight_only, f"AMCT does not quantize the weights of {kind} layers alone")
     wish = Calibration(weight_compress_only=True)
     for settings in (Settings(by_layer={"c": wish}), Settings(by_type={kind: wish})):
-        with pytest.raises(CompileError, match="has no weight that can be quantized alone"):
+        with pytest.raises(CompileError, match="has no weight that can be quantized by itself"):
             settings_of(layer, settings)
     assert settings_of(layer, Settings(common=wish)).skipped == "weight-compress-only"
 

@@ -29,7 +29,7 @@ SIZES = {
     "last": (48, 96),
     "dilated": (200, 48),
 }
-"""Channels out and in of the 3x3 convolutions, one behind the other."""
+"""Channels out and in of the 3x3 convolutions, one after the other."""
 
 
 def network() -> str:

@@ -1,4 +1,4 @@
-"""One pass decides: the passes behind `--insert-observers` follow plans and points, and are given no decision again."""
+"""One pass decides: the passes after `--insert-observers` follow plans and points, and are given no decision again."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_calibrated_ranges_are_the_smallest_and_largest_values(data: tuple[Path,
     assert conv.range is not None
     assert conv.range.data == (x.min(), x.max())
     assert fc.range is not None
-    assert fc.range.data[0] == 0  # behind a relu
+    assert fc.range.data[0] == 0  # after a relu
     assert conv.source is not None
     assert conv.source.data is nn.ParamsSource.DATA
 

@@ -50,7 +50,7 @@ from amct_opt.universe import new_session
 
 
 def rows(groups: int, count: int, columns: int, seed: int = 0) -> np.ndarray:
-    """Correlated rows, which are not negative, as behind a Relu."""
+    """Correlated rows, which are not negative, as after a Relu."""
     rng = np.random.default_rng(seed)
     mixed = rng.normal(size=(groups, count, columns)) @ rng.normal(size=(groups, columns, columns))
     return np.maximum(mixed + 0.5, 0).astype(np.float32)
@@ -355,7 +355,7 @@ DATA = np.random.default_rng(6).normal(size=(48, 3, 8, 8)).astype(np.float32)
 
 
 def steps(text: str, profile: str, data: np.ndarray, *passes: str) -> tuple[Session, ModuleOp]:
-    """A module behind passes, printed and parsed again after each."""
+    """A module after passes, printed and parsed again after each."""
     session = new_session()
     session.profile = profile
     module = parse_module(session, text)
@@ -566,7 +566,7 @@ def first_layer() -> str:
 
 
 def test_a_corrected_bias_takes_away_the_mean_error() -> None:
-    """Behind rounding, too: the float weight is kept. A sample many times, so that what is held back is what corrects."""
+    """After rounding, too: the float weight is kept. A sample many times, so that what is held back is what corrects."""
     one, data = first_layer(), np.repeat(DATA[:1], 8, axis=0)
     passes = ["insert-observers{weight-bits=3}", "calibrate"]
     reference = Executable(module := parse_module(new_session(), one), conv_result(module))

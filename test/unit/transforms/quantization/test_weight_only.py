@@ -1,4 +1,4 @@
-"""Weights that are quantized alone: numbers against a loop over AMCT's formula, what stays float, records, who may have it."""
+"""Weights that are quantized by themselves: numbers against AMCT's formula, what stays float, records, who may have it."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_no_data_is_needed(profile: str, quantize: Quantize, capsys: pytest.Capt
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 @pytest.mark.parametrize("options", ["weight-only=true", "skip-layers=conv data={}/x.npz"])
 def test_twice(profile: str, options: str, quantize: Quantize) -> None:
-    """What is quantized alone stays so, whatever a second run asks for."""
+    """What is quantized by itself stays so, whatever a second run asks for."""
     once, _ = quantize("weight-only=true", profile=profile)
     again, _ = quantize("weight-only=true", module_text(once), profile=profile)
     assert module_text(again) == module_text(once)
@@ -236,13 +236,13 @@ def test_values_profile_reads_through_points(quantize: Quantize) -> None:
 
 
 def test_a_rank_that_inputs_may_not_have(quantize: Quantize) -> None:
-    """Table 3 asks for a constant; that a matrix is asked for beside quantized inputs does not matter."""
+    """Table 3 asks for a constant; that a matrix is asked for next to quantized inputs does not matter."""
     module, session = quantize("weight-only=true")
     assert weight(module, "down") is not None
     assert remarks(session, "missed") == {
         "conv": (
             "weight-compress-only",
-            "only weights are quantized, and it has no weight that can be quantized alone",
+            "only weights are quantized, and it has no weight that can be quantized by itself",
         )
     }
 
@@ -292,7 +292,7 @@ func.func @main(%x: tensor<?x6xf32> {{nn.name = "x"}}) -> (tensor<?x20xf32> {{nn
 
 
 def test_transposes_that_inputs_may_not_have(quantize: Quantize) -> None:
-    """Table 1 refuses them beside a quantized input; alone the channels are the other axis."""
+    """Table 1 refuses them next to a quantized input; alone the channels are the other axis."""
     for config in ("", BY_NAME.format("turned", "arq_quantize { channel_wise: true }")):
         module, _ = quantize("" if config else "weight-only=true channel-wise=true", TURNED, config)
         back = weight(module, "turned")
@@ -312,21 +312,21 @@ def test_bits(quantize: Quantize) -> None:
     assert back is not None
     assert np.abs(np.asarray(nn.array_of(back.input))).max() > 31
     assert (
-        "cannot have a weight of 6 bits: a weight that is quantized alone has 3, 4 or 8 bits"
+        "cannot have a weight of 6 bits: a weight that is quantized by itself has 3, 4 or 8 bits"
         in remarks(session, "analysis")["up"][1]
     )
     with pytest.raises(
         CompileError,
-        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized alone has 3, 4 or 8 bits",
+        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized by itself has 3, 4 or 8 bits",
     ):
         quantize("", config=BY_NAME.format("up", "arq_quantize { quant_bits: 6 }"))
 
 
 REFUSED = {
-    "no mode": (BY_NAME.format("conv", ""), r"layer 'conv' \(Conv\) has no weight that can be quantized alone"),
+    "no mode": (BY_NAME.format("conv", ""), r"layer 'conv' \(Conv\) has no weight that can be quantized by itself"),
     "no mode of its type": (
         'override_layer_types { layer_type: "Conv" calibration_config { weight_compress_only: true } }',
-        r"layer 'conv' \(Conv\) has no weight that can be quantized alone",
+        r"layer 'conv' \(Conv\) has no weight that can be quantized by itself",
     ),
     "computed": (
         BY_NAME.format("computed", ""),
@@ -389,5 +389,5 @@ def test_flavours_mark_weights_alone(quantize: Quantize, tmp_path: Path) -> None
 def test_a_record_of_a_layer_without_the_mode(quantize: Quantize, tmp_path: Path) -> None:
     text = 'record { key: "conv" value { scale_w: 1 offset_w: 0 weight_compress_only: true } }'
     (tmp_path / "record.txt").write_text(text)
-    with pytest.raises(CompileError, match="layer 'conv': has no weight that can be quantized alone"):
+    with pytest.raises(CompileError, match="layer 'conv': has no weight that can be quantized by itself"):
         quantize("record={}/record.txt")

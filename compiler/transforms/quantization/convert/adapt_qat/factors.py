@@ -1,4 +1,4 @@
-"""Batch norms, factors and shifts behind layers that were trained with quantized weights: they go into scales and biases.
+"""Batch norms, factors and shifts after layers that were trained with quantized weights: they go into scales and biases.
 
 Training with batch norms quantizes the folded weight, divides the result by the factor of the fold and normalizes it (torch.ao,
 PyTorch 2 export quantization, Horizon's WithBNReverseFold), or quantizes the weight as it is (Horizon's WithBN). The integers
@@ -45,7 +45,7 @@ _ROUNDING = 8 * _F32.eps
 
 
 _Step = tuple[NNOp, Array, Array]
-"""An operation behind a layer, its factors and its shifts, float64 `[C]`."""
+"""An operation after a layer, its factors and its shifts, float64 `[C]`."""
 
 
 @dataclass(frozen=True)

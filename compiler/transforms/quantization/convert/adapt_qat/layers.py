@@ -47,7 +47,7 @@ class WeightedPattern(AdaptPattern[M]):
         rows = profile_of(remarks.session).rows
         found = ((site, rows[type(site.compute)]) for site in sites(module, rows))
         self.layers: dict[Operation, tuple[Site, Row]] = {s.compute: (s, r) for s, r in found if r.weight is not None}
-        """Those that are left to visit."""
+        """The layers that are left to visit."""
 
 
 class QuantizeAtLayer(WeightedPattern[MovablePair]):

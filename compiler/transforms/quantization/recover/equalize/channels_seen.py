@@ -43,7 +43,7 @@ class Seen:
 
     @staticmethod
     def of(rows: Array, kept: int, seed: int) -> Seen:
-        """Those of a batch, [rows, channels]. Raises ValueError for NaN and Inf."""
+        """The channels of a batch, [rows, channels]. Raises ValueError for NaN and Inf."""
         low, high = (f(axis=0, initial=0).astype(np.float64) for f in (rows.min, rows.max))
         if not np.isfinite(low + high).all():
             raise ValueError("values hold NaN or Inf")

@@ -15,15 +15,15 @@ from ...request import Request
 from .search import FLOAT, Grids
 
 ROUNDED = 6
-"""Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to so many bits does."""
+"""Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to this many bits does."""
 JUDGED = 8
 """The bits that they are taken to have where outputs decide: there rounding makes up for errors of earlier layers, too."""
 
 
 def as_rounded(request: Request, least: int = ROUNDED) -> Request:
-    """The request with at least so many bits of weights that `--round-weights` will round.
+    """The request with at least this many bits of weights that `--round-weights` will round.
 
-    Otherwise the error of nearest rounding hides the one of activations. Where weights alone are quantized, it is the only one,
+    Otherwise the error of nearest rounding hides the one of activations. Where only weights are quantized, it is the only one,
     and stays.
     """
     settings = request.settings

@@ -49,7 +49,7 @@ class Reader(NamedTuple):
 
     site: Site
     of: Array
-    """The other's channel that each of its input channels is: int64 [input channels]."""
+    """For each input channel of the reader, the output channel of the first layer: int64 [input channels]."""
 
     @property
     def compute(self) -> NNOp:
@@ -157,7 +157,7 @@ def _of_layer(site: Site) -> tuple[int, tuple[Parameter, ...]]:
 
 
 def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
-    """The same for a normalization, whose last step is a product and a sum per channel. Raises NotLinked."""
+    """The channels and parameters of a normalization, whose last step is a product and a sum per channel. Raises NotLinked."""
     op = cast(NormalizationOp, site.compute)
     axis = op.scaled_axis
     if axis is None:
@@ -168,7 +168,7 @@ def _of_norm(site: Site) -> tuple[int, tuple[Parameter, ...]]:
 
 
 def _of_product(site: Site) -> tuple[int, tuple[Parameter, ...]]:
-    """The same for a product with a constant per channel. Raises NotLinked."""
+    """The channels and parameters of a product with a constant per channel. Raises NotLinked."""
     op, rank = site.compute, len(shape_of(site.compute.results[0]))
     index = 0 if _floats(site, 0) is not None else 1
     array = _floats(site, index)
@@ -245,7 +245,7 @@ def _reader(site: Site, channels: Channels) -> Reader:
 
 
 def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels]:
-    """The value behind an operation that scales with what it reads, and where its channels are. Raises NotLinked."""
+    """The value after an operation that scales with what it reads, and where its channels are. Raises NotLinked."""
     op = use.operation
     if isinstance(op, FusedOp):
         return op.body.block.args[use.index], channels

@@ -1,4 +1,4 @@
-"""Divides channels by powers of two and multiplies what reads them, and takes that back; moves bias behind a layer.
+"""Divides channels by powers of two and multiplies what reads them, and takes that back; moves bias after a layer.
 
 What a channel never falls below moves from the bias of a layer into the biases of those that read it: Nagel et al., "Data-Free
 Quantization Through Weight Equalization and Bias Correction" (2019), section 4.1.3, with minima of data in place of those that
@@ -67,7 +67,7 @@ def scaled(link: Link, exponents: Array) -> list[Change] | None:
 
 
 def undo(changes: Sequence[Change]) -> None:
-    """As it was before these changes; constants that nothing reads are left."""
+    """Takes changes back; constants that nothing reads are left."""
     for site, index, before, after in reversed(changes):
         site.set_operand(index, before)
         if isinstance(after.owner, MulOp) and not after.uses:
@@ -172,7 +172,7 @@ def _adds_evenly(site: Site) -> bool:
 
 
 def _bias_of(site: Site, size: int) -> ConstantOp | None:
-    """The layer's bias, where it is a constant of so many floats that nothing scales."""
+    """The layer's bias, where it is a constant of this many floats that nothing scales."""
     bias = constant_of(site.operand(_BIAS))
     return bias if isinstance(site.compute, WeightedOp) and bias is not None and bias.array.size == size else None
 

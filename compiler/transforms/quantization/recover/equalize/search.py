@@ -36,7 +36,7 @@ class Grids(NamedTuple):
     symmetric: bool
     """Whether the input has no zero point."""
     block: int | None = None
-    """The size of the groups of input channels that have a scale each, beside one per output channel."""
+    """The size of the groups of input channels that have a scale each, next to one per output channel."""
 
 
 FLOAT = Grids(None, None, True, False)
@@ -44,7 +44,7 @@ FLOAT = Grids(None, None, True, False)
 
 
 def quantized_rows(seen: Seen, up: Array, grids: Grids) -> Array:
-    """The rows behind quantization by one scale, where the layer that gives them divides channels by 2^up."""
+    """The rows after quantization by one scale, where the layer that gives them divides channels by 2^up."""
     low, high = float(np.ldexp(seen.low, -up).min()), float(np.ldexp(seen.high, -up).max())
     if grids.inputs is None or not high > low:
         return seen.rows
@@ -100,7 +100,7 @@ class Weight:
         return np.abs(self.numbers).max(axis=3)
 
     def quantized(self, up: Array, down: Array) -> Array:
-        """The numbers behind symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
+        """The numbers after symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
         2^down.
         """
         if self.grids.weight is None:
@@ -153,7 +153,7 @@ SWEEPS = 20
 WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
 PRODUCT_WORTH = 0.25
-"""The same where it takes a product at run time."""
+"""The share of its error that a link may keep where it takes a product at run time."""
 
 
 class Limits(NamedTuple):

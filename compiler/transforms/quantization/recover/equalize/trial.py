@@ -22,7 +22,7 @@ from ..exchange import exchanged
 from ..outputs import Compared, compared, lost
 
 RANKED = 4
-"""So many samples rank layers, or one run of the model where it takes more: the network runs again behind each layer."""
+"""This many samples rank layers, or one run of the model where it takes more: the network runs again after each layer."""
 
 
 class EqualizationTrial:
@@ -65,7 +65,7 @@ class EqualizationTrial:
         return reason
 
     def noise(self, layers: Collection[str]) -> Mapping[str, float]:
-        """By layer the square error of all outputs when it alone is quantized, before any change.
+        """By layer the square error of all outputs when only it is quantized, before any change.
 
         Layers whose names others have, which only modules written by hand contain, are left out.
         """

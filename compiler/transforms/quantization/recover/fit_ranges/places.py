@@ -14,7 +14,7 @@ from ..round_weights.products import Product, product_of
 
 
 class Places(Protocol):
-    """Can be pickled, beside references to the module."""
+    """Can be pickled, apart from references to the module."""
 
     def counted(self, x: Array) -> tuple[int, int]:
         """How many there are in an array, and how many numbers each has."""

@@ -154,7 +154,7 @@ class Readers:
 
     @staticmethod
     def in_module(module: ModuleOp, profile: Profile) -> Readers:
-        """Those of a module with plans. Raises CompileError, located at a layer, for a plan that does not fit it."""
+        """The readers in a module with plans. Raises CompileError, located at a layer, for a plan that does not fit it."""
         layers = {layer.compute: layer for layer in integer_layers(module, profile)}
         return Readers({**layers}, matters_of(module))
 

@@ -12,7 +12,7 @@ Exponents = tuple[float, float]
 _COARSE = tuple(-i / 2 for i in range(-1, 11))
 """From 1.4 times the range to 1/32."""
 _STEPS = (1 / 4, 1 / 8, 1 / 16, 1 / 32)
-"""Of these the last changes an end by 2 %."""
+"""The steps by which ends move; the last changes an end by 2 %."""
 _TOGETHER = (1, 1), (-1, -1)
 _APART = *_TOGETHER, (1, 0), (-1, 0), (0, 1), (0, -1)
 

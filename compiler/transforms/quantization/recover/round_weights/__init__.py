@@ -92,7 +92,7 @@ def round_weights(
 
 
 def _without_rounding(plan: Plan) -> Plan:
-    """The plan behind this pass, which has done what it says or has said why not."""
+    """The plan after this pass, which has done what it says or has said why not."""
     return replace(plan, weights=tuple(replace(weight, rounding=None) for weight in plan.weights))
 
 
@@ -163,8 +163,8 @@ class _Task(NamedTuple):
         return max((self._fitted(damping) for damping in DAMPINGS), key=lambda found: self._sqnr(*found))
 
     def _best_by_some(self) -> tuple[Array, Array]:
-        """The same, but some output channels choose, with the scales of the largest damping: from that on, until less of it is
-        worse.
+        """The integers and scales of the best damping, chosen by some output channels with the scales of the largest one:
+        smaller dampings are tried until one is worse.
         """
         *others, largest = DAMPINGS
         integers, scales = self._fitted(largest)

@@ -53,7 +53,7 @@ class IntegerLayer:
     input_scale: float | None
     """The activation's scale; None if it stays float or is not calibrated."""
     second: Weight | None = None
-    """The weight R of a recurrent layer, beside W."""
+    """The weight R of a recurrent layer, next to W."""
 
     @property
     def compute(self) -> NNOp:

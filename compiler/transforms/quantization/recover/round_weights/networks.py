@@ -1,4 +1,4 @@
-"""The quantized network and the float network beside it, run layer by layer over the samples that layers are fitted to.
+"""The quantized network and the float network next to it, run layer by layer over the samples that layers are fitted to.
 
 Layers are changed one after the other, each for the inputs that the changed layers before it produce.
 """
@@ -44,7 +44,7 @@ _SHARES = 8
 
 
 class Networks:
-    """The quantized network and the float network beside it; both stop before each layer."""
+    """The quantized network and the float network next to it; both stop before each layer."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Networks:
 
     def lost(self) -> str | None:
         """The reason why the layers are not to change: on average the outputs of the quantized network come no closer to those of
-        the float network, on the same samples as `summed` returns; None if they do. Comes behind the last layer.
+        the float network, on the same samples as `summed` returns; None if they do. Comes after the last layer.
         """
         held = self._runs - self._before.batches
         before, after = dict[str, Differences](), dict[str, Differences]()
@@ -157,7 +157,7 @@ class Networks:
 
 
 def measured_on(count: int) -> str:
-    """The last words of a remark with errors that are measured on so many samples held back, if there are any."""
+    """The last words of a remark with errors that are measured on this many samples held back, if there are any."""
     return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
 
 

@@ -39,7 +39,7 @@ _NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
 _TRIED = 1 << 30
 """The most multiplications that trying them may take."""
 _SWEEPS = 2
-"""So often single weights change behind GPTQ; more gain little."""
+"""This often single weights change after GPTQ; more gain little."""
 _LEAST = 1e-9
 """The smallest gain that a change must have, in units of the error of a whole step."""
 
@@ -245,13 +245,13 @@ def rounded(
 
 
 def with_least_error_left(weights: Array, h: Array, factor: Factor, grid: Grid, shared: tuple[int, ...]) -> Grid:
-    """The grid with the scales, near its own, that leave the least error behind `gptq`, chosen as in `with_least_error`; not for
+    """The grid with the scales, near its own, that leave the least error after `gptq`, chosen as in `with_least_error`; not for
     scales of blocks of columns.
     """
     groups, channels = weights.shape[:2]
 
     def beside(values: Array) -> Array:
-        """The same for each factor, as further channels."""
+        """The values repeated for each factor, as further channels."""
         return np.tile(np.broadcast_to(values, (groups, channels, values.shape[2])), (1, len(_NEAR), 1))
 
     factors = np.repeat(_NEAR, channels)[None, :, None]
@@ -266,8 +266,8 @@ def with_least_error_left(weights: Array, h: Array, factor: Factor, grid: Grid, 
 
 
 def descended(weights: Array, h: Array, grid: Grid, integers: Array, sweeps: int) -> Array:
-    """The integers after changes of single weights that each lower the error of the outputs, column by column: so many times, or
-    until nothing changes.
+    """The integers after changes of single weights that each lower the error of the outputs, column by column: this many times,
+    or until nothing changes.
     """
     scales, lows, highs = (np.broadcast_to(each, weights.shape) for each in grid[:3])
     diagonal = np.einsum("gkk->gk", h)

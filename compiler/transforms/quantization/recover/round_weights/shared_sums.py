@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
     """The number of the layer."""
     wish: Wish
     changes: Changes
-    """Those of the layers from `before` on."""
+    """The changes of the layers from `before` on."""
 
 
 class _Start(NamedTuple):
@@ -74,7 +74,7 @@ def _forgotten(share: Settled) -> Sequence[Settled]:
 
 
 def _again(share: _Share) -> Sequence[_Share]:
-    """The same share once more: parts of it would round otherwise. Raises CompileError after the last attempt."""
+    """A share once more, as a whole: parts of it would round otherwise. Raises CompileError after the last attempt."""
     if share.attempts == 1:
         raise failure()
     return (replace(share, attempts=share.attempts - 1),)
@@ -118,7 +118,7 @@ class SharedSums:
         return solution
 
     def _sums(self, number: int, wish: Wish, changed: Callable[[int], Operands]) -> Iterator[Summed]:
-        """Those of each share, in order."""
+        """The sums of each share, in order."""
         known = {i: changed(i) for i in range(number)}
         recent = {i: operands for i, operands in known.items() if i >= self._before}
         asked = _Asked(self._job, self._before, number, wish, recent)
@@ -179,12 +179,12 @@ class _Kept:
         self._going: dict[int, _Going] = {}
 
     def taken(self, job: str, number: int) -> _Going | None:
-        """Those of a share, which nobody else has until they are put back."""
+        """The networks of a share, which nobody else has until they are put back."""
         with self._lock:
             return self._going.pop(number, None) if job == self._job else None
 
     def put(self, job: str, number: int, going: _Going, *, begun: bool) -> None:
-        """Those of a share; a job that has begun takes the place of the one before."""
+        """Keeps the networks of a share; a job that has begun takes the place of the one before."""
         with self._lock:
             if begun and job != self._job:
                 self._job = job

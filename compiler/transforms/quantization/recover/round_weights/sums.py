@@ -17,11 +17,11 @@ from .integer_layers import IntegerLayer
 from .rounding import WIDE
 
 _ENOUGH = 1 << 11
-"""So many rows are summed at once, fewer in layers with fewer columns."""
+"""This many rows are summed at once, fewer in layers with fewer columns."""
 _FEW = 7
 """Layers of which data has fewer rows per column are fitted to chance."""
 _TERMS = 64
-"""Products over rows have a multiple of so many terms: OpenBLAS cuts others at places that depend on the number of threads."""
+"""Products over rows have a multiple of this many terms: OpenBLAS cuts others at places that depend on the number of threads."""
 
 
 class Summed(Protocol):
@@ -49,7 +49,7 @@ class Sums:
     weights: Array | None = None
     """The float layer's matrices, [G, M, K]: `yf = W xf`."""
     rows: int = 0
-    """How many they are."""
+    """The number of rows that are summed."""
 
     @staticmethod
     def of_inputs(layer: IntegerLayer) -> Sums:
@@ -220,7 +220,7 @@ class Wish(NamedTuple):
 def rows_of(
     inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int
 ) -> Iterator[tuple[Array, Array]]:
-    """About so many rows of each run's inputs in both networks. `first` is the number of the first run, by which rows are chosen.
+    """About this many rows of each run's inputs in both networks. `first` is the number of the first run, which chooses the rows.
 
     Raises CompileError, located at the layer, for NaN and Inf.
     """
@@ -247,7 +247,7 @@ def merged_sums(parts: Iterable[Any]) -> Any:
 
 
 def _filled(rows: Array) -> Array:
-    """Rows with zeros behind them, up to a multiple of `_TERMS`."""
+    """Rows with zeros after them, up to a multiple of `_TERMS`."""
     missing = -rows.shape[1] % _TERMS
     return np.pad(rows, ((0, 0), (0, missing), (0, 0))) if missing else rows
 

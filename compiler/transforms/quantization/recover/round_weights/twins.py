@@ -26,7 +26,7 @@ Solution = Mapping[str, Array]
 
 
 class Twins:
-    """The quantized network and the float network beside it, over the same batches; both stop before each layer."""
+    """The quantized network and the float network next to it, over the same batches; both stop before each layer."""
 
     def __init__(
         self, module: ModuleOp, layers: Iterable[NNOp], parts: Sequence[Samples], folder: Path, *, beside: bool

@@ -1,5 +1,5 @@
 """The two examples of Horizon's page on fusion as PyTorch exports them: writes `sequential.onnx`, `module.onnx` and
-`module_train.onnx` beside this script.
+`module_train.onnx` next to this script.
 
 QuantStub and DeQuantStub are identities in a float model; node names are module paths and operators.
 """
