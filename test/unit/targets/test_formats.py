@@ -35,11 +35,11 @@ class Adds(NamedTuple):
 
 
 FORMATS: Mapping[str, tuple[Target, Any, Adds, Mapping[str, Case]]] = {
-    "ONNX": (OnnxTarget(opset=FORM.opsets[-1]), onnx.layer.Layer, Adds("emit", 0, 3), CASES),
-    "TensorFlow": (TfFakequantTarget(), tensorflow.layer.Layer, Adds("emit", 0, 3), CASES),
+    "ONNX": (OnnxTarget(opset=FORM.opsets[-1]), onnx.layer.OnnxLayer, Adds("emit", 0, 3), CASES),
+    "TensorFlow": (TfFakequantTarget(), tensorflow.layer.TensorFlowLayer, Adds("emit", 0, 3), CASES),
     "Caffe": (
         CaffeTarget(),
-        caffe.layer.Layer,
+        caffe.layer.CaffeLayer,
         Adds("_add", 1, 0),
         {**CASES, **{f"form-{name}": case for name, case in FORMS.items()}},
     ),
