@@ -1,4 +1,4 @@
-"""Calibration as a whole process next to onnxruntime's: ResNet-50, images of 3x224x224 from a file, from the same unfused model.
+"""Calibration as a whole process, ours and onnxruntime's: ResNet-50, images of 3x224x224 from a file, from one unfused model.
 
     python benchmarks/calibration.py [ROUNDS]
 

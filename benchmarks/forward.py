@@ -1,4 +1,4 @@
-"""Milliseconds of one run on one sample, inside one process: the numpy interpreter next to onnxruntime.
+"""Milliseconds of one run on one sample, inside one process: the numpy interpreter and onnxruntime.
 
     python benchmarks/forward.py
 

@@ -1,4 +1,4 @@
-"""What onnxruntime runs of a quantized file after its own fusions, next to `quantize_static`: nodes, and latency in turns.
+"""What onnxruntime runs of a quantized file after its own fusions, compared with `quantize_static`: nodes, and latency in turns.
 
     python benchmarks/fused_nodes.py
 

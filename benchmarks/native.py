@@ -1,4 +1,4 @@
-"""Integers as native code: what IREE makes of `-t linalg`, next to the interpreter and onnxruntime's int8.
+"""Integers as native code: what IREE makes of `-t linalg`, compared with the interpreter and onnxruntime's int8.
 
     python benchmarks/native.py
 

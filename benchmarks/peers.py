@@ -1,4 +1,4 @@
-"""Post-training quantization as a whole process, from the same unfused file, with the same images: each peer next to ours.
+"""Post-training quantization as a whole process, from the same unfused file, with the same images: each peer and ours.
 
     python benchmarks/peers.py [ROUNDS [PEER ...]]
 

@@ -1,4 +1,4 @@
-"""How much the output channels of layers matter: how far the layers after amplify an error in each."""
+"""How much the output channels of layers matter: how far the layers after them amplify an error in each."""
 
 from __future__ import annotations
 
