@@ -19,7 +19,9 @@ from amct_opt.tools.amct_opt import run
 
 SIZE = 4
 COMPILED = ("/amct_opt/", "/xdsl/ir/", "/xdsl/rewriter")
-"""Where calls are counted. Observers of ranges look at numbers as long as these require, so `runtime` is not part of it."""
+"""Where calls are counted."""
+RUNNING = ("/amct_opt/runtime/", "/amct_opt/observers/", "/amct_opt/data/")
+"""Where they are not: observers of ranges look at numbers as long as these require."""
 
 
 class Network:
@@ -197,7 +199,7 @@ def _calls(profile: str, size: int, folder: Path) -> Counter[CodeType | str]:
         if (
             isinstance(entry.code, CodeType)
             and any(part in entry.code.co_filename for part in COMPILED)
-            and "/runtime/" not in entry.code.co_filename
+            and not any(part in entry.code.co_filename for part in RUNNING)
         ):
             calls[entry.code] += entry.callcount
     return calls

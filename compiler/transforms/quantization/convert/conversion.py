@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
+from warnings import warn
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -212,3 +213,11 @@ def carry_out(op: Operation, remarks: Remarks) -> None:
     if plan.shift:
         remarks.note(op, "shift", "its sums keep 32 bits until --shift-accumulators shifts them")
     set_plan(op, Plan(input=True, shift=plan.shift) if plan.shift else None)
+
+
+def __getattr__(name: str) -> object:
+    """`Layer` is the name that `ConvertedLayer` had in the last release."""
+    if name != "Layer":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    warn(f"{__name__}.Layer is called ConvertedLayer now", DeprecationWarning, stacklevel=2)
+    return ConvertedLayer
