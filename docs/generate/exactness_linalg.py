@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from amct_opt.lowering.ascend.fused import inline_fused
 from xdsl.dialects.builtin import FunctionType, IntegerType, ModuleOp
 from xdsl.dialects.func import ReturnOp
 
@@ -28,6 +27,7 @@ from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import body, main_function, return_op
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
+from amct_opt.transforms.inline_fused import inline_fused
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
