@@ -63,7 +63,7 @@ class Runner:
         """Raises CompileError if onnxruntime does not compute here, or not on the device."""
         if self.engine not in ("auto", "onnxruntime"):
             message = f"engine {self.engine} does not compute on {self.device}"
-            raise CompileError(message, hint="leave engine out: it is onnxruntime then", option="device")
+            raise CompileError(message, hint="leave out engine, which is onnxruntime then", option="device")
         if self.cluster is not None:
             message = f"workers of a cluster do not compute on {self.device}"
             raise CompileError(message, hint="leave the cluster or the device out", option="device")

@@ -168,7 +168,7 @@ class Status:
         self._text = ""
 
     def text(self) -> str:
-        """How many workers there are, and how many were lost; empty if that is not known."""
+        """The numbers of present and of lost workers; empty if they are not known."""
         if self._client is None:
             return ""
         with suppress(OSError):  # a scheduler that is gone is an error where work is waited for

@@ -45,7 +45,7 @@ class Returned:
     def reason(self) -> str:
         """Why it is in float."""
         took = f"{self.integer * 1e3:.3g} ms in int8, {self.floating * 1e3:.3g} ms in float"
-        return f"onnxruntime takes {took}, with what stands at its borders"
+        return f"onnxruntime takes {took}, including the conversions at its borders"
 
 
 @dataclass(frozen=True)

@@ -342,7 +342,7 @@ def _warn_of_training(module: ModuleOp, model: Path, session: Session) -> None:
 def _warn_of_integers(module: ModuleOp, model: Path, session: Session) -> None:
     """Warns of a model whose layers compute on integers already."""
     if quantized_layers(module, session):
-        advice = f"amct convert --model {model} --save_path P takes its scales over"
+        advice = f"amct convert --model {model} --save_path P keeps its scales"
         session.warn(f"{model} is quantized already, and these layers stay as they are: {advice}")
 
 

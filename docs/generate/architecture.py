@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def imports() -> Counter[tuple[str, str]]:
-    """How many imports lead from one folder to another, imports in functions and for types included."""
+    """The number of imports from one folder to another; imports in functions and for types count."""
     found = Counter[tuple[str, str]]()
     for path in PACKAGE.rglob("*.py"):
         package = path.relative_to(PACKAGE).parent.parts

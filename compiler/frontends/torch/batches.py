@@ -23,7 +23,7 @@ class Arguments:
 
     names: Sequence[str]
     required: int
-    """How many of them have no default; a batch that is a tuple begins with this many."""
+    """The number of arguments without a default; a batch that is a tuple begins with them."""
 
     @staticmethod
     def of(module: Any) -> Arguments:

@@ -103,7 +103,7 @@ def test_layers_that_lose_most_go_first_and_half_where_none_loses() -> None:
 
 
 def test_regions_are_found_again_after_the_fusions_of_onnxruntime(amct_tool: Amct, tmp_path: Path) -> None:
-    """Of the float network and of the quantized one: no convolution or product is without time."""
+    """Every convolution and product of the float network and of the quantized one has a time."""
     amct_tool("quantize", DIGITS / "digits.onnx", "--profile", "qdq", "--no-report", "-o", tmp_path)
     float_copy = tmp_path / "digits.onnx"
     float_copy.write_bytes((DIGITS / "digits.onnx").read_bytes())

@@ -293,7 +293,7 @@ def test_the_module_file_names_its_side_file() -> None:
 
 
 def test_a_device_takes_the_whole_text(tmp_path: Path) -> None:
-    """Also the arrays: there is no place next to it."""
+    """The text contains the arrays, too: there is no file next to it."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

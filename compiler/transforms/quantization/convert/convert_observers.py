@@ -169,7 +169,7 @@ class ConvertObserversPass(ModulePass):
 
 @garbage_collection_off()
 def convert_observers(module: ModuleOp, session: Session) -> None:
-    """Quantize what is observed and calibrated, and the weights that are planned to be quantized by itself.
+    """Quantize what is observed and calibrated, and the weights that are planned to be quantized by themselves.
 
     Plans that are carried out are dropped; while points are not calibrated, the others stay.
     """

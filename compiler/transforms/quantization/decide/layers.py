@@ -118,7 +118,7 @@ class Candidate(NamedTuple):
     whole: str | None
     """The reason that keeps it from computing on integers; None if it can, or does already."""
     alone: Callable[[], str | None]
-    """The reason that keeps its weights from being quantized by itself."""
+    """The reason that keeps its weights from being quantized by themselves."""
 
 
 @dataclass(frozen=True)
