@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all test-versions fuzz lint types docs bench
+.PHONY: demo test test-all test-versions fuzz lint types pages docs bench
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
@@ -42,6 +42,11 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+# The generated parts of pages, written again. Figures come from `make bench` and from the scripts that pages of figures name.
+pages: $(READY)
+	set -e; for part in architecture commands fusions keywords linalg passes reference; do $(BIN)/python docs/generate/$$part.py; done
+	AMCT_UPDATE=1 $(BIN)/python -m pytest -n 0 -m page
 
 # The documentation as a site, in out/site.
 docs: $(READY)

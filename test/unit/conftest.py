@@ -33,6 +33,13 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what holds generated parts of pages."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "generated" in item.fixturenames:
+            item.add_marker(pytest.mark.page)
+
+
 class Equivalence:
     """Modules before and after a pass, run on the same inputs."""
 
@@ -147,7 +154,7 @@ def _hold(document: str, **parts: str) -> None:
     if os.environ.get("AMCT_UPDATE"):
         path.write_text(text, "utf-8")
     else:
-        assert written == text, "run the tests of this file with AMCT_UPDATE=1"
+        assert written == text, "run: make pages"
 
 
 @pytest.fixture(scope="session")
