@@ -227,8 +227,13 @@ TARGETS = {
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
     "tf-ascend": ".targets.tf_ascend:TfAscendTarget",
 }
-PROFILES = ".transforms.quantization.profiles:PROFILES"
-"""The table of target profiles."""
+PROFILES = {
+    "ascend": ".lowering.ascend.profiles:ASCEND",
+    "ascend-a2": ".lowering.ascend.profiles:ASCEND_A2",
+    "qdq": ".transforms.quantization.profiles:QDQ",
+    "ppq": ".transforms.quantization.profiles:PPQ",
+}
+"""Target profiles."""
 OBSERVERS = ".observers:OBSERVERS"
 """The table of observers."""
 

@@ -173,7 +173,9 @@ class Session(Context):
     targets: Registry[type[Target]] = field(
         default_factory=lambda: Registry("target", "targets", lambda: References(TARGETS))
     )
-    profiles: Registry[Named] = field(default_factory=lambda: Registry("profile", "profiles", lambda: load(PROFILES)))
+    profiles: Registry[Named] = field(
+        default_factory=lambda: Registry("profile", "profiles", lambda: References(PROFILES))
+    )
     observers: Registry[type[Observer]] = field(
         default_factory=lambda: Registry("observer", "observers", lambda: load(OBSERVERS))
     )

@@ -28,6 +28,7 @@ from ..flows.calibration import BATCH_NUM, quantize_runs
 from ..flows.conversion import convert_file
 from ..flows.saving import files_of
 from ..ir.functions import main_function
+from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_passes
 from ..session import ImportOptions, Session, print_remark
 from ..targets.record import RecordTarget
@@ -36,7 +37,7 @@ from ..transforms.quantization.convert.layer_weights import Integers, stored_int
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import AUTOMATIC, SettingsOptions
-from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.request import settings_of
 from ..universe import new_session
 

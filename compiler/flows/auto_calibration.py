@@ -16,13 +16,13 @@ from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
 from ..data import Samples, calibration_runs, load_evaluator
 from ..diagnostics import CompileError
+from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_on_verified, run_passes
 from ..session import Session
 from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
 from ..transforms.quantization.options import DataOptions, QuantizeOptions
-from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import sensitivities
 from ..transforms.quantization.request import Request, request_of, settings_of

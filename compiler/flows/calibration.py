@@ -16,13 +16,13 @@ from ..diagnostics import CompileError, op_error
 from ..dialects.nn import ObserveOp, plan_of
 from ..dialects.nn.shapes import known, shape_of
 from ..ir.functions import main_function
+from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.quantization.decide.planning import SKIPPED
 from ..transforms.quantization.decide.recurrent import recurrent_layers
 from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
-from ..transforms.quantization.profiles import like_amct
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import Request, request_of
 from .model_file import read_model, simplify_and_fuse

@@ -12,6 +12,7 @@ from ..configuration.record import Record
 from ..configuration.settings import Settings
 from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeOp, QuantizeOp
+from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_passes
 from ..session import Session
 from ..transforms.canonicalization import SIMPLIFY
@@ -19,7 +20,7 @@ from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
 from ..transforms.quantization.convert.layer_weights import Integers, put_integers
 from ..transforms.quantization.options import NO_DATA, QuantizeOptions, SettingsOptions
-from ..transforms.quantization.profiles import like_amct, profile_of
+from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.request import request_of
 from .model_file import read_model, simplify_and_fuse

@@ -23,6 +23,7 @@ from ..ir.metadata import metadata
 from ..ir.weights import reclaim, side_file_of
 from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.fuse_requant import without_relu6
+from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_on_verified, run_passes
 from ..reports.measures import MEASURING, measure_layers
 from ..reports.reading import LAYERS
@@ -39,7 +40,7 @@ from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split, available, split
 from ..transforms.quantization.options import AUTOMATIC, NO_DATA, DataOptions, EngineOptions
-from ..transforms.quantization.profiles import QDQ, like_amct, profile_of
+from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.recover.sensitivity import quantized_layers

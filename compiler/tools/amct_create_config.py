@@ -58,11 +58,12 @@ def run(args: argparse.Namespace) -> None:
     from ..files import replacing
     from ..flows.saving import framework_of
     from ..frontends import files_of
+    from ..lowering.ascend.profiles import like_amct
     from ..pipelines.passes import run_passes
     from ..transforms.canonicalization import SIMPLIFY
     from ..transforms.quantization.decide.layers import resolve
     from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
-    from ..transforms.quantization.profiles import like_amct, profile_of
+    from ..transforms.quantization.profiles import profile_of
     from ..transforms.quantization.request import settings_of
 
     imports = import_options(args)

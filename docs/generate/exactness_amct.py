@@ -27,9 +27,9 @@ from amct_opt.files import scratch
 from amct_opt.flows.calibration import calibration_options
 from amct_opt.flows.conversion import convert_file
 from amct_opt.flows.model_file import simplify_and_fuse
+from amct_opt.lowering.ascend.profiles import like_amct
 from amct_opt.targets.record import RecordTarget
 from amct_opt.transforms.quantization.options import AUTOMATIC, DataOptions
-from amct_opt.transforms.quantization.profiles import like_amct
 from amct_opt.transforms.quantization.quantize import quantize
 from amct_opt.transforms.quantization.request import request_of
 from amct_opt.universe import new_session

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from amct_opt.catalogue import PROFILES
 from amct_opt.observers import OBSERVERS
-from amct_opt.transforms.quantization.profiles import PROFILES
 
 FLOAT_PASSES = (
     "fold-constants", "canonicalize", "infer-shapes", "convert-layout=to=NCHW", "convert-layout=to=NHWC", "fuse-small-bn",

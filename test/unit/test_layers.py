@@ -17,7 +17,7 @@ LAYERS: Mapping[str, str] = {
     "observers": "runtime",
     "data": "dialects formats runtime",
     "configuration": "dialects formats runtime observers",
-    "transforms": "dialects runtime observers data configuration backends lowering",
+    "transforms": "dialects runtime observers data configuration backends",
     "lowering": "dialects runtime observers data transforms",
     "frontends": "dialects formats runtime observers data transforms",
     "targets": "dialects formats runtime observers data configuration transforms lowering",

@@ -18,6 +18,7 @@ from ...files import made, replacing
 from ...flows.calibration import calibration_options
 from ...flows.model_file import simplify_and_fuse
 from ...ir.functions import main_function
+from ...lowering.ascend.profiles import like_amct
 from ...rewriting import layer_of
 from ...runtime.executor import Array
 from ...session import Session
@@ -25,7 +26,7 @@ from ...transforms.quantization.decide.planning import check_factors
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.options import AUTOMATIC
 from ...transforms.quantization.place.insert_observers import insert_observers
-from ...transforms.quantization.profiles import like_amct, profile_of
+from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.recover.balance_channels import balance_channels, factors_of
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of

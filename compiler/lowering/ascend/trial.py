@@ -11,19 +11,18 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.ascend.base import i8, i16
+from ...dialects.ascend.base import i8
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...rewriting import Refusal
 from ...transforms.quantization.convert.pairs import quantized_pair
+from ...transforms.quantization.decide.conditions import INT16
 from .linear import ProductOfInputs
 from .lower import in_integers
 from .quantizer import Quantizer
 
 _INTEGERS = QParamsAttr.of(i8, 1.0)
-INT16 = QParamsAttr.of(i16, 1.0)
-"""Data of 16 bits, with parameters that are not known."""
 _KEPT = 4096
 """How many outcomes are kept. They depend on nothing but the facts, so they hold in every module, whatever becomes of it."""
 

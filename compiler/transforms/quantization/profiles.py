@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
-
-from xdsl.dialects.builtin import ModuleOp
+from warnings import warn
 
 from ...dialects import nn
 from ...dialects.nn import (
@@ -15,22 +14,23 @@ from ...dialects.nn import (
     ConvOp,
     ConvTransposeOp,
     GlobalAveragePoolOp,
-    GlobalMaxPoolOp,
     MatMulOp,
-    MaxPoolOp,
     NNOp,
 )
+from ...registry import References, load
 from ...session import Session
 from .decide.conditions import (
+    ComputedInIntegers,
     DecideAverage,
     DecideElementwise,
     DecideLayer,
     DecidePassive,
     DecideWeighted,
+    Judge,
     Rule,
     check_conditions,
 )
-from .tables import PYTORCH, UNIFORM, UNIFORM_A2, LayerRow
+from .tables import UNIFORM, LayerRow
 
 Alignment = Literal["elementwise", "concat", "pooling", "resize"]
 """The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
@@ -74,6 +74,11 @@ class Row:
     """
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
+
+    @property
+    def judge(self) -> Judge | None:
+        """What knows which layers the target computes in integers; None if no rule asks it."""
+        return next((each.judge for each in self.rules if isinstance(each, ComputedInIntegers)), None)
 
 
 class Points(NamedTuple):
@@ -141,47 +146,7 @@ class Profile:
             check_conditions(kind, row.rules)
 
 
-_WEIGHT, _BIAS, _INTEGERS = DecideWeighted.weight_constant, DecideWeighted.bias_constant, DecideLayer.integer_operator
-
-ASCEND = Profile(
-    name="ascend",
-    target="Huawei's Ascend NPUs",
-    rows={
-        ConvOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
-        MatMulOp: Row(1, 2, rules=(_BIAS, _INTEGERS), weight_only="table"),
-        AveragePoolOp: Row(rules=(DecideAverage.average_count, _INTEGERS)),
-        GlobalAveragePoolOp: Row(),
-        MaxPoolOp: Row(),
-        GlobalMaxPoolOp: Row(),
-        AddOp: Row(),
-    },
-    activations=frozenset({"relu", "relu6", "clip"}),
-    fuse_add=True,
-)
-"""AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations. The
-activations are those that PPQ fuses for Ascend.
-"""
-
-ASCEND_A2 = replace(
-    ASCEND,
-    name="ascend-a2",
-    rows={**ASCEND.rows, MatMulOp: replace(ASCEND.rows[MatMulOp], two_inputs=True)},
-    table=UNIFORM_A2,
-)
-"""The rules of AMCT since 8.0, for Atlas A2 and A3: products of two activations as well."""
-
-ASCEND_PYTORCH = replace(
-    ASCEND,
-    name="ascend-pytorch",
-    rows={
-        kind: replace(row, as_amct=True, calibrated_in_float=kind is ConvTransposeOp)
-        for kind, row in ASCEND.rows.items()
-    },
-    table=PYTORCH,
-    amct="pytorch",
-)
-"""The rules of AMCT for PyTorch, for its configurations and commands (`like_amct`)."""
+_WEIGHT, _BIAS = DecideWeighted.weight_constant, DecideWeighted.bias_constant
 
 _ACTIVE: tuple[type[NNOp], ...] = (
     *nn.kinds(nn.ActivationOp),
@@ -265,21 +230,18 @@ these. What has no integer kernel stays float: transposed convolutions, linear R
 activations.
 """
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (ASCEND, ASCEND_A2, QDQ, PPQ)}
-
-
-def like_amct(module: ModuleOp, session: Session) -> None:
-    """Follow AMCT where it differs by framework: in a session for AMCT's configurations, records and commands.
-
-    A module from PyTorch is then quantized by `ASCEND_PYTORCH` instead of `ASCEND`.
-    """
-    origins = (op.origin for op in module.walk() if isinstance(op, NNOp))
-    if profile_of(session) is ASCEND and any(isinstance(o, nn.OriginAttr) and o.module_class for o in origins):
-        if ASCEND_PYTORCH.name not in session.profiles:
-            session.register_profile(ASCEND_PYTORCH)
-        session.profile = ASCEND_PYTORCH.name
-
 
 def profile_of(session: Session) -> Profile:
     """The profile selected in a session. Raises CompileError for an unknown name."""
     return cast(Profile, session.profiles[session.profile])
+
+
+def __getattr__(name: str) -> object:
+    """Ascend's profiles stood here in the last release."""
+    if name not in ("ASCEND", "ASCEND_A2", "ASCEND_PYTORCH", "PROFILES", "like_amct"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    if name == "PROFILES":
+        warn(f"{__name__}.PROFILES is deprecated: sessions have `profiles`", DeprecationWarning, stacklevel=2)
+        return References[Profile](load(".catalogue:PROFILES"))
+    warn(f"{name} is in amct_opt.lowering.ascend.profiles now", DeprecationWarning, stacklevel=2)
+    return load(f".lowering.ascend.profiles:{name}")

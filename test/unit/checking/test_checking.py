@@ -78,7 +78,7 @@ def test_the_pass_and_the_layer_are_named(
 
 
 def test_requantization_of_a_chip_chooses_other_numbers() -> None:
-    """float16 scales are no rounding of sums."""
+    """float16 scales are not a rounding of sums."""
     net = Net(1, 3, 4, 5)
     weight = np.random.default_rng(0).integers(-128, 128, (2, 3, 1, 1)).astype(np.int8)
     y = net.quantized(net.layer(nn.ConvOp, net.x, weight), 0.7)

@@ -19,12 +19,12 @@ from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.flows.summary import describe_layers
 from amct_opt.frontends.deployed import quantizer_of
 from amct_opt.ir.text import parse_module
+from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
 from amct_opt.targets.fusion_info import FusionInfoTarget
 from amct_opt.transforms.quantization.place.print_quant_points import quant_points
-from amct_opt.transforms.quantization.profiles import ASCEND
 from amct_opt.universe import new_session
 
 from ..targets.operations import CASES, Array, Case, module_of, reseed

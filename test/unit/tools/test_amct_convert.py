@@ -180,7 +180,7 @@ def test_as_pytorch_exports(amct_tool, tmp_path):
         actual = data["c"]
     step = (SCALES["x"] * SCALES["w"])[None, :, None, None]
     assert (np.abs(actual - expected) <= 0.5 * step + 1e-6).all()
-    assert (actual != expected).any(), "the biases are no multiples of the steps"
+    assert (actual != expected).any(), "the biases are not multiples of the steps"
     record = read_record(out / "P_record.txt")
     assert (record.layers["conv"].scale_d, record.layers["conv"].offset_d) == (2.0**-5, 117 - 128)
     assert record.layers["fc"].scale_w == (2.0**-7,)

@@ -18,7 +18,7 @@ func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x1xf32> {nn.nam
   %y = nn.dequantize %qy by <i8, scale = 14.0> : (tensor<?x1xi8>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }"""
-"""Sums are multiplied by 1 / 14, rounded to float32, where floats are divided by 14: 343 = 24.5 * 14 is no tie any more."""
+"""Sums are multiplied by 1 / 14, rounded to float32, where floats are divided by 14: 343 = 24.5 * 14 is not a tie any more."""
 
 FLOAT = """
 func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {

@@ -246,7 +246,7 @@ def test_hints_about_data(amct_tool, files, tmp_path, array, options, message, h
 
 
 def test_what_data_does_not_do_is_said(amct_tool, files, tmp_path):
-    """One sample is no data, a record needs none, and a model that is quantized is not quantized again."""
+    """One sample is not data, a record needs none, and a model that is quantized is not quantized again."""
     one = files.npz("one.npz", image=np.load(CALIB)["image"][:1])
     quantize = ("--profile", "qdq", "--no-report", "-o", tmp_path / "out")
     assert (

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import ClassVar, cast
+from typing import ClassVar, Protocol, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i8
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i8, i16
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ....dialects import nn
-from ....dialects.nn import NNOp, OriginAttr, constant_of
+from ....dialects.nn import NNOp, OriginAttr, QParamsAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....ir.dtypes import is_float
-from ....rewriting import CheckedPattern, Condition, Roots, condition, rewrite
+from ....rewriting import CheckedPattern, Condition, Refusal, Roots, condition, rewrite
 from .sites import Site
 
 Rule = Condition[Site]
@@ -82,15 +82,6 @@ class DecideLayer(CheckedPattern[Site]):
     def float16_off(self, site: Site) -> str | None:
         """pooling, addition and products of two inputs stay float in float16 and mixed models (AMCT)"""
         return "the model is of float16 or mixed types" if site.half_precision else None
-
-    @condition
-    def integer_operator(self, site: Site) -> str | None:
-        """an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"""
-        from ....lowering.ascend.trial import integer_refusal, product_refusal
-
-        op = site.compute
-        refusal = product_refusal(op) if isinstance(op, nn.MatMulOp) and site.multiplies_inputs else integer_refusal(op)
-        return None if refusal is None else refusal.reason
 
     @condition
     def tensor_only(self, site: Site) -> str | None:
@@ -364,6 +355,39 @@ _JUDGES = tuple(each({}, lambda _: None) for each in PATTERNS)
 def pattern_of(kind: type[Operation]) -> DecideLayer:
     """The pattern that decides operations of a class."""
     return next(each for each in _JUDGES if issubclass(kind, each.roots))
+
+
+INT16 = QParamsAttr.of(i16, 1.0)
+"""Data of 16 bits, with parameters that are not known."""
+
+
+class Judge(Protocol):
+    """What knows a target's operators of integers: why none of them computes an operation, None where one does."""
+
+    def integer_refusal(self, op: NNOp, data: QParamsAttr = ..., weight: QParamsAttr = ...) -> Refusal | None:
+        """With one quantized activation, which has these parameters, and a quantized weight if the operation has one."""
+        ...
+
+    def product_refusal(self, op: nn.MatMulOp) -> Refusal | None:
+        """With two quantized activations."""
+        ...
+
+
+class ComputedInIntegers(Condition[Site]):
+    """The rule of a row whose layers stay float unless the target computes them in integers, as `judge` knows."""
+
+    def __init__(self, judge: Judge, statement: str):
+        super().__init__(self._refused, statement)
+        self.name = "integer-operator"
+        self.judge = judge
+
+    def _refused(self, _: object, site: Site) -> str | None:
+        op = site.compute
+        if isinstance(op, nn.MatMulOp) and site.multiplies_inputs:
+            refusal = self.judge.product_refusal(op)
+        else:
+            refusal = self.judge.integer_refusal(op)
+        return None if refusal is None else refusal.reason
 
 
 def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple[Rule, ...]:

@@ -34,7 +34,7 @@ from ....ir.functions import main_function
 from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ..profiles import Profile, Row
-from .conditions import DecideLayer
+from .conditions import INT16
 from .legality import first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
@@ -64,13 +64,11 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
 
 
 def takes_int16(site: Site, row: Row) -> bool:
-    """Whether a layer may have an input of 16 bits: everywhere, or where Ascend IR computes it in integers then."""
-    if DecideLayer.integer_operator not in row.rules:
+    """Whether a layer may have an input of 16 bits: everywhere, or where the target computes it in integers then."""
+    if row.judge is None:
         return True
-    from ....lowering.ascend.trial import INT16, integer_refusal
-
     two_inputs = row.two_inputs and site.multiplies_inputs
-    return not two_inputs and integer_refusal(site.compute, INT16) is None
+    return not two_inputs and row.judge.integer_refusal(site.compute, INT16) is None
 
 
 def _is_wide(op: NNOp) -> bool:

@@ -181,7 +181,7 @@ layer { name: "top1" type: "Accuracy" bottom: "fc" bottom: "label" top: "top1" i
 
 
 def test_training_net(caffe: Any) -> None:
-    """The loss and the accuracy are left out, so that what they judge is the output, and labels are no input."""
+    """The loss and the accuracy are left out, so that what they judge is the output, and labels are not an input."""
     module = caffe.load_text(TRAINING, shapes={"data": (1, 3)})
     assert ports(module) == (["data"], ["fc"])
     np.testing.assert_array_equal(run(module, {"data": np.array([[1, 1, 2]], np.float32)})["fc"], [[10, 20]])

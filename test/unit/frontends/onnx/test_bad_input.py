@@ -1,4 +1,4 @@
-"""Files that are no model, damaged ones, and what cannot be represented: one located error each."""
+"""Files that are not models, damaged ones, and what cannot be represented: one located error each."""
 
 from __future__ import annotations
 

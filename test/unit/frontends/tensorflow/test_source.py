@@ -143,7 +143,7 @@ def test_without_tensorflow(frozen: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(frozen), str(tmp_path / "model")], check=True)
 
 
-# What is no model
+# What is not a model
 
 
 def error_of(path: Path) -> str:

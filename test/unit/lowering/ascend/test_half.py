@@ -136,7 +136,7 @@ def test_dequantized_values_have_the_layers_type(stages):
 
 
 def test_dequantization_rounds_to_float16_once(equivalence):
-    """float16(float32(acc) * deq_scale), also where the sum is no float16 and the product is a tie or overflows."""
+    """float16(float32(acc) * deq_scale), also where the sum is not a float16 and the product is a tie or overflows."""
     text = """
     func.func @main(%x: tensor<1x4xf16>) -> tensor<1x1xf16> {
       %w = nn.constant dense<127> : tensor<4x1xi8>

@@ -69,7 +69,7 @@ def test_without_a_condition_its_text_test_fails(one, asked, monkeypatch):
     monkeypatch.setattr(one, "_check", lambda *_: None)
     try:
         after = lowered(text)
-    except Exception:  # what the condition keeps out is no case for the rewrite
+    except Exception:  # what the condition keeps out is not a case for the rewrite
         return
     assert after[1] != before[1]
 

@@ -41,7 +41,7 @@ def cases() -> Iterator[Path]:
 
 
 def arrays(folder: Path, kind: str, names: list[str]) -> dict[str, Array] | None:
-    """The published tensors of a case; None where one is no tensor."""
+    """The published tensors of a case; None where one is not a tensor."""
     try:
         files = [onnx.load_tensor(folder / "test_data_set_0" / f"{kind}_{i}.pb") for i in range(len(names))]
         return {name: numpy_helper.to_array(t) for name, t in zip(names, files, strict=True)}

@@ -160,7 +160,7 @@ def test_a_weight_of_two_convolutions(tmp_path: Path) -> None:
 
 
 def test_the_same_value_on_both_sides_of_a_sum(tmp_path: Path) -> None:
-    """c + c is no residual, and no bias."""
+    """c + c is neither a residual nor a bias."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Add", ["c", "c"], ["y"])]
     module = check(
         model(tmp_path / "m.onnx", nodes, {"w": integers(4, 2, 3, 3)}, (1, 2, 5, 5), ["y"]), integers(1, 2, 5, 5)

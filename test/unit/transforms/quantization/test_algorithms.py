@@ -60,7 +60,7 @@ def test_balanced_peaks(strength: float) -> None:
 
 
 def test_scales_of_least_divergence() -> None:
-    """AMCT's own numbers: an outlier, no outlier, one number next to zeros, which are no histogram, and nothing but zeros."""
+    """AMCT's own numbers: an outlier, no outlier, one number next to zeros, which are not a histogram, and nothing but zeros."""
     weights = ((np.arange(2048) * 37 % 101 - 50).astype(np.float32) ** 3 / np.float32(125000)).reshape(4, 512)
     weights[0, 7] = 3
     weights[1] *= np.float32(1 / 3)

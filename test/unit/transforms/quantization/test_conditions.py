@@ -12,9 +12,12 @@ import pytest
 
 from amct_opt import CompileError
 from amct_opt.catalogue import pass_named
+from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import CheckedPattern, Condition
+from amct_opt.transforms.quantization.decide.conditions import ComputedInIntegers, DecideWeighted
 from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
@@ -27,7 +30,7 @@ CONDITIONS: Mapping[Condition[Any], type[CheckedPattern[Any]]] = {
     for each in cast(Any, pass_named(step)).PATTERNS
     for one in each.conditions
     if one.name not in ELSEWHERE
-}
+} | {one: DecideWeighted for one in ASCEND.rows[nn.ConvOp].rules if isinstance(one, ComputedInIntegers)}
 """Each, once however many patterns share it, and one of its patterns."""
 
 
@@ -123,7 +126,7 @@ def test_without_a_condition_its_text_test_fails(
     monkeypatch.setattr(one, "_check", lambda *_: None)
     try:
         after = case.outcome()
-    except Exception:  # what the condition keeps out is no case for the rest of the pass
+    except Exception:  # what the condition keeps out is not a case for the rest of the pass
         return
     assert after != before
 

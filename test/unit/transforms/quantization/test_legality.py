@@ -11,6 +11,9 @@ from amct_opt.configuration.layer_settings import settings_for
 from amct_opt.configuration.settings import Arq, Calibration, Settings
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConvOp
+from amct_opt.lowering.ascend import profiles as ascend_profiles
+from amct_opt.lowering.ascend.profiles import ASCEND
+from amct_opt.transforms.quantization import profiles as former_profiles
 from amct_opt.transforms.quantization.decide.conditions import (
     DecideLayer,
     DecidePassive,
@@ -27,7 +30,7 @@ from amct_opt.transforms.quantization.decide.legality import (
 )
 from amct_opt.transforms.quantization.decide.sites import Site, sites
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
-from amct_opt.transforms.quantization.profiles import ASCEND, QDQ, Profile, Row
+from amct_opt.transforms.quantization.profiles import QDQ, Profile, Row
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, Mark
 
 CONV = "nn.conv %x, %w{} from <{}> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>"
@@ -246,6 +249,19 @@ def test_patterns_are_listed() -> None:
         assert pattern.roots
         assert pattern.conditions
         assert all(each.name and each.statement for each in pattern.conditions)
+
+
+@pytest.mark.parametrize("name", ["ASCEND", "ASCEND_A2", "ASCEND_PYTORCH", "like_amct"])
+def test_the_former_place_of_profiles_warns(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name} is in amct_opt.lowering.ascend.profiles now"):
+        former = getattr(former_profiles, name)
+    assert former is getattr(ascend_profiles, name)
+
+
+def test_the_former_table_of_profiles_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="sessions have `profiles`"):
+        former = former_profiles.PROFILES
+    assert former["ascend"] is ASCEND
 
 
 def test_the_former_place_of_conditions_warns() -> None:

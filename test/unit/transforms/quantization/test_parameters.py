@@ -101,7 +101,7 @@ def test_the_ends_of_int32(steps: float, fits: bool) -> None:
     assert bias_fits(bias, scale) == fits
     if fits:
         assert quantized_bias(bias, scale).tolist() == [0, round(steps)]
-    assert not bias_fits(np.zeros(1), np.float32(0)), "a scale that is lost is no scale"
+    assert not bias_fits(np.zeros(1), np.float32(0)), "a scale that is lost is not a scale"
 
 
 @pytest.mark.parametrize("bias", [1e4, -1e4, 3e38])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from amct_opt.catalogue import PROFILES
 from amct_opt.configuration.settings import Settings
 from amct_opt.diagnostics import CompileError
 from amct_opt.ir.layer_names import LayerNames
 from amct_opt.ir.text import parse_module
+from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.session import Session
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.fusion.fuse_modules import fuse_modules
 from amct_opt.transforms.quantization.decide.layers import resolve
-from amct_opt.transforms.quantization.profiles import PROFILES
+from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.universe import new_session
 
 LAYERS = ("fc1", "fc[1]", "/net/head/a/MatMul", "/net/head/b/MatMul")
@@ -43,14 +45,14 @@ def _text() -> str:
 )
 def test_skipped(given: str, found: tuple[str, ...]) -> None:
     module = parse_module(new_session(), _text())
-    settings = resolve(Settings(skip_layers=(given,), only_layers=(given,)), module, PROFILES["ascend"]).settings
+    settings = resolve(Settings(skip_layers=(given,), only_layers=(given,)), module, ASCEND).settings
     assert (settings.skip_layers, settings.only_layers) == (found, found)
 
 
 def test_names_override_patterns() -> None:
     module = parse_module(new_session(), _text())
     given = {"fc1": 8, "net.head.a": 6, "*": 4, "net.*.?": 3}
-    settings = resolve(Settings(weight_bits=given), module, PROFILES["ascend"]).settings
+    settings = resolve(Settings(weight_bits=given), module, ASCEND).settings
     assert settings.weight_bits == dict(zip(LAYERS, (8, 4, 6, 3), strict=True))
 
 
@@ -59,7 +61,7 @@ def test_nothing_matches() -> None:
     with pytest.raises(
         CompileError, match=r"skip_layers names '\*/hed/\*', which is not a layer or module of the model"
     ):
-        resolve(Settings(skip_layers=("*/hed/*",)), module, PROFILES["ascend"])
+        resolve(Settings(skip_layers=("*/hed/*",)), module, ASCEND)
 
 
 def test_fusion(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +106,7 @@ def test_every_name_in_remarks_is_accepted(profile: str, capsys: pytest.CaptureF
     for name in names:
         session = session_with(name)
         module = parse_module(session, UNNAMED)
-        resolve(Settings(skip_layers=(name,)), module, PROFILES[profile])
+        resolve(Settings(skip_layers=(name,)), module, profile_of(session))
         FuseAllPass().apply(session, module)
         assert capsys.readouterr().err == ""
         with pytest.raises(CompileError) as e:

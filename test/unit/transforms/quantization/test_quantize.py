@@ -11,12 +11,12 @@ from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
+from amct_opt.lowering.ascend.profiles import ASCEND_PYTORCH
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
-from amct_opt.transforms.quantization.profiles import ASCEND_PYTORCH
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 

@@ -10,9 +10,9 @@ from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
+from amct_opt.lowering.ascend.profiles import ASCEND_PYTORCH
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.transforms.quantization.decide.sites import sites
-from amct_opt.transforms.quantization.profiles import ASCEND_PYTORCH
 from amct_opt.transforms.quantization.recover.balance_channels import balancer_of, factors_of
 from amct_opt.universe import new_session
 

@@ -27,7 +27,6 @@ from .....dialects.nn import (
 from .....dialects.nn.shapes import shape_of
 from .....rewriting import M, Remarks, Roots, condition
 from .....runtime.kernels import kernel_for
-from ...decide.conditions import DecideLayer
 from ...decide.layers import channel_axis
 from ...decide.sites import Site, sites
 from ...profiles import Row, profile_of
@@ -142,11 +141,9 @@ class AdaptLayer(WeightedPattern[Trained]):
     @condition
     def integer_operator(self, m: Trained) -> str | None:
         """an operator computes it in integers with these parameters, if the profile requires that"""
-        if DecideLayer.integer_operator not in m.row.rules or m.data is None or m.weight is None:
+        if m.row.judge is None or m.data is None or m.weight is None:
             return None
-        from .....lowering.ascend.trial import integer_refusal
-
-        refusal = integer_refusal(m.site.compute, m.data.qparams, m.weight.qparams)
+        refusal = m.row.judge.integer_refusal(m.site.compute, m.data.qparams, m.weight.qparams)
         return None if refusal is None else refusal.reason
 
     def match(self, op: Operation) -> Trained | None:

@@ -173,7 +173,7 @@ def _of_product(site: Site) -> tuple[int, tuple[Parameter, ...]]:
     index = 0 if _floats(site, 0) is not None else 1
     array = _floats(site, index)
     if array is None or array.ndim > rank or shape_of(op.operands[1 - index]) != shape_of(op.results[0]):
-        raise NotLinked("constant-weight", "it is no product with a constant")
+        raise NotLinked("constant-weight", "it is not a product with a constant")
     axis = rank - array.ndim + int(np.argmax(array.shape)) if array.ndim else 0
     return axis, (Parameter(index, _entries(site, index, axis, rank)),)
 

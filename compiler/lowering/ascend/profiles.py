@@ -1,0 +1,84 @@
+"""The target profiles for Ascend: AMCT's tables, and of layers with weights and averages only those that have an operator of
+integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ...dialects.nn import (
+    AddOp,
+    AveragePoolOp,
+    ConvOp,
+    ConvTransposeOp,
+    GlobalAveragePoolOp,
+    GlobalMaxPoolOp,
+    MatMulOp,
+    MaxPoolOp,
+    NNOp,
+    OriginAttr,
+)
+from ...session import Session
+from ...transforms.quantization.decide.conditions import ComputedInIntegers, DecideAverage, DecideWeighted
+from ...transforms.quantization.profiles import Profile, Row, profile_of
+from ...transforms.quantization.tables import PYTORCH, UNIFORM_A2
+from . import trial
+
+_BIAS = DecideWeighted.bias_constant
+_INTEGERS = ComputedInIntegers(
+    trial, "an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"
+)
+
+ASCEND = Profile(
+    name="ascend",
+    target="Huawei's Ascend NPUs",
+    rows={
+        ConvOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_BIAS, _INTEGERS)),
+        MatMulOp: Row(1, 2, rules=(_BIAS, _INTEGERS), weight_only="table"),
+        AveragePoolOp: Row(rules=(DecideAverage.average_count, _INTEGERS)),
+        GlobalAveragePoolOp: Row(),
+        MaxPoolOp: Row(),
+        GlobalMaxPoolOp: Row(),
+        AddOp: Row(),
+    },
+    activations=frozenset({"relu", "relu6", "clip"}),
+    fuse_add=True,
+)
+"""AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations. The
+activations are those that PPQ fuses for Ascend.
+"""
+
+ASCEND_A2 = replace(
+    ASCEND,
+    name="ascend-a2",
+    rows={**ASCEND.rows, MatMulOp: replace(ASCEND.rows[MatMulOp], two_inputs=True)},
+    table=UNIFORM_A2,
+)
+"""The rules of AMCT since 8.0, for Atlas A2 and A3: products of two activations as well."""
+
+ASCEND_PYTORCH = replace(
+    ASCEND,
+    name="ascend-pytorch",
+    rows={
+        kind: replace(row, as_amct=True, calibrated_in_float=kind is ConvTransposeOp)
+        for kind, row in ASCEND.rows.items()
+    },
+    table=PYTORCH,
+    amct="pytorch",
+)
+"""The rules of AMCT for PyTorch, for its configurations and commands (`like_amct`)."""
+
+
+def like_amct(module: ModuleOp, session: Session) -> None:
+    """Follow AMCT where it differs by framework: in a session for AMCT's configurations, records and commands.
+
+    A module from PyTorch is then quantized by `ASCEND_PYTORCH` instead of `ASCEND`.
+    """
+    origins = (op.origin for op in module.walk() if isinstance(op, NNOp))
+    if profile_of(session) is ASCEND and any(isinstance(o, OriginAttr) and o.module_class for o in origins):
+        if ASCEND_PYTORCH.name not in session.profiles:
+            session.register_profile(ASCEND_PYTORCH)
+        session.profile = ASCEND_PYTORCH.name
