@@ -32,7 +32,7 @@ class HfmgObserver(Observer):
     zero point, which are computed in float32.
 
     New batches widen the range to the union of both; counts of a bin that straddles two new ones are split in proportion. The
-    untrimmed range is no candidate.
+    untrimmed range is not a candidate.
     """
 
     num_of_bins: Literal[1024, 2048, 4096, 8192] = 4096

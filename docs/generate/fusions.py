@@ -31,7 +31,7 @@ TARGET = Path(__file__).parents[1] / "fusions.md"
 TEXTS = Path(__file__).parents[2] / "test" / "lit" / "transforms" / "fusion"
 WIDTH = 120
 SHORT = 10
-"""Lines of an example that are no reason to look for a shorter one."""
+"""Lines of an example that are not a reason to look for a shorter one."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 // RUN: amct-opt %s --quant-to-nn --split-input-file --remarks=none --verify-diagnostics | filecheck %s
 // RUN: amct-opt %s --quant-to-nn --split-input-file --remarks=missed --verify-diagnostics 2>&1 >%t | filecheck %s --check-prefix REMARK
 
-// What others write: zero points, unsigned storage, decimals that are no float32 (scales are rounded to it).
+// What others write: zero points, unsigned storage, decimals that float32 does not hold (scales are rounded to it).
 // CHECK-LABEL: @others
 func.func @others(%x: tensor<4x2xf32>, %w: tensor<4x2xi8>) -> (tensor<4x2xf32>, tensor<4x2xf32>) {
   // CHECK-NEXT: %q = nn.quantize %x by <ui8, scale = 0.1, zero_point = 128> : {{.*}} -> tensor<4x2xui8>

@@ -11,7 +11,7 @@ from ..rows import by_row
 def compare(node: Node) -> Converted:
     """Raises Unmapped for shapes that may not broadcast (`incompatible_shape_error`): the result is then one boolean."""
     if not node.flag("incompatible_shape_error", True):
-        raise Unmapped("shapes that do not broadcast are no error to it")
+        raise Unmapped("shapes that do not broadcast are not an error to it")
     return by_row(node)
 
 

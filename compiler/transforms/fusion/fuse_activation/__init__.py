@@ -90,7 +90,7 @@ class FuseActivationPass(RegionOptions, FusionPass):
 
 
 def _bounds_integers(op: ClipOp) -> bool:
-    """Whether a clip is no activation: it narrows integers, or only quantization reads it."""
+    """Whether a clip is not an activation: it narrows integers, or only quantization reads it."""
     return not is_float(element_of(op.result)) or all(isinstance(u.operation, QuantizeOp) for u in op.result.uses)
 
 

@@ -148,7 +148,7 @@ func.func @integer_readers(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, te
 
 // -----
 
-// Relu6 is no dead end: scales move before it, and its bound with them.
+// Relu6 is not a dead end: scales move before it, and its bound with them.
 // CHECK-LABEL: @relu6
 // CHECK:         nn.constant dense<[2.000000e+00, 1.000000e+00]> : tensor<2xf32>
 // CHECK-NEXT:    %y = ascend.AscendDequant %acc, {{.*}} -> tensor<1x2x4x4xf32>

@@ -40,7 +40,7 @@ func.func @two_consumers(%x: tensor<2x4xf32>) -> (tensor<2x3xf32>, tensor<2x3xf3
 
 // -----
 
-// One number per row is no bias.
+// One number per row is not a bias.
 // CHECK-LABEL: @rows
 // CHECK:         [[A:%.*]] = ascend.BatchMatMulV2 {{%[^,]*}}, {{%[^,]*}} offset_x
 // CHECK:         [[D:%.*]] = ascend.AscendDequant [[A]]

@@ -44,7 +44,7 @@ func.func @constant_count(%x: tensor<1x3x8x8xf32>) -> tensor<1x3x8x8xf32> {
 
 // -----
 
-// A divided scale that is no normal number.
+// A divided scale that is not a normal number.
 // CHECK-LABEL: @scale_range
 // CHECK:         %y = ascend.AvgPoolV2 %d
 // REMARK:      [lower-to-ascend missed scale-range] "y": its scale divided by the count leaves the normal range of float32

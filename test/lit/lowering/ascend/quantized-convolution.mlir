@@ -428,7 +428,7 @@ func.func @symmetric_bias(%x: tensor<1x3x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// Scales whose product is no normal number.
+// Scales whose product is not a normal number.
 // CHECK-LABEL: @scale_range
 // CHECK:         %d = ascend.AscendAntiQuant %q
 // CHECK:         ascend.Conv2D

@@ -45,7 +45,7 @@ func.func @one_axis(%x: tensor<1x9x3xf32>) -> (tensor<1x9x2xf32>, tensor<1x9x2xf
 
 // -----
 
-// A float bias is no part of the sums.
+// A float bias is not a part of the sums.
 // CHECK-LABEL: @integer_sums
 // CHECK:         ascend.BiasAdd
 // CHECK-NEXT:    nn.shift_accumulator

@@ -27,7 +27,7 @@ func.func @resize_image(%x: tensor<?x8x6x2xf32>) -> (tensor<?x4x5x2xf32>, tensor
 
 // -----
 
-// A size that stays, and is not known, is no size to Resize.
+// A size that stays, and is not known, is not a size to Resize.
 // CHECK-LABEL: @unknown_size
 // CHECK:         nn.resize
 // REMARK:      [lower-to-ascend missed known-sizes] "y": Resize wants all sizes, and one that stays is not known

@@ -165,7 +165,7 @@ func.func @float_type(%x: tensor<3x2xf64>) -> tensor<3x4xf64> {
 
 // -----
 
-// A weight that is quantized next to a float input of something that is no matrix product is the numbers that it stands for,
+// A weight that is quantized next to a float input of something that is not a matrix product is the numbers that it stands for,
 // in whatever order of axes.
 // CHECK-LABEL: @other
 // CHECK-NEXT:    %w.filter = nn.constant dense<{{.*}}> : tensor<1x1x3x2xf32>

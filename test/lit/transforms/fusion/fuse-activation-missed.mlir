@@ -37,7 +37,7 @@ func.func @sum_used(%x: tensor<1x2x4x4xf32>, %r: tensor<1x2x4x4xf32>) -> (tensor
 
 // -----
 
-// operands-differ: a value added to itself is no residual.
+// operands-differ: a value added to itself is not a residual.
 // CHECK-LABEL: @itself
 // CHECK-NOT:   nn.fused
 // CHECK:       func.return

@@ -40,7 +40,7 @@ func.func @bias_input(%x: tensor<1x2x4x4xf32>, %one: tensor<2xf32>) -> tensor<1x
 
 // -----
 
-// Not fused: the BiasAdd runs along the last axis, which is no channel axis here.
+// Not fused: the BiasAdd runs along the last axis, which is not a channel axis here.
 // CHECK-LABEL: @bias_axis
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed bias-along-channels] "axis": the BiasAdd adds along axis 3, the output channels are axis 1
@@ -161,7 +161,7 @@ func.func @group_axis(%x: tensor<1x2x2x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// Not fused: one input of the Concat is no convolution.
+// Not fused: one input of the Concat is not a convolution.
 // CHECK-LABEL: @group_mixed
 // CHECK:       nn.batch_norm
 // REMARK:      [fuse-bn missed no-producer] "mixed": its input comes from 'nn.concat' concat, which has no weights

@@ -161,7 +161,7 @@ func.func @zero(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 
 // -----
 
-// Not fused: no weights come before; a factor past a relu is no factor of the weight.
+// Not fused: no weights come before; a factor past a relu is not a factor of the weight.
 // CHECK-LABEL: @past_relu
 // CHECK:       nn.mul
 // REMARK:      [fuse-mul missed no-producer] "late": its input comes from 'nn.relu' r, which has no weights

@@ -344,7 +344,7 @@ func.func @no_norm(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 
 // -----
 
-// Neither fused nor missed: numbers of preprocessing are no batch norm.
+// Neither fused nor missed: numbers of preprocessing are not a batch norm.
 // CHECK-LABEL: @preprocessing
 // CHECK:       nn.mul
 // CHECK:       nn.add

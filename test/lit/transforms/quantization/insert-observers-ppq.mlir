@@ -127,7 +127,7 @@ func.func @float_between(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 
 // -----
 
-// Weights that are no constants keep a convolution float; a matrix product takes two activations. Constants of others stay float.
+// Weights that are not constants keep a convolution float; a matrix product takes two activations. Constants of others stay float.
 // CHECK-LABEL: @operands
 // CHECK:       [[X:%.*]] = nn.observe %x as "m:0"
 // CHECK:       [[Y:%.*]] = nn.observe %y as "m:1"

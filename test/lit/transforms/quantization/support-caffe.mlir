@@ -19,7 +19,7 @@ func.func @main(%x: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
 
 // -----
 
-// Convolution: filter of rank 4; dilations are no matter.
+// Convolution: filter of rank 4; dilations do not matter.
 // CHECK: [insert-observers applied observed] "convolution"
 // CHECK: [insert-observers applied observed] "dilated"
 // CHECK: [insert-observers applied observed] "other-spelling"

@@ -33,7 +33,7 @@ func.func @onnx(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1x2
 
 // -----
 
-// TensorFlow: MaxPool and Add, by their other versions too; sizes that are not known are no matter.
+// TensorFlow: MaxPool and Add, by their other versions too; sizes that are not known do not matter.
 // REMARK:        [insert-observers applied tensor-quantize] "max"
 // REMARK:        [insert-observers applied tensor-quantize] "sum"
 // CHECK-LABEL:   @tensorflow
