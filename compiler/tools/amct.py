@@ -76,8 +76,9 @@ def run(argv: Sequence[str]) -> int:
     except CompileError as e:
         if getattr(args, "settings", None) is not None:
             e = located(e, args, tool.commands()[argv[0]])
-        around = _options_around(tool, argv) if e.hint else (frozenset[str](), frozenset[str]())
-        print(printed(e, *around), file=sys.stderr)
+        command = tool.commands().get(argv[0])
+        own = frozenset[str]() if command is None else command.options()
+        print(printed(e, own, lambda: _amct_opt().options()), file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
     except (OSError, MemoryError) as e:
         if isinstance(e, BrokenPipeError):
@@ -115,12 +116,6 @@ def _quiet(args: argparse.Namespace) -> Generator[None]:
         redirect_stdout(nothing if writes else sys.stdout),
     ):
         yield
-
-
-def _options_around(tool: Parser, argv: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The options of the command in an argument list, and all options of amct-opt."""
-    command = tool.commands().get(argv[0])
-    return frozenset() if command is None else command.options(), _amct_opt().options()
 
 
 def _amct_opt() -> Parser:

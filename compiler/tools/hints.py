@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ..diagnostics import CompileError
 
@@ -15,18 +15,18 @@ _OTHER_TOOL = re.compile(r"`(?!amct)[^`]*`")
 _OPSET = re.compile(r"-t '?onnx\{opset=(\d+)\}'?")
 
 
-def printed(error: CompileError, options: Collection[str], complete: Collection[str]) -> str:
-    """An error as a command with these options prints it; `complete` are those of `amct-opt`."""
+def printed(error: CompileError, options: Collection[str], complete: Callable[[], Collection[str]]) -> str:
+    """An error as a command with these options prints it; `complete` gives those of `amct-opt`."""
     lines = str(error).split("\n")
     fitted = [_fitted(line, options, complete) if line.startswith(_HINT) else line for line in lines]
     return "\n".join(line for line in fitted if line != _HINT)
 
 
-def _fitted(line: str, options: Collection[str], complete: Collection[str]) -> str:
+def _fitted(line: str, options: Collection[str], complete: Callable[[], Collection[str]]) -> str:
     return _HINT + fitting(line.removeprefix(_HINT), options, complete)
 
 
-def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> str:
+def fitting(hint: str, options: Collection[str], complete: Callable[[], Collection[str]]) -> str:
     """A hint with the command's own options if it has them; else it names the command that does. Empty if no command has them.
 
     `resize=224`, an option of a pass, is `--resize 224` for a command that has it, and `weight-only=true` is `--weight-only`.
@@ -37,7 +37,7 @@ def fitting(hint: str, options: Collection[str], complete: Collection[str]) -> s
     return re.sub("``", lambda _: next(others), _in_own_options(_OTHER_TOOL.sub("``", hint), options, complete))
 
 
-def _in_own_options(hint: str, options: Collection[str], complete: Collection[str]) -> str:
+def _in_own_options(hint: str, options: Collection[str], complete: Callable[[], Collection[str]]) -> str:
     hint = _SETTING.sub(lambda m: f"--{m[1]}{'' if m[2] else ' '}" if f"--{m[1]}" in options else m[0], hint)
     if "--opset" in options:
         hint = _OPSET.sub(r"--opset \1", hint)
@@ -45,7 +45,7 @@ def _in_own_options(hint: str, options: Collection[str], complete: Collection[st
     named = set(_OPTION.findall(own))
     if named <= {*options} or "amct-opt" in own or "amct " in own:
         return own
-    return f"with amct-opt: {hint}" if set(_OPTION.findall(hint)) <= {*complete} else ""
+    return f"with amct-opt: {hint}" if set(_OPTION.findall(hint)) <= {*complete()} else ""
 
 
 def _spelled(option: str, options: Collection[str]) -> str:

@@ -1,7 +1,9 @@
-"""Scripts of docs and examples as modules; they belong to no package."""
+"""What stands next to the package: scripts of docs and examples as modules, and projects as pip installs them."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -21,3 +23,11 @@ def script(path: str) -> Any:
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def installed(project: Path, folder: Path) -> Path:
+    """Install a project in a folder, for PYTHONPATH: from a copy, as building leaves files, and without network. Returns it."""
+    copy, site = shutil.copytree(project, folder / "project"), folder / "site"
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *offline, "--target", site, copy], check=True)
+    return site

@@ -1,9 +1,6 @@
 """A small compiler with amct-opt inside: a format, a dialect, passes and a target of its own, unknown to amct-opt.
 
-`register` makes them known to a session. An installed package names it in its pyproject.toml, so that `amct-opt` knows them:
-
-    [project.entry-points."amct_opt.plugins"]
-    toy = "toy:register"
+`register` makes them known to a session. pyproject.toml names it, so that `amct-opt` knows them where this package is installed.
 """
 
 from amct_opt import Session

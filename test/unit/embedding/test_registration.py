@@ -1,28 +1,29 @@
 """What a session is given next to what comes with the compiler, and what text alone never reaches."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from extra import CountPass, CountTarget, DoubledObserver, read_twice
 from onnx import TensorProto, helper
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition
-from xdsl.passes import ModulePass
 
 import amct_opt
 from amct_opt import CompileError, Observer, Profile, Session
 from amct_opt.dialects import nn
 from amct_opt.observers.minmax import MinMaxObserver
-from amct_opt.rewriting import Remarks
-from amct_opt.targets import Target
+
+from ..scripts import ROOT, installed
 
 NET = """
 func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> tensor<?x2xf32> {
@@ -32,49 +33,6 @@ func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> tensor<?x2xf32> {
 }
 """
 X = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-
-
-@dataclass
-class DoubledObserver(MinMaxObserver):
-    """Twice the range that was seen, or as often as the option says."""
-
-    times: float = 2.0
-
-    def finish(self) -> tuple[float, float]:
-        low, high = super().finish()
-        return low * self.times, high * self.times
-
-
-@dataclass(frozen=True)
-class CountPass(ModulePass):
-    """Count operations, 100 % of them."""
-
-    name = "count"
-
-    kind: str = "nn"
-
-    def apply(self, ctx: Any, op: ModuleOp) -> None:
-        remarks = Remarks(ctx, self.name)
-        found = [each for each in op.walk() if each.name.startswith(f"{self.kind}.")]
-        remarks.note(found[0], "count", str(len(found)))
-        remarks.flush()
-
-
-@dataclass(frozen=True)
-class CountTarget(Target):
-    name = "count"
-    ending = ".txt"
-
-    unit: str = "operations"
-
-    def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        path.write_text(f"{sum(1 for _ in module.walk())} {self.unit}")
-        return [path]
-
-
-def read_twice(path: Path, session: Session) -> ModuleOp:
-    text = path.read_text()
-    return amct_opt.parse(text + text.replace("@f", "@g"), session).module
 
 
 @pytest.fixture
@@ -244,55 +202,47 @@ def test_operators_registered_twice(session: Session) -> None:
             call()
 
 
-PLUGIN = """
-from {test} import CountPass, CountTarget, DoubledObserver, read_twice
-def register(session):
-    session.register_pass(CountPass)
-    session.register_target(CountTarget)
-    session.register_observer("doubled", DoubledObserver)
-    session.register_frontend(".twice", read_twice)
-"""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the plugin is installed."""
+    return installed(ROOT / "test" / "plugin", tmp_path_factory.mktemp("site"))
 
 
-def plugin(folder: Path, code: str) -> dict[str, str]:
-    """An environment in which a package with this entry point is installed."""
-    (folder / "extra.py").write_text(code)
-    info = folder / "extra-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[amct_opt.plugins]\nextra = extra:register\n")
-    paths = [str(folder), str(Path(__file__).parent), str(Path(__file__).parents[3])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def tool(*arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from amct_opt.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
-    argv = [sys.executable, "-c", code, *arguments]
+def tool(name: str, *arguments: str, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", f"from amct_opt.tools.entry import {name}; {name}()", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(site)}
     return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_the_command_line_knows_what_installed_plugins_bring(tmp_path: Path) -> None:
-    env = plugin(tmp_path, PLUGIN.format(test=Path(__file__).stem))
+def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_path: Path) -> None:
+    call = partial(tool, site=site, cwd=tmp_path)
     (tmp_path / "net.mlir").write_text(NET)
     (tmp_path / "net.twice").write_text("func.func private @f()\n")
     np.savez(tmp_path / "x.npz", x=X)
-    assert "Count operations, 100 % of them." in " ".join(tool("--help", env=env, cwd=tmp_path).stdout.split())
+    assert "Count operations, 100 % of them." in " ".join(call("amct_opt", "--help").stdout.split())
     options = ["--count=kind=nn", "--quantize=data=x.npz observer=doubled", "--remarks=all", "-t", "count{unit=things}"]
-    done = tool("net.mlir", *options, "-o", "n.txt", env=env, cwd=tmp_path)
+    done = call("amct_opt", "net.mlir", *options, "-o", "n.txt")
     assert done.returncode == 0, done.stderr
     assert '[count analysis count] "w": 2' in done.stderr
     assert (tmp_path / "n.txt").read_text().endswith(" things")
-    assert tool("net.twice", env=env, cwd=tmp_path).stdout.count("func.func") == 2
+    assert call("amct_opt", "net.twice").stdout.count("func.func") == 2
+    (own,) = json.loads(call("amct", "support", "net.mlir", "--json", "--profile=nothing").stdout)["layers"]
+    assert (own["quantizable"], own["rule"]) == ("no", "imported-as")
+    done = call("amct", "quantize", "net.mlir", "--data=x.npz", "--observer=doubled", "-o", "out")
+    assert "15 samples; observer doubled" in done.stdout, done.stderr
 
 
-def test_a_plugin_that_fails_is_named(tmp_path: Path) -> None:
-    env = plugin(tmp_path, "def register(session):\n    raise ValueError('broken')\n")
+@pytest.mark.parametrize("code", ["raise ValueError('broken')", "def register(session): raise ValueError('broken')"])
+def test_a_plugin_that_fails_is_named(code: str, site: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(site, tmp_path / "site")
+    (broken / "extra.py").write_text(code)
     (tmp_path / "net.mlir").write_text(NET)
-    done = tool("net.mlir", env=env, cwd=tmp_path)
-    assert done.returncode == 1
-    error, hint = done.stderr.splitlines()
-    assert error == "error: plugin 'extra' (extra:register) fails: broken"
-    assert hint == "  hint: repair or uninstall the package extra, which brings it"
+    for name, arguments in (("amct_opt", ["net.mlir"]), ("amct", ["support", "net.mlir"])):
+        done = tool(name, *arguments, site=broken, cwd=tmp_path)
+        assert done.returncode == 1
+        error, hint = done.stderr.splitlines()
+        assert error == "error: plugin 'extra' (extra:register) fails: broken"
+        assert hint == "  hint: repair or uninstall the package extra, which brings it"
 
 
 def test_text_imports_nothing_by_name(tmp_path: Path) -> None:

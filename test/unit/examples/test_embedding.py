@@ -12,7 +12,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
-FOLDER = Path(__file__).parents[3] / "examples" / "embedding"
+from ..scripts import ROOT, installed
+
+FOLDER = ROOT / "examples" / "embedding"
 DIGITS = FOLDER.parent / "digits"
 TOOLS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
@@ -65,13 +67,9 @@ def test_the_larger_compiler(tmp_path: Path) -> None:
 
 
 def test_as_an_installed_plugin(tmp_path: Path) -> None:
-    """With its entry point where Python looks for one, the command line has the format, the passes and the target."""
-    info = tmp_path / "toy-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[amct_opt.plugins]\ntoy = toy:register\n")
-    path = os.pathsep.join([str(tmp_path), str(FOLDER)])
-    code = "import sys; from amct_opt.tools.amct_opt import main; sys.argv[0] = 'amct-opt'; main()"
+    """Installed by pip, the command line has the format, the passes and the target."""
+    path = str(installed(FOLDER, tmp_path))
+    code = "from amct_opt.tools.entry import amct_opt; amct_opt()"
     options = [
         "--toy-fold-gain",
         "--toy-lower",

@@ -53,7 +53,7 @@ def test_hints_are_found() -> None:
 def test_options_of_hints(name: str) -> None:
     options = OPT if name == "amct-opt" else COMMANDS[name].options()
     for hint in HINTS:
-        fitted = fitting(hint, options, OPT)
+        fitted = fitting(hint, options, lambda: OPT)
         if fitted.startswith("with amct-opt: ") or re.search("amct|`", hint):
             continue
         assert {*_OPTION.findall(fitted)} <= options, f"{name}: {fitted}"
@@ -62,19 +62,21 @@ def test_options_of_hints(name: str) -> None:
 
 def test_spelling() -> None:
     newer = "write a newer opset: -t 'onnx{opset=21}'"
-    assert fitting(newer, OPT, OPT) == newer
-    assert fitting(newer, COMMANDS["quantize"].options(), OPT) == "write a newer opset: --opset 21"
-    assert fitting(newer, COMMANDS["calibration"].options(), OPT) == f"with amct-opt: {newer}"
+    assert fitting(newer, OPT, lambda: OPT) == newer
+    assert fitting(newer, COMMANDS["quantize"].options(), lambda: OPT) == "write a newer opset: --opset 21"
+    assert fitting(newer, COMMANDS["calibration"].options(), lambda: OPT) == f"with amct-opt: {newer}"
     sizes = "--input-shape 'x:1,...' gives sizes"
-    assert fitting(sizes, COMMANDS["calibration"].options(), OPT) == "--input_shape 'x:1,...' gives sizes"
-    assert fitting(sizes, COMMANDS["quantize"].options(), OPT) == sizes
-    assert fitting("--remarks=all shows them", COMMANDS["run"].options(), OPT).startswith("with amct-opt: ")
-    assert fitting("--nothing-has-this", OPT, OPT) == ""
-    assert fitting("give weight-only=true", COMMANDS["quantize"].options(), OPT) == "give --weight-only"
-    assert fitting("give weight-only=true", OPT, OPT) == "give weight-only=true"
+    assert fitting(sizes, COMMANDS["calibration"].options(), lambda: OPT) == "--input_shape 'x:1,...' gives sizes"
+    assert fitting(sizes, COMMANDS["quantize"].options(), lambda: OPT) == sizes
+    assert fitting("--remarks=all shows them", COMMANDS["run"].options(), lambda: OPT).startswith("with amct-opt: ")
+    assert fitting("--nothing-has-this", OPT, lambda: OPT) == ""
+    assert fitting("give weight-only=true", COMMANDS["quantize"].options(), lambda: OPT) == "give --weight-only"
+    assert fitting("give weight-only=true", OPT, lambda: OPT) == "give weight-only=true"
     for other in ("`pip install --no-deps tf_keras`", "`atc --mode=1 --inputs -t x` lists a model"):
-        assert fitting(other, COMMANDS["run"].options(), OPT) == other
-        assert fitting(f"{other}; give --nothing-has-this", OPT, OPT) == ""
+        assert fitting(other, COMMANDS["run"].options(), lambda: OPT) == other
+        assert fitting(f"{other}; give --nothing-has-this", OPT, lambda: OPT) == ""
         advice = f"{other}, and --input-shape gives sizes"
-        assert fitting(advice, COMMANDS["calibration"].options(), OPT) == f"{other}, and --input_shape gives sizes"
-    assert fitting("no option at all", frozenset(), OPT) == "no option at all"
+        assert (
+            fitting(advice, COMMANDS["calibration"].options(), lambda: OPT) == f"{other}, and --input_shape gives sizes"
+        )
+    assert fitting("no option at all", frozenset(), lambda: OPT) == "no option at all"
