@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +46,7 @@ class Measurement(NamedTuple):
     written: float
     static: float
     differing: int
-    count: int
+    compared: int
     seconds: float
     static_seconds: float
 
@@ -68,7 +67,9 @@ def measure(path: Path, calibration: Array, held_out: Array, folder: Path) -> Me
     interpreted, written, by_static, between = (Differences() for _ in range(4))
     for sample in held_out:
         inputs = {name: sample[None]}
-        reference, file, other = (s.run(None, inputs)[0] for s in (float_session, ours_session, static_session))
+        reference, file, other = (
+            np.asarray(s.run(None, inputs)[0]) for s in (float_session, ours_session, static_session)
+        )
         (own,) = executable.run(inputs).values()
         interpreted.add(reference, own)
         written.add(reference, file)
@@ -83,7 +84,7 @@ def quantize(path: Path, calibration: Array, out: Path) -> Executable:
     context = new_session()
     module = frontends.read(path, context)
     data = out.with_suffix(".npz")
-    np.savez(data, **{onnx.load(path).graph.input[0].name: calibration})
+    np.savez(data, **dict[str, Any]({onnx.load(path).graph.input[0].name: calibration}))
     run_passes(module, [make_pass("fuse-bn"), make_pass("quantize", f"data={data}")], context)
     OnnxTarget().write(module, out, context)
     return Executable(module)
@@ -93,7 +94,7 @@ class _Reader(CalibrationDataReader):
     def __init__(self, name: str, samples: Array):
         self._rest = iter([{name: sample[None]} for sample in samples])
 
-    def get_next(self) -> Mapping[str, Array] | None:
+    def get_next(self) -> Any:
         return next(self._rest, None)
 
 
@@ -149,7 +150,7 @@ def row(name: str) -> tuple[str, ...]:
         onnx.save(light.without_softmax(model), path)
         m = measure(path, calibration, held_out, Path(folder))
     ratios = (f"{r:.1f}" for r in (m.interpreted, m.written, m.static))
-    return (name, *ratios, str(m.differing), str(m.count), f"{m.seconds:.1f}", f"{m.static_seconds:.1f}")
+    return (name, *ratios, str(m.differing), str(m.compared), f"{m.seconds:.1f}", f"{m.static_seconds:.1f}")
 
 
 def main(names: list[str]) -> None:

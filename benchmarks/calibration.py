@@ -84,7 +84,7 @@ def peer(method: str, model: str, data: str, result: str) -> None:
         def __init__(self) -> None:
             self.images = images(data, 0, CALIBRATION)
 
-        def get_next(self) -> dict[str, Array] | None:
+        def get_next(self) -> Any:
             return next(self.images, None)
 
     prepared = Path(result).with_suffix(".prepared.onnx")
@@ -115,7 +115,9 @@ def logits(model: Path, data: Path) -> Array:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(None, batch)[0] for batch in images(str(data), CALIBRATION, HELD_OUT)])
+    return np.concatenate(
+        [np.asarray(session.run(None, batch)[0]) for batch in images(str(data), CALIBRATION, HELD_OUT)]
+    )
 
 
 def sqnr(reference: Array, values: Array) -> float:

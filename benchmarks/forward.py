@@ -79,7 +79,7 @@ def measure(model: Path, data: Path, threads: int) -> None:
     runs = [lambda: ort.run(None, feed), lambda: numpy.run(feed), lambda: integer.run(feed)]
     theirs, ours, integers = in_turn(runs)
     reference = _reference(model, feed) if threads == 1 else None
-    expected, values = ort.run(None, feed)[0], next(iter(integer.run(feed).values()))
+    expected, values = np.asarray(ort.run(None, feed)[0]), next(iter(integer.run(feed).values()))
     noise = np.square(values.astype(np.float64) - expected).sum()
     cells = [str(threads), *(process.spread(times).text(1e-3, 1) for times in (theirs, ours, integers))]
     cells.append("" if reference is None else f"{1000 * reference:.0f}")

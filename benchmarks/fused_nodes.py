@@ -55,7 +55,7 @@ def theirs(model: Path, name: str, samples: Any, result: Path) -> None:
         def __init__(self) -> None:
             self.rest = iter(samples)
 
-        def get_next(self) -> dict[str, Any] | None:
+        def get_next(self) -> Any:
             sample = next(self.rest, None)
             return None if sample is None else {name: sample[None]}
 

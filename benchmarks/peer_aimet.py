@@ -7,11 +7,11 @@ then channels are equalized (`cle`), weights rounded by AdaRound, or their scale
 import sys
 from collections.abc import Mapping
 
-import aimet_onnx
+import aimet_onnx  # pyright: ignore[reportMissingImports]
 import numpy as np
 import onnx
-from aimet_onnx.batch_norm_fold import fold_all_batch_norms_to_weight
-from aimet_onnx.cross_layer_equalization import equalize_model
+from aimet_onnx.batch_norm_fold import fold_all_batch_norms_to_weight  # pyright: ignore[reportMissingImports]
+from aimet_onnx.cross_layer_equalization import equalize_model  # pyright: ignore[reportMissingImports]
 
 model, data, out, count, method, *bits = sys.argv[1:]
 loaded = np.load(data, mmap_mode="r")

@@ -6,7 +6,7 @@ DATA is an array `.npy` for the input `data`, or an `.npz` with an array per inp
 import sys
 from collections.abc import Mapping
 
-import nncf
+import nncf  # pyright: ignore[reportMissingImports]
 import numpy as np
 import onnx
 

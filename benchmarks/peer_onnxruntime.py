@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
@@ -13,7 +14,7 @@ class Samples(CalibrationDataReader):
         rows = np.load(data, mmap_mode="r")
         self.samples = ({"data": np.ascontiguousarray(rows[i : i + 1])} for i in range(count))
 
-    def get_next(self) -> dict[str, np.ndarray] | None:
+    def get_next(self) -> Any:
         return next(self.samples, None)
 
 

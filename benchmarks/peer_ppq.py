@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import torch
-from ppq import QuantizationSettingFactory, TargetPlatform
-from ppq.api import export_ppq_graph, quantize_onnx_model
+from ppq import QuantizationSettingFactory, TargetPlatform  # pyright: ignore[reportMissingImports]
+from ppq.api import export_ppq_graph, quantize_onnx_model  # pyright: ignore[reportMissingImports]
 
 model, data, out, count = sys.argv[1:]
 rows = np.load(data, mmap_mode="r")

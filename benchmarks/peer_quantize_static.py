@@ -8,6 +8,7 @@ below 13, whose quantization has no channels, are converted to 17 as its documen
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,7 +26,7 @@ class Samples(CalibrationDataReader):
         for i in range(len(next(iter(arrays.values())))):
             yield {name: np.asarray(rows[i]) if runs else rows[i : i + 1] for name, rows in arrays.items()}
 
-    def get_next(self) -> dict[str, np.ndarray] | None:
+    def get_next(self) -> Any:
         return next(self.samples, None)
 
 

@@ -57,7 +57,9 @@ def _outputs(model: Path, data: Path) -> np.ndarray:
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     rows = np.load(data, mmap_mode="r")
     held_out = (np.ascontiguousarray(rows[i : i + 1]) for i in range(models.CALIBRATION, models.SAMPLES))
-    return np.concatenate([session.run(None, {"data": row})[0].reshape(-1) for row in held_out]).astype(np.float64)
+    return np.concatenate([np.ravel(np.asarray(session.run(None, {"data": row})[0])) for row in held_out]).astype(
+        np.float64
+    )
 
 
 def in_a_process(model: Path, quantized: Path, data: Path) -> str:
@@ -119,4 +121,4 @@ def main(rounds: int | None = None, *peers: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
+    main(int(sys.argv[1]) if sys.argv[1:] else None, *sys.argv[2:])

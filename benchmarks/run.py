@@ -83,7 +83,7 @@ def measure(path: Path, folder: Path) -> tuple[str, ...]:
     samples = synthetic_samples(function, count=CALIBRATION_SAMPLES)
     inputs = next(iter(samples.batches()))
     data = folder / "data.npz"
-    np.savez(data, **samples.arrays())
+    np.savez(data, **dict[str, Any](samples.arrays()))
 
     def passes(*names_and_options: tuple[str, str]) -> float:
         chain = [make_pass(name, options) for name, options in names_and_options]

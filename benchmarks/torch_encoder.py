@@ -23,7 +23,7 @@ with torch.no_grad():
             module.bias.copy_(0.1 * torch.randn(width) * factors)
         if isinstance(module, nn.Linear):
             module.weight.normal_(std=module.in_features**-0.5)
-    readers = [part for block in encoder.layers for part in (block.self_attn.in_proj_weight, block.linear1.weight)]
-    for weight in (*readers, network[-1].weight):
-        weight.div_(factors**power)
+    for name, weight in network.named_parameters():
+        if name.endswith(("in_proj_weight", "linear1.weight")) or name == "2.weight":
+            weight.div_(factors**power)
 torch.onnx.export(network, (torch.zeros(1, 32, width),), out, input_names=["x"], dynamo=True, external_data=False)

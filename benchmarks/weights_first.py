@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zoo_data
@@ -50,7 +51,7 @@ def main(given: str, count: str = "500") -> None:
         held = network.make(np.random.default_rng(2), int(count))
         with scratch() as folder:
             data = folder / "calibration.npz"
-            np.savez(data, **calibration.inputs)
+            np.savez(data, **dict[str, Any](calibration.inputs))
             for profile in ("ascend", "qdq"):
                 cells: list[str] = []
                 for first in (False, True):

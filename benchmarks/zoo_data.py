@@ -92,7 +92,7 @@ def turned(_: Path) -> Network:
 
 
 def magika(_: Path) -> Network:
-    import magika
+    import magika  # pyright: ignore[reportMissingImports]
 
     reader = magika.Magika()
     model = package("magika", "models", reader.get_model_name(), "model.onnx")
@@ -311,8 +311,8 @@ def main(name: str, folder: Path, count: int, given: Path) -> None:
     network = NETWORKS[name](given)
     calibration = network.make(np.random.default_rng(1), CALIBRATION_SAMPLES)
     held_out = network.make(np.random.default_rng(2), count)
-    np.savez(folder / "calibration.npz", **calibration.inputs)
-    np.savez(folder / "held_out.npz", **held_out.inputs)
+    np.savez(folder / "calibration.npz", **dict[str, Any](calibration.inputs))
+    np.savez(folder / "held_out.npz", **dict[str, Any](held_out.inputs))
     task = {"model": str(network.model), "score": network.score, "labels": held_out.labels, "facts": network.facts}
     (folder / "task.json").write_text(json.dumps(task))
 

@@ -398,15 +398,15 @@ def _file_of(evaluator: Any) -> Path:
 class AutoCalibrationEvaluatorBase:
     """The base class of evaluators in AMCT's scripts. Subclasses define `calibration`, `evaluate` and `metric_eval`."""
 
-    def calibration(self, *model: Any) -> Any:
+    def calibration(self, *model: Any, **_: Any) -> Any:
         """Run the model, given in the form of the script's framework, at least `batch_num` times."""
         raise NotImplementedError
 
-    def evaluate(self, *model: Any) -> Any:
+    def evaluate(self, *model: Any, **_: Any) -> Any:
         """The metric of a model, float or quantized."""
         raise NotImplementedError
 
-    def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
+    def metric_eval(self, original_metric: Any, new_metric: Any, /) -> tuple[bool, Any]:
         """Whether the quantized model's metric is good enough, and the loss."""
         raise NotImplementedError
 
@@ -447,5 +447,5 @@ class NuqEvaluator(AutoCalibrationEvaluatorBase):
     def evaluate(self, *model: Any) -> Any:
         return self.given.eval_model(*model, getattr(self.given, "evaluate_batch_num", self._batch_num))
 
-    def metric_eval(self, original_metric: Any, new_metric: Any) -> tuple[bool, Any]:
+    def metric_eval(self, original_metric: Any, new_metric: Any, /) -> tuple[bool, Any]:
         return self.given.is_satisfied(original_metric, new_metric), None

@@ -139,10 +139,10 @@ def _with_adds(model: onnx.ModelProto) -> onnx.ModelProto:
 def _written(folder: Path, name: str, model: onnx.ModelProto, data: Sequence[Array], add: str) -> Model:
     path = folder / f"{name}.onnx"
     onnx.save(model, path)
-    files = [folder / f"{name}_{part}.npz" for part in ("calibration", "held_out")]
-    for file, samples in zip(files, data, strict=True):
-        np.savez(file, **{model.graph.input[0].name: samples})
-    return Model(name, path, *files, add)
+    calibration, held_out = (folder / f"{name}_{part}.npz" for part in ("calibration", "held_out"))
+    for file, samples in zip((calibration, held_out), data, strict=True):
+        np.savez(file, **dict[str, Any]({model.graph.input[0].name: samples}))
+    return Model(name, path, calibration, held_out, add)
 
 
 def _example(name: str) -> Any:

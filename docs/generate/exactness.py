@@ -107,7 +107,7 @@ def _onnx(folder: Path, name: str, model: onnx.ModelProto, data: Sequence[Array]
 def _saved(folder: Path, name: str, input_name: str, data: Sequence[Array]) -> tuple[Path, Path]:
     calibration, measured = (folder / f"{name}_{part}.npz" for part in ("calibration", "measured"))
     for file, samples in zip((calibration, measured), data, strict=True):
-        np.savez(file, **{input_name: samples})
+        np.savez(file, **dict[str, Any]({input_name: samples}))
     return calibration, measured
 
 

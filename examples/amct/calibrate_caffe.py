@@ -46,7 +46,7 @@ def main(model_file, weights_file, outputs):
     tmp = f"{outputs}/tmp"
     config_file = f"{tmp}/config.json"
     record_file = f"{tmp}/record.txt"
-    modified = [f"{tmp}/modified.{ending}" for ending in ("prototxt", "caffemodel")]
+    modified = f"{tmp}/modified.prototxt", f"{tmp}/modified.caffemodel"
     result_path = f"{outputs}/digits"
 
     caffe.set_mode_cpu()

@@ -70,7 +70,7 @@ def accuracy(model):
 
 def onnx_accuracy(model_file):
     session = onnxruntime.InferenceSession(model_file)
-    return float((session.run(None, {"image": IMAGES.numpy()})[0].argmax(1) == LABELS).mean())
+    return float((np.argmax(np.asarray(session.run(None, {"image": IMAGES.numpy()})[0]), 1) == LABELS).mean())
 
 
 class Evaluator(amct.AutoCalibrationEvaluatorBase):

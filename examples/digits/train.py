@@ -308,8 +308,8 @@ def to_onnx(network: list[Layer]) -> onnx.ModelProto:
 def main(folder: Path, epochs: int = 12) -> float:
     """Train, write the four files, return top-1 on the held-out images."""
     rng = np.random.default_rng(0)
-    digits = load_digits()
-    images, labels = (digits.images[:, None] / 8 - 1).astype(np.float32), digits.target
+    images, labels = load_digits(return_X_y=True)
+    images = (images.reshape(-1, 1, 8, 8) / 8 - 1).astype(np.float32)
     order = rng.permutation(len(images))
     training, heldout = order[:TRAINING_IMAGES], order[TRAINING_IMAGES:]
     network = make_network(rng)

@@ -20,8 +20,8 @@ LAYERS = [
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    digits = load_digits()
-    images, labels = digits.images.reshape(-1, 64) / 8 - 1, np.eye(10)[digits.target]
+    images, labels = load_digits(return_X_y=True)
+    images, labels = images / 8 - 1, np.eye(10)[labels]
     kept = np.random.default_rng(0).permutation(len(images))[:1400]
     images, labels = images[kept], labels[kept]
     w = {

@@ -112,6 +112,7 @@ def _fit(model: ModelProto, parameters: dict[str, Array], data: Array) -> None:
     behind = _behind(graph.node)
     # one dictionary per image: some topologies have a batch of 1 in their shapes
     runs = [{**fixed, source: image[None]} for image in data]
+    linear: list[str] = []
     for node in graph.node:
         if node.op_type == "BatchNormalization":
             seen = np.concatenate([values[node.input[0]] for values in runs])
@@ -144,7 +145,7 @@ def _after(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(single.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    results = [session.run(None, feed) for feed in feeds]
+    results = [[np.asarray(each) for each in session.run(None, feed)] for feed in feeds]
     return [{**values, **dict(zip(node.output, r, strict=True))} for values, r in zip(runs, results, strict=True)]
 
 

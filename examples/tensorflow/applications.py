@@ -99,7 +99,7 @@ def main() -> None:
     for name in args.names or ["MobileNetV2"]:
         network = build(args.package, name, args.size)
         print(write_frozen(network.function, args.folder / name))
-        np.savez(args.folder / f"{name}.npz", **{INPUT: network.images})
+        np.savez(args.folder / f"{name}.npz", **dict[str, Any]({INPUT: network.images}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -39,7 +40,9 @@ class FoldGain(FusionPattern[Match]):
     def fold(self, m: Match) -> Sequence[Folded]:
         layer, factor = m.matmul.result.name_hint, m.gain.factor.value.data
         parts = {"weight": self.values(m.matmul.rhs), "bias": self.values(m.matmul.bias)}
-        return [Folded(f"{layer}.{k}.folded", "float32", v * factor) for k, v in parts.items() if v is not None]
+        return [
+            Folded(f"{layer}.{k}.folded", np.dtype(np.float32), v * factor) for k, v in parts.items() if v is not None
+        ]
 
     def rewrite(self, m: Match, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         weight, bias = [*folded, None][:2]
