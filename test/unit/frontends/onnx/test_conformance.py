@@ -73,7 +73,7 @@ def _tensor(path: Path, value: onnx.ValueInfoProto) -> np.ndarray:
 
 
 def _generated() -> Iterator[Case]:
-    from onnx.backend.test.loader import load_node_model_tests  # onnx 1.23 and later
+    from onnx.backend.test.loader import load_node_model_tests  # pyright: ignore[reportAttributeAccessIssue]  # onnx 1.23 and later
 
     for case in load_node_model_tests():
         data = tuple(([*map(np.asarray, i)], [*map(np.asarray, o)]) for i, o in case.data_sets)

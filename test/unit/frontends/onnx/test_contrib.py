@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,7 +29,7 @@ RMS = ["pow", "reduce_mean", "add", "sqrt", "reciprocal", "mul", "mul"]
 
 
 def contrib(
-    op_type: str, *inputs: str, outputs: tuple[str, ...] = ("y",), domain: str = "com.microsoft", **attributes: object
+    op_type: str, *inputs: str, outputs: tuple[str, ...] = ("y",), domain: str = "com.microsoft", **attributes: Any
 ) -> NodeProto:
     return helper.make_node(op_type, list(inputs), list(outputs), "node", domain=domain, **attributes)
 
@@ -73,7 +74,7 @@ def test_plain_operators(build: Build, load: Load, form: str) -> None:
     names = [n for n in node.output if n]
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(names, {"x": x})
     for name, array in zip(names, wanted, strict=True):
-        np.testing.assert_allclose(run(module, {"x": x})[name], array, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(run(module, {"x": x})[name], np.asarray(array), rtol=1e-4, atol=1e-5)
 
 
 def test_fused_convolution(build: Build, load: Load) -> None:
@@ -82,7 +83,7 @@ def test_fused_convolution(build: Build, load: Load) -> None:
     inputs = [("x", [1, 3, 5, 5]), ("z", [1, 4, 5, 5])]
     model = build([node], inputs, [("y", None)], arrays, opset_imports=IMPORTS)
     feeds = {n: RNG.normal(size=s).astype(np.float32) for n, s in inputs}
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds))
     module = load(model)
     assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.conv", "nn.add", "nn.relu"]
     np.testing.assert_allclose(run(module, feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
@@ -102,15 +103,15 @@ def test_fused_activations(build: Build, load: Load, form: str) -> None:
     """A list of parameters on FusedConv, attributes on FusedGemm."""
     (op_type, activation), params = form.split(), ACTIVATIONS[form]
     if op_type == "FusedConv":
-        given = {"activation_params": [*params.values()]} if params else {}
+        given: dict[str, Any] = {"activation_params": [*params.values()]} if params else {}
         node, shape, weight = contrib(op_type, "x", "w", "b", activation=activation, **given), (2, 3, 5), (6, 3, 2)
     else:
-        named = {f"activation_{name}": value for name, value in params.items()}
+        named: dict[str, Any] = {f"activation_{name}": value for name, value in params.items()}
         node, shape, weight = contrib(op_type, "x", "w", "b", activation=activation, transB=1, **named), (4, 3), (6, 3)
     arrays = {"w": RNG.normal(size=weight).astype(np.float32), "b": RNG.normal(size=6).astype(np.float32)}
     model = build([node], [("x", shape)], [("y", None)], arrays, opset_imports=IMPORTS)
     x = RNG.normal(size=shape).astype(np.float32)
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     module = load(model)
     assert not any(isinstance(op, nn.OpaqueOp) for op in module.walk())
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
@@ -133,13 +134,13 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: st
     (op,) = [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
     assert str(op.result_types[0]) == "tensor<2x4x8xf32>"
     x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5)
     amct_opt.save(module, tmp_path / "m.onnx", new_session(), "onnx")
     written = onnx.load(tmp_path / "m.onnx")
     assert node.op_type in {n.op_type for n in written.graph.node}
     assert (("com.microsoft", 1) in [(o.domain, o.version) for o in written.opset_import]) == bool(domain)
-    (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
+    (found,) = map(np.asarray, onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x}))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -152,17 +153,17 @@ def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, l
         "scales": RNG.uniform(0.01, 0.02, 96).astype(np.float32),
         **({"zeros": RNG.integers(0, 256, 48, np.uint8)} if asymmetric else {}),
     }
-    sizes = {"K": 64, "N": 48, "bits": 4, "block_size": 32, "accuracy_level": level}
+    sizes: dict[str, Any] = {"K": 64, "N": 48, "bits": 4, "block_size": 32, "accuracy_level": level}
     node = contrib("MatMulNBits", "x", *weights, outputs=("h",), **sizes)
     nodes = [node, helper.make_node("Relu", ["h"], ["y"])]
     model = build(nodes, [("x", ["n", 64])], [("y", ["n", 48])], weights, opset_imports=IMPORTS)
     x = RNG.normal(size=(16, 64)).astype(np.float32)
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     module = load(model)
     assert any(isinstance(op, nn.OpaqueOp) for op in module.walk()) == (level == 4)
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
     amct_opt.save(module, tmp_path / "m.onnx", new_session(), "onnx")
-    (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x})
+    (found,) = map(np.asarray, onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": x}))
     np.testing.assert_allclose(found, wanted, rtol=0 if level == 4 else 1e-5, atol=0 if level == 4 else 1e-5)
 
 
@@ -206,5 +207,5 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
     assert any(isinstance(op, nn.DequantizeOp) for op in module.walk())
     amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
     quantized = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    (wanted,), (found,) = (each.run(None, {value.name: x}) for each in (source, quantized))
+    (wanted,), (found,) = (map(np.asarray, each.run(None, {value.name: x})) for each in (source, quantized))
     assert np.linalg.norm(found - wanted) < 0.05 * np.linalg.norm(wanted)

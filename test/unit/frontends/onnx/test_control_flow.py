@@ -45,7 +45,9 @@ def scalar(name: str, kind: int) -> ValueInfoProto:
 def in_onnxruntime(model: ModelProto | Path, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     session = onnxruntime.InferenceSession(source)
-    return dict(zip([o.name for o in session.get_outputs()], session.run(None, dict(feeds)), strict=True))
+    return dict(
+        zip([o.name for o in session.get_outputs()], map(np.asarray, session.run(None, dict(feeds))), strict=True)
+    )
 
 
 def hold(model: ModelProto, module: ModuleOp, feeds: Mapping[str, np.ndarray], folder: Path) -> nn.OpaqueOp:
@@ -217,7 +219,7 @@ def test_two_results_without_a_rank_meet(build: Build, load: Load, tmp_path: Pat
 
 def test_a_branch_without_a_rank(build: Build, load: Load, tmp_path: Path) -> None:
     """The branch that a constant decides on gives a result without a rank: the If is carried with what reads it."""
-    branches = {f"{b}_branch": graph([node("Squeeze", ["x"], ["b"])], ["b"]) for b in ("then", "else")}
+    branches: dict[str, Any] = {f"{b}_branch": graph([node("Squeeze", ["x"], ["b"])], ["b"]) for b in ("then", "else")}
     nodes = [node("If", ["yes"], ["s"], "branch", **branches), node("Reshape", ["s", "flat"], ["y"])]
     model = build(nodes, [("x", ["n", "m", 4])], [("y", ["k"])], {"yes": np.array(True), "flat": np.array([-1])})
     hold(model, load(model), {"x": RNG.normal(size=(1, 3, 4)).astype(np.float32)}, tmp_path)

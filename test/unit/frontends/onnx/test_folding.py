@@ -129,4 +129,4 @@ def in_onnxruntime(op_type: str, opset: int, inputs: tuple[np.ndarray, ...], att
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+    return np.asarray(session.run(None, dict(zip(names, inputs, strict=True)))[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -159,7 +160,9 @@ def test_scalars_and_no_elements(build: Build, load: Load) -> None:
     module = load(
         build([node, relu("s", "t")], [("x", [2, 3]), ("s", [])], ["y", "t"], {"w": np.zeros((0, 3), np.float32)})
     )
-    results = run(module, {"x": np.ones((2, 3), np.float32), "s": np.float32(-1)[()] * np.ones((), np.float32)})
+    results = run(
+        module, {"x": np.ones((2, 3), np.float32), "s": np.array(-1, np.float32)[()] * np.ones((), np.float32)}
+    )
     assert results["y"].shape == (2, 3)
     assert results["t"].shape == ()
 
@@ -295,6 +298,7 @@ def test_opaque(build: Build, load: Load, session: Session) -> None:
     module = load(build([node], [("x", ["n", 5])], ["v", "i"], {"k": np.array([2], np.int64)}))
     op = opaque_of(module)
     assert [str(t) for t in op.result_types] == ["tensor<?x2xf32>", "tensor<?x2xi64>"]
+    assert op.version is not None
     assert (op.framework.data, op.op_type.data, op.domain, op.version.value.data) == ("onnx", "TopK", None, 17)
     assert op.attrs is not None
     assert {k: str(v) for k, v in op.attrs.data.items()} == {"axis": "-1 : i64", "largest": "0 : i64"}
@@ -324,7 +328,7 @@ def test_absent_inputs_and_outputs(build: Build, load: Load) -> None:
     from onnx.reference import ReferenceEvaluator
 
     x = rng.normal(size=(5, 2, 3)).astype(np.float32)
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (wanted,) = map(np.asarray, ReferenceEvaluator(model).run(None, {"x": x}))
     np.testing.assert_allclose(run(load(model), {"x": x})["y"], wanted, rtol=1e-5)
 
 
@@ -347,12 +351,15 @@ def test_opaque_attributes(build: Build, load: Load) -> None:
     )
     module = load(model)
     op = opaque_of(module)
+    assert op.domain is not None
+    assert op.version is not None
     assert (op.domain.data, op.version.value.data) == ("my.ops", 3)
     assert str(op.result_types[0]) == "tensor<2x?xf32>"
     assert op.attrs is not None
     assert sorted(op.attrs.data) == sorted(attributes)
     assert op.attrs.data["floats"] == nn.RealsAttr((np.float32(0.1).item(), np.float32(1e-30).item()))
-    assert nn.ConstantOp(op.attrs.data["tensor"]).array.tolist() == [0, 1, 2]
+    tensor: Any = op.attrs.data["tensor"]
+    assert nn.ConstantOp(tensor).array.tolist() == [0, 1, 2]
     with pytest.raises(CompileError, match=r"node 'fast': error: .*Fast"):
         Executable(module).run({"x": np.ones(2, np.float32)})
 
@@ -568,7 +575,7 @@ def test_resize_beside_unknown_sizes(build: Build, load: Load, target: list[int]
     from onnx.reference import ReferenceEvaluator
 
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 6 if target == [7, 7] else 4)).astype(np.float32)
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (wanted,) = map(np.asarray, ReferenceEvaluator(model).run(None, {"x": x}))
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-6)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
@@ -85,7 +85,7 @@ def _function(
     import tensorflow as tf
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    held = [tf.Variable(v) for v in variables]
+    held = [cast(Any, tf.Variable)(v) for v in variables]
     signature = [tf.TensorSpec(s.shape, s.dtype, f"x{i}") for i, s in enumerate(specs)]
     traced = tf.function(lambda *fed: _named(function(*fed, *held)), input_signature=signature, autograph=False)
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())

@@ -85,7 +85,7 @@ class Op(NamedTuple):
     """An operator with a weight: the shape of its input in the layout `last`, and how it is written."""
 
     shape: tuple[int, ...]
-    write: Callable[[Tensor, Parameters, str], Tensor]
+    write: Callable[..., Tensor]
 
 
 def conv2d(x: Tensor, p: Parameters, layout: str = "last") -> Tensor:

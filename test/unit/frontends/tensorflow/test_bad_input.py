@@ -116,7 +116,7 @@ def test_an_operator_that_is_not_known_needs_tensorflow(save: Callable[..., Path
 
 
 def test_weights_that_are_no_numbers_stay(save: Callable[..., Path]) -> None:
-    weights = np.float32([np.nan, np.inf, -np.inf])
+    weights = np.array([np.nan, np.inf, -np.inf], np.float32)
     module = frontends.read(save(node("y", "Mul", "x", "k"), constant("k", weights)), new_session())
     np.testing.assert_array_equal(run(module, {"x": np.ones((1, 3), np.float32)})["y"], weights[None])
 

@@ -59,15 +59,18 @@ def f32(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
 
 
-i32 = np.int32
+def i32(values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
 STEPS: dict[str, Any] = {"strides": [1] * 4, "padding": "VALID"}
 EXPLICIT: dict[str, Any] = {"strides": [1] * 4, "padding": "EXPLICIT"}
 CASES: dict[str, tuple[bytes, str]] = {
     "no input": (graph("Relu"), "has no input 0"),
     "range by 0": (graph("Range", i32(0), i32(5), i32(0)), "goes from 0 to 5 by 0"),
-    "range to infinity": (graph("Range", *np.float32([0, np.inf, 1])), "goes from 0.0 to inf by 1.0"),
+    "range to infinity": (graph("Range", *np.array([0, np.inf, 1], np.float32)), "goes from 0.0 to inf by 1.0"),
     "range of all numbers": (graph("Range", i32(0), i32(2**31 - 1), i32(1)), "makes 2147483647 elements"),
-    "many points": (graph("LinSpace", *np.float32([0, 1]), i32(2**30)), "makes 1073741824 elements"),
+    "many points": (graph("LinSpace", *np.array([0, 1], np.float32), i32(2**30)), "makes 1073741824 elements"),
     "two tangents": (graph("Tan", np.ones(2), np.ones(2)), "does not fit together"),
     "broadcast": (graph("BroadcastArgs", i32([2, 3]), i32([2, 4])), "does not fit together"),
     "arg max of no axis": (graph("ArgMax", np.ones((2, 2)), i32(2)), "does not fit together"),
@@ -86,10 +89,10 @@ CASES: dict[str, tuple[bytes, str]] = {
     "slices": (graph("Unpack", X, num=3, axis=0), "does not fit together"),
     "elements": (graph("Reshape", X, i32([7, -1])), "does not fit together"),
     "two of what is left": (graph("Reshape", X, i32([-1, -1])), "leaves two sizes open"),
-    "fractions of a shape": (graph("Reshape", X, np.float32([2, 60])), "input 1 must be a list of integers"),
+    "fractions of a shape": (graph("Reshape", X, np.array([2, 60], np.float32)), "input 1 must be a list of integers"),
     "paddings": (graph("Pad", X, i32([[1, 1]])), r"has paddings int32\[1, 2\] for rank 4"),
     "fractions of paddings": (graph("Pad", X, np.ones((4, 2), np.float32)), r"has paddings float32\[4, 2\]"),
-    "mode": (graph("MirrorPad", X, np.ones((4, 2), i32), mode="CIRCULAR"), "unknown mode 'CIRCULAR'"),
+    "mode": (graph("MirrorPad", X, np.ones((4, 2), np.int32), mode="CIRCULAR"), "unknown mode 'CIRCULAR'"),
     "copies": (graph("Tile", X, i32([1, 1, -1, 1])), "repeats -1 times"),
     "strides of 0": (graph("StridedSlice", X, i32([0]), i32([1]), i32([0])), "steps must not be 0"),
     "lengths": (graph("StridedSlice", X, i32([0]), i32([1, 1]), i32([1])), "of different lengths"),
@@ -152,7 +155,7 @@ CASES: dict[str, tuple[bytes, str]] = {
     "letters": (graph("Einsum", X, equation="abc->a"), "has 'abc' in its equation for rank 4"),
     "new letter": (graph("Einsum", X, equation="abcd->e"), "whose result does not follow"),
     "blocks": (graph("SpaceToBatchND", X, i32([2, 2]), i32([[0, 0], [0, 0]])), "does not fit together: padded size 3"),
-    "no blocks": (graph("SpaceToBatchND", f32(3), i32([]), np.zeros((0, 2), i32)), "does not fit together"),
+    "no blocks": (graph("SpaceToBatchND", f32(3), i32([]), np.zeros((0, 2), np.int32)), "does not fit together"),
     "bits": (graph("FakeQuantWithMinMaxArgs", X, num_bits=17), "has num_bits 17"),
     "ranges": (graph("FakeQuantWithMinMaxVarsPerChannel", X, f32(4), f32(4)), r"ranges of shape \[4\]"),
     "ends": (graph("FakeQuantWithMinMaxVarsPerChannel", X, f32(5), f32(4)), r"range from \[5\] to \[4\] numbers"),

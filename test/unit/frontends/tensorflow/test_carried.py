@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow
 
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
+
+tf = cast(Any, tensorflow)
+"""The types that pyright has for it are narrower than what it takes."""
 
 X = np.random.default_rng(0).normal(size=(2, 4, 6, 3)).astype(np.float32)
 SMALL = X[:, :2, :3]

@@ -24,7 +24,7 @@ from amct_opt.universe import new_session
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
 
-X = np.float32([[1, -2, 3], [-4, 5, -6]])
+X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def chain() -> None:
     tf.negative(middle, "z")
 
 
-A, B = np.float32([[1, -2, 3, -4]]), np.float32([[-5, 6, -7, 8]])
+A, B = np.array([[1, -2, 3, -4]], np.float32), np.array([[-5, 6, -7, 8]], np.float32)
 
 
 def test_inputs_and_outputs_are_found_in_the_order_of_the_file(save: Save) -> None:
@@ -101,7 +101,7 @@ def test_the_type_of_an_input_in_the_middle(save: Save) -> None:
         tf.where(large, count, -count, name="y")
 
     module, _ = read(save(build), inputs=("large", "count"), shapes={"large": (2,), "count": (2,)})
-    outputs = run(module, {"large": np.array([True, False]), "count": np.int32([3, 4])})
+    outputs = run(module, {"large": np.array([True, False]), "count": np.array([3, 4], np.int32)})
     np.testing.assert_array_equal(outputs["y"], [3, -4])
 
 
@@ -197,10 +197,12 @@ def test_defaults_are_taken(save: Save) -> None:
     path = save(build)
     module, remarks = read(path)
     assert [(r.rule, r.layer) for r in remarks if r.layer == "scale"] == [("default", "scale")]
-    np.testing.assert_array_equal(run(module, {"x": np.float32([1, 2])})["y"], [2, 4])
+    np.testing.assert_array_equal(run(module, {"x": np.array([1, 2], np.float32)})["y"], [2, 4])
 
     module, _ = read(path, inputs=("x", "scale"))
-    np.testing.assert_array_equal(run(module, {"x": np.float32([1, 2]), "scale": np.float32(3)})["y"], [3, 6])
+    np.testing.assert_array_equal(
+        run(module, {"x": np.array([1, 2], np.float32), "scale": np.array(3, np.float32)})["y"], [3, 6]
+    )
 
 
 # Training
@@ -264,7 +266,7 @@ def test_a_flag_that_is_named_is_an_input(save: Save) -> None:
         tf.where(flag, x, -x, name="y")
 
     path = save(build)
-    x = np.float32([1, 2])
+    x = np.array([1, 2], np.float32)
     np.testing.assert_array_equal(run(read(path)[0], {"x": x})["y"], -x)
     module, _ = read(path, inputs=("x", "flag"))
     np.testing.assert_array_equal(run(module, {"x": x, "flag": np.array(True)})["y"], x)
@@ -315,7 +317,7 @@ def test_what_asserts_and_conditions_leave_behind_is_no_output(tmp_path: Path) -
     (tmp_path / "graph.pb").write_bytes(frozen.SerializeToString())
     module, _ = read(tmp_path / "graph.pb")
     assert ports(module) == (["x"], ["Identity"])
-    np.testing.assert_array_equal(run(module, {"x": np.float32([1, 2])})["Identity"], [0, 1])
+    np.testing.assert_array_equal(run(module, {"x": np.array([1, 2], np.float32)})["Identity"], [0, 1])
 
 
 def test_a_branch_that_is_not_taken_may_hold_anything(save: Save, control_flow: str) -> None:

@@ -26,6 +26,8 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
 from amct_opt.universe import new_session
 
+from ...values import layer_of
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -78,7 +80,7 @@ def test_from_keras(library: Any, session: Session) -> None:
     module = from_keras(model, session)
     check(module, model([IMAGE, EXTRA], training=False))
     (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
-    assert "conv" in conv.origin.layer.data.split("/")[-2], "layers are called as Keras calls them"
+    assert "conv" in layer_of(conv).split("/")[-2], "layers are called as Keras calls them"
     assert not [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
 
 
@@ -117,7 +119,7 @@ def test_inputs_and_outputs_by_name(library: Any, session: Session) -> None:
     a, b = library.Input((3,), name="a"), library.Input((3,), name="b")
     model = library.Model({"b": b, "a": a}, {"z": a - b, "y": a + b})
     module = from_keras(model, session)
-    x = {"a": np.float32([[1, 2, 3]]), "b": np.float32([[5, 5, 5]])}
+    x = {"a": np.array([[1, 2, 3]], np.float32), "b": np.array([[5, 5, 5]], np.float32)}
     outputs = run(module, x)
     assert set(outputs) == {"y", "z"}
     np.testing.assert_array_equal(outputs["y"], x["a"] + x["b"])
@@ -167,7 +169,7 @@ def test_a_model_without_known_inputs(session: Session) -> None:
 def test_functions(session: Session) -> None:
     """With a signature of their own, with one given, traced; results in a dictionary have its keys."""
     weight = tf.Variable(RNG.normal(size=(4, 3)).astype(np.float32))
-    offset = tf.constant(np.float32([1, 2, 3]))
+    offset = tf.constant(np.array([1, 2, 3], np.float32))
 
     def function(first: Any, second: Any) -> Any:
         return {"sum": first @ weight + offset, "difference": first - second}
@@ -213,8 +215,8 @@ def test_graphs_that_are_not_frozen(session: Session) -> None:
     session.imports = ImportOptions(outputs=("y",))
     with pytest.raises(CompileError, match="graph: node 'v': error: VariableV2 is a variable without a value"):
         from_graph(graph, session)
-    module = from_graph(graph, session, {"v": np.float32([1, 2, 3, 4])})
-    np.testing.assert_array_equal(run(module, {"x": EXTRA})["y"], EXTRA * np.float32([1, 2, 3, 4]))
+    module = from_graph(graph, session, {"v": np.array([1, 2, 3, 4], np.float32)})
+    np.testing.assert_array_equal(run(module, {"x": EXTRA})["y"], EXTRA * np.array([1, 2, 3, 4], np.float32))
 
 
 # Files that are none, or bring code along

@@ -276,12 +276,12 @@ def quantized_by_onnxruntime(path: Path, network: Network) -> Path:
         def __init__(self) -> None:
             self.rest = iter(network.images)
 
-        def get_next(self) -> dict[str, Array] | None:
+        def get_next(self) -> Any:
             image = next(self.rest, None)
             return None if image is None else {"images": image[None]}
 
     out = path.with_name("reference.onnx")
-    types = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8, "per_channel": True}
+    types: dict[str, Any] = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8, "per_channel": True}
     quantize_static(path, out, Images(), calibrate_method=CalibrationMethod.MinMax, **types)
     return out
 
@@ -289,5 +289,5 @@ def quantized_by_onnxruntime(path: Path, network: Network) -> Path:
 def sqnr(path: Path, network: Network) -> float:
     """Of a model in onnxruntime against TensorFlow, in dB."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    (outputs,) = session.run(None, {"images": network.images[:2]})
+    (outputs,) = map(np.asarray, session.run(None, {"images": network.images[:2]}))
     return difference(network.outputs, outputs).sqnr

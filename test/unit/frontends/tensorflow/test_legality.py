@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow
 
 from amct_opt.diagnostics import Remark
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
+
+tf = cast(Any, tensorflow)
+"""The types that pyright has for it are narrower than what it takes."""
 
 Frozen = Callable[..., Any]
 raw = tf.raw_ops

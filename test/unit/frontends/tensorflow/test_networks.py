@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -54,7 +54,8 @@ def normed(x: Tensor, filters: int) -> Tensor:
 
 def transformer() -> Any:
     """An encoder layer with a mask, its label read at the first position."""
-    ids, mask = layers.Input((8,), dtype="int32", name="ids"), layers.Input((8,), dtype="bool", name="mask")
+    ids: Tensor = layers.Input((8,), dtype="int32", name="ids")
+    mask = cast(Any, layers.Input((8,), dtype="bool", name="mask"))
     x = layers.LayerNormalization()(layers.Embedding(50, 16)(ids))
     x = x + layers.MultiHeadAttention(2, 8)(x, x, attention_mask=mask[:, None, :])
     x = layers.LayerNormalization()(x)
@@ -343,7 +344,7 @@ def assert_agrees(module: ModuleOp, network: Network) -> None:
 @pytest.mark.slow
 def test_quantized(network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The whole path, data under the names of Keras: int8 is near TensorFlow's outputs in onnxruntime and in integers."""
-    np.savez(tmp_path / "calib.npz", **network.inputs)
+    np.savez(tmp_path / "calib.npz", **dict[str, Any](network.inputs))
     path, out = exported(network.model, tmp_path), tmp_path / "out"
     assert amct.run(["quantize", str(path), "--data", str(tmp_path / "calib.npz"), "-o", str(out)]) == 0
     assert capsys.readouterr().err == ""
@@ -351,7 +352,10 @@ def test_quantized(network: Network, tmp_path: Path, capsys: pytest.CaptureFixtu
 
     runtime = onnxruntime.InferenceSession(str(out / "exported_qdq.onnx"), providers=["CPUExecutionProvider"])
     integers = frontends.read(out / "exported_ascend.mlir", new_session())
-    for actual in (runtime.run(None, network.inputs), list(run(integers, network.inputs).values())):
+    for actual in (
+        [np.asarray(y) for y in runtime.run(None, network.inputs)],
+        list(run(integers, network.inputs).values()),
+    ):
         for expected in network.outputs:
             (same,) = (y for y in actual if y.shape == expected.shape)
             assert difference(expected, same).sqnr > 25

@@ -5,18 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.frontends.tensorflow.source import Signature, TensorInfo, load
+
+tf = cast(Any, tensorflow)
+"""The types that pyright has for it are narrower than what it takes."""
 
 tf1 = tf.compat.v1
 
@@ -161,6 +164,7 @@ def test_variables_that_signatures_read(manner: str, saved: Callable[[str], Path
     source = load(saved(manner))
     nodes = {node.name: node for node in source.graph.node}
     signatures = tf.saved_model.load(str(saved(manner))).signatures
+    assert source.signatures is not None
     for key, signature in source.signatures.items():
         call = nodes[next(iter(signature.outputs.values())).name.partition(":")[0]]
         handles = signatures[key].captured_inputs

@@ -73,6 +73,7 @@ def test_mode(profile: str, options: str) -> None:
     assert made("twice", "once.mlir", f"--quantize={DATA} {options}") == once
 
     source: str | Path = DIGITS / "digits.onnx"
+    text = ""
     for i, step in enumerate((fuse, f"--insert-observers={options}", *STEPS)):
         text = made(f"step{i}", source, step)
         source = f"step{i}.mlir"

@@ -66,7 +66,8 @@ def cases(folder: Path) -> Iterator[Case]:
                     stream.write(f"{text}\n")
             elif command := re.match(r"(?:not )?amct-opt %s (--.*?)(?: [12]?>| \||$)", line):
                 given = re.sub("--profile ", "--profile=", command[1])
-                words = [word.removeprefix("--").partition("=")[::2] for word in shlex.split(given)]
+                parts = [word.removeprefix("--").partition("=") for word in shlex.split(given)]
+                words = [(name, options) for name, _, options in parts]
                 passes = tuple((name, options) for name, options in words if _is_pass(name))
                 for text in re.split("^// -----.*$", whole, flags=re.MULTILINE):
                     yield Case(text, dict(words).get("profile", "ascend"), passes)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from amct_opt.transforms.quantization.decide.layers import candidates
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
 from amct_opt.universe import new_session
+
+from ...values import made_by, numbers_of
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x3xf32> {nn.name = "y"}) {
@@ -61,13 +64,13 @@ def write(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, "utf-8")
 
 
-def inputs(module: ModuleOp) -> dict[str, nn.QParams | None]:
-    """What each layer's input is quantized by."""
+def inputs(module: ModuleOp) -> dict[str, Any]:
+    """What each layer's input is quantized by: QParams, or None."""
     layers = [op for op in module.walk() if isinstance(op, nn.ConvOp | nn.MatMulOp)]
     return {op.origin.layer.data: params(op.operands[0]) for op in layers if isinstance(op.origin, nn.OriginAttr)}
 
 
-def weights(module: ModuleOp) -> dict[str, nn.QParams | None]:
+def weights(module: ModuleOp) -> dict[str, Any]:
     layers = [op for op in module.walk() if isinstance(op, nn.ConvOp | nn.MatMulOp)]
     return {op.origin.layer.data: params(op.operands[1]) for op in layers if isinstance(op.origin, nn.OriginAttr)}
 
@@ -369,8 +372,8 @@ def test_a_bias_that_raises_the_scales_of_weights(quantize) -> None:
     module, session = quantize("bits=16", text)
     (reason,) = [r.reason for r in session.remarks if r.rule == "bias-range"]
     assert reason == "1 of 2 weight scales are raised, so that its bias fits into int32"
-    bias = next(op for op in module.walk() if isinstance(op, nn.ConvOp)).bias.owner
-    assert np.abs(nn.array_of(bias.input)).max() <= 2**30
+    bias = next(op for op in module.walk() if isinstance(op, nn.ConvOp)).bias
+    assert np.abs(numbers_of(made_by(bias, nn.DequantizeOp).input)).max() <= 2**30
     assert not [r for r in quantize("bits=8", text)[1].remarks if r.rule == "bias-range"]
 
 
@@ -411,7 +414,7 @@ def test_the_bias_of_a_record(quantize, folder: Path) -> None:
     )
     module, _ = quantize("record={}/record.txt", data="")
     (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp) and op.bias is not None]
-    integers = nn.array_of(conv.bias.owner.operands[0])
+    integers = numbers_of(made_by(conv.bias, nn.DequantizeOp).input)
     assert integers.tolist() == [2500, 1000000]
 
 
@@ -430,8 +433,8 @@ def test_a_bias_of_data_always_fits(quantize) -> None:
     text = NET.replace("[[1.28]], [[-2.56]]", "[[1.28e-30]], [[-2.56e-30]]").replace("[0.5, 100.0]", "[0.5, 1.0e+20]")
     module, _ = quantize("", text)
     (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp) and op.bias is not None]
-    back = conv.bias.owner
-    integers = nn.array_of(back.operands[0]).astype(np.float64)
+    back = made_by(conv.bias, nn.DequantizeOp)
+    integers = numbers_of(back.input).astype(np.float64)
     assert np.abs(integers).max() <= 2**30
     np.testing.assert_allclose(integers * back.qparams.data.scales(), [0.5, 1e20], rtol=1e-3)
 

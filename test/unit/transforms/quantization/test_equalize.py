@@ -362,7 +362,7 @@ def test_a_badly_scaled_network_is_quantized_as_the_well_scaled_one(profile: str
     assert decibels(hard, "--equalize") > decibels(DIGITS / "digits.onnx") - 1
 
 
-GRIDS: Mapping[tuple[str, str], tuple[Grids, Grids]] = {
+GRIDS: Mapping[tuple[str, str], tuple[Grids, ...]] = {
     ("ascend", ""): (Grids(8, 8, per_channel=True, symmetric=False),) * 2,
     ("ascend", "bits=16 weight-bits=4 channel-wise=false"): (Grids(16, 4, per_channel=False, symmetric=False),) * 2,
     ("ascend", "activation-offset=false"): (Grids(8, 8, per_channel=True, symmetric=True),) * 2,

@@ -105,7 +105,8 @@ def test_numbers_and_files(
     OnnxTarget(matmul_nbits=True).write(module, packed, session)
     assert [n.op_type for n in onnx.load(packed).graph.node] == ["MatMulNBits"]
     for each in (path, packed):
-        (y,) = onnxruntime.InferenceSession(each, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        runner = onnxruntime.InferenceSession(each, providers=["CPUExecutionProvider"])
+        (y,) = map(np.asarray, runner.run(None, {"x": x}))
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
         read = frontends.read(each, new_session())
         np.testing.assert_allclose(run(read, {"x": x})["y"], found, rtol=1e-6, atol=1e-6)
@@ -152,7 +153,7 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
     assert said == (set() if reason is None else {f"is not written as MatMulNBits: {reason}"})
     found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
     for y, name in zip(found, expected, strict=True):
-        np.testing.assert_allclose(y, expected[name], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(y), expected[name], rtol=1e-5, atol=1e-5)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -76,12 +76,12 @@ def test_symmetric_activation_keeps_the_larger_side() -> None:
 
 def test_halves_go_to_even_and_values_saturate() -> None:
     values = np.array([0.5, 1.5, 2.5, -0.5, 300, -300], np.float32)
-    assert quantized(values, np.float32(1), 8).tolist() == [0, 2, 2, 0, 127, -128]
+    assert quantized(values, np.array(1, np.float32), 8).tolist() == [0, 2, 2, 0, 127, -128]
 
 
 def test_bias_vector() -> None:
     # AMCT's vector: b = [.5, -1.25] at scale_d .02 and scale_w [.01, .005]
-    scales = np.float32([0.01, 0.005]) * np.float32(0.02)
+    scales = np.array([0.01, 0.005], np.float32) * np.float32(0.02)
     assert quantized_bias(np.array([0.5, -1.25]), scales).tolist() == [2500, -12500]
 
 
@@ -97,24 +97,24 @@ def test_bias_vector() -> None:
     ],
 )
 def test_the_ends_of_int32(steps: float, fits: bool) -> None:
-    bias, scale = np.float64([0, steps]), np.float32(1)
+    bias, scale = np.array([0, steps], np.float64), np.array(1, np.float32)
     assert bias_fits(bias, scale) == fits
     if fits:
         assert quantized_bias(bias, scale).tolist() == [0, round(steps)]
-    assert not bias_fits(np.zeros(1), np.float32(0)), "a scale that is lost is not a scale"
+    assert not bias_fits(np.zeros(1), np.array(0, np.float32)), "a scale that is lost is not a scale"
 
 
 @pytest.mark.parametrize("bias", [1e4, -1e4, 3e38])
 def test_widened_scales_let_any_bias_fit(bias: float) -> None:
-    scales = widened(np.float32([1e-6, 0.01]), np.float32([bias, 0]), 0.5)
+    scales = widened(np.array([1e-6, 0.01], np.float32), np.array([bias, 0], np.float32), 0.5)
     assert scales[1] == np.float32(0.01)
-    integers = quantized_bias(np.float64([bias, 0]), scales * np.float32(0.5))
+    integers = quantized_bias(np.array([bias, 0], np.float64), scales * np.float32(0.5))
     assert abs(int(integers[0])) == pytest.approx(2**30, rel=1e-6)
 
 
 @pytest.mark.parametrize("input_scale", [LEAST_SCALE, 3.7e-25, 0.013, 1.0, 5.1e7])
 def test_widened_scales_have_sums_of_normal_scales(input_scale: float) -> None:
-    scales = np.float32([LEAST_SCALE, 2.3e-30, 0.01])
+    scales = np.array([LEAST_SCALE, 2.3e-30, 0.01], np.float32)
     found = widened(scales, None, input_scale)
     assert are_normal(found * np.float32(input_scale))
     kept = scales * np.float64(input_scale) >= LEAST_SCALE

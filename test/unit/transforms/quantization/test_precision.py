@@ -23,6 +23,8 @@ from amct_opt.targets.record import RecordTarget
 from amct_opt.tools import amct_opt
 from amct_opt.universe import new_session
 
+from ...values import made_by, numbers_of
+
 RNG = np.random.default_rng(3)
 
 
@@ -144,15 +146,15 @@ def test_bias_and_accumulator(folder: Path) -> None:
     module, session = quantized(folder, WAYS["option"])
     (bias,) = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
     scale = inputs_of(module)[0].scales().astype(np.float64)
-    params = bias.weight.owner.qparams.data
+    params = made_by(bias.weight, nn.DequantizeOp).qparams.data
     products = (scale * params.scales()).astype(np.float32)
-    integers = nn.array_of(bias.bias.owner.operands[0])
+    integers = numbers_of(made_by(bias.bias, nn.DequantizeOp).input)
     expected = [round(b / p) for b, p in zip([0.5, -1.25, 3.0], products.astype(np.float64).tolist(), strict=True)]
     np.testing.assert_array_equal(integers, expected)
     lowered = module.clone()
     make_pass("lower-to-ascend").apply(session, lowered)
     first, _ = [op for op in lowered.walk() if isinstance(op, ascend.AscendDequantOp)]
-    stored = nn.array_of(first.operands[1])
+    stored = numbers_of(first.operands[1])
     np.testing.assert_array_equal(stored, [cut(p) for p in products.tolist()])
     assert not np.array_equal(stored, products)
 
@@ -169,14 +171,14 @@ def test_the_lowered_model_by_hand(folder: Path) -> None:
     quant, conv, dequant = [op for op in module.walk() if op.name.startswith("ascend.")][:3]
     assert isinstance(quant, ascend.AscendQuantOp)
     assert isinstance(dequant, ascend.AscendDequantOp)
-    w, b = (nn.array_of(v).astype(np.int64) for v in (conv.operands[1], conv.operands[2]))
+    w, b = (numbers_of(v).astype(np.int64) for v in (conv.operands[1], conv.operands[2]))
     x = np.load(folder / "x.npz")["x"][:1]
     zero = int(quant.offset.value.data)
-    scaled = halved(halved(x) * halved(np.float32(quant.scale.value.data)))
+    scaled = halved(halved(x) * halved(np.array(quant.scale.value.data, np.float32)))
     q = np.clip(np.rint(halved(scaled + np.float32(zero))), -128, 127).astype(np.int64) - zero
     windows = np.lib.stride_tricks.sliding_window_view(q, (2, 2), (2, 3))
     sums = np.einsum("nchwij,ocij->nohw", windows, w) + b[:, None, None]
-    expected = sums.astype(np.float32) * nn.array_of(dequant.operands[1]).reshape(-1, 1, 1)
+    expected = sums.astype(np.float32) * numbers_of(dequant.operands[1]).reshape(-1, 1, 1)
     np.testing.assert_array_equal(run(module, {"x": x})["y"], halved(expected))
 
 
@@ -276,7 +278,8 @@ def test_command_line_and_onnx(folder: Path) -> None:
     x = np.load(folder / "x.npz")["x"]
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    (found,) = onnxruntime.InferenceSession(out, plain, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    runner = onnxruntime.InferenceSession(out, plain, providers=["CPUExecutionProvider"])
+    (found,) = map(np.asarray, runner.run(None, {"x": x}))
     np.testing.assert_allclose(found, run(module, {"x": x})["y"], rtol=1e-5, atol=1e-5)
     assert amct_opt.run([str(out), "--lower-to-ascend", "-o", str(again)]) == 0
     text = again.read_text()

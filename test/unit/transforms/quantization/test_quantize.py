@@ -20,6 +20,8 @@ from amct_opt.transforms.quantization.place.insert_observers import InsertObserv
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.universe import new_session
 
+from ...values import made_by
+
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)
 COLUMNS = RNG.normal(size=(64, 5)).astype(np.float32)
@@ -155,7 +157,7 @@ def test_sums_of_no_normal_scale_raise_those_of_weights(data: tuple[Path, np.nda
     QuantizePass(data=str(data[0])).apply(session, module)
     verify(module)
     (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
-    assert (conv.bias.owner.qparams.data.scales() == np.float32(2.0**-126)).all()
+    assert (made_by(conv.bias, nn.DequantizeOp).qparams.data.scales() == np.float32(2.0**-126)).all()
     assert {(r.layer, r.rule) for r in session.remarks if r.rule == "scale-range"} == {
         ("conv", "scale-range"),
         ("fc", "scale-range"),

@@ -78,7 +78,7 @@ def test_numbers(model: tuple[Path, str, int], tmp_path: Path) -> None:
     x = np.random.default_rng(1).normal(size=(7, 3, INPUT)).astype(np.float32)
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(run(written, x), run(reference, x), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(session.run(None, {"x": x})[0], run(written, x), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(session.run(None, {"x": x})[0]), run(written, x), rtol=0, atol=1e-6)
     stored = {i.name: i for i in onnx.load(written).graph.initializer}
     assert [stored[f"{name}.i8"].data_type for name in "wr"] == [TensorProto.INT8] * 2
 
@@ -189,7 +189,10 @@ def by_hand(kind: str, record: Any, given: dict[str, Any]) -> list[Any]:
     """The layer in float64 on fake-quantized values, with the state quantized in each step. Returns y of all steps."""
     held = weights(kind, 1)
     scales = {"w": record.scale_w, "r": record.scale_r}
-    w, r = (np.rint(held[n][0] / np.float32(s)[:, None]) * np.float64(s)[:, None] for n, s in scales.items())
+    w, r = (
+        np.rint(held[n][0] / np.array(s, np.float32)[:, None]) * np.array(s, np.float64)[:, None]
+        for n, s in scales.items()
+    )
     factors = record.scale_d * np.float64(record.scale_w), record.scale_h * np.float64(record.scale_r)
     b = np.rint(held["b"][0] / np.concatenate(factors)) * np.concatenate(factors)
     c, y = given.get("c", [None])[0], []
@@ -244,8 +247,8 @@ def test_in_integers(kind: str, tmp_path: Path) -> None:
     assert stored["b"].shape == (1, 2 * GATES[kind] * HIDDEN)
     factors = np.concatenate(
         [
-            np.float32(record.scale_d) * np.float32(record.scale_w),
-            np.float32(record.scale_h) * np.float32(record.scale_r),
+            np.float32(record.scale_d) * np.array(record.scale_w, np.float32),
+            np.float32(record.scale_h) * np.array(record.scale_r, np.float32),
         ]
     )
     assert np.array_equal(stored["rnn.dequant.param"], pack(factors))
@@ -255,7 +258,7 @@ def test_in_integers(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs["y"][:, 0], by_hand(kind, record, given), rtol=0, atol=2e-5)
     assert np.array_equal(outputs["y_h"][0], outputs["y"][-1, 0])
     written = onnxruntime.InferenceSession(tmp_path / "qdq.onnx", providers=["CPUExecutionProvider"]).run(None, given)
-    np.testing.assert_allclose(written[0], Executable(module).run(given)["y"], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(written[0]), Executable(module).run(given)["y"], rtol=0, atol=1e-6)
     seen = np.concatenate([given["h"], Executable(load(path).module).run(given)["y"][:-1, 0]])
     assert record.scale_h == pytest.approx((seen.max() - seen.min()) / 255, rel=1e-6)
     again = ["--model", str(path), "--record_file", str(tmp_path / "record.txt"), "--save_path", str(tmp_path / "n")]

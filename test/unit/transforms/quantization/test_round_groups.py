@@ -14,6 +14,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
+from amct_opt.transforms.quantization.options import Method
 from amct_opt.transforms.quantization.recover.round_weights import RoundWeightsPass, round_weights
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.rounding import (
@@ -113,7 +114,7 @@ X, TEST = np.split(inputs(320, 72), [256])
 
 @pytest.mark.parametrize("asymmetric", [False, True])
 @pytest.mark.parametrize("method", ["gptq", "mismatch", "adaround"])
-def test_the_pass_beats_nearest_rounding(method: str, asymmetric: bool) -> None:
+def test_the_pass_beats_nearest_rounding(method: Method, asymmetric: bool) -> None:
     """On rows that it has not seen, with the last group of both weights shorter; scales and integers pass through text."""
     session = new_session()
     session.profile = "qdq"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product as combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,7 +23,6 @@ from amct_opt.pipelines.passes import parse_pipeline, run_passes
 from amct_opt.rewriting import Remarks, erase_dead_constants, layer_of
 from amct_opt.runtime import layerwise
 from amct_opt.runtime.executor import Executable
-from amct_opt.runtime.kernels import bare_kernel_for
 from amct_opt.runtime.layerwise import Layerwise
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
@@ -47,6 +47,8 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
 from amct_opt.transforms.quantization.recover.round_weights.sums import Means, Sums
 from amct_opt.transforms.quantization.recover.round_weights.twins import points_of
 from amct_opt.universe import new_session
+
+from ...values import kernel_of, made_by, numbers_of
 
 
 def rows(groups: int, count: int, columns: int, seed: int = 0) -> np.ndarray:
@@ -94,7 +96,8 @@ def test_groups_are_rounded_by_themselves() -> None:
     weights = np.random.default_rng(2).normal(size=(3, 4, 9))
     h, on = sums_of(x := rows(3, 60, 9), x).h, grid(weights, 3)
     one_by_one = [
-        gptq(weights[i, None], factored(h[i, None]), Grid(*(each[i, None] for each in on[:3])))[0] for i in range(3)
+        gptq(weights[i, None], factored(h[i, None]), Grid(on.scale[i, None], on.low[i, None], on.high[i, None]))[0]
+        for i in range(3)
     ]
     assert np.array_equal(gptq(weights, factored(h), on), one_by_one)
 
@@ -231,7 +234,7 @@ def test_merged_sums_are_the_sums_of_all() -> None:
     q, f = rows(2, 90, 7, 1), rows(2, 90, 7, 2)
     weights = np.random.default_rng(0).normal(size=(2, 3, 7))
     for make in (lambda: Sums.of_none(2, 7, weights), lambda: Sums.of_none(2, 7), lambda: Means.of_none(2, 7)):
-        whole, merged = make(), make()
+        whole, merged = cast(Any, make()), cast(Any, make())
         whole.add(q, f)
         for places in np.split(np.arange(90), [10, 50]):
             part = make()
@@ -375,12 +378,12 @@ def test_outputs_come_closer_and_scales_give_the_integers_back(profile: str, met
     session, module = steps(network(), profile, DATA[:32], *before, f"round-weights{{method={method}}}")
     rounded = {r.layer for r in session.remarks if r.pass_name == "round-weights" and r.kind == "applied"}
     assert {"conv1", "conv2"} <= rounded
-    weights = {layer_of(s.compute): nn.array_of(s.operand(1)) for s in sites(module, (nn.ConvOp, nn.MatMulOp))}
+    weights = {layer_of(s.compute): numbers_of(s.operand(1)) for s in sites(module, (nn.ConvOp, nn.MatMulOp))}
     run_passes(module, parse_pipeline("convert-observers", session.passes), session)
     for site in (s for s in sites(module, (nn.ConvOp, nn.MatMulOp)) if layer_of(s.compute) in rounded):
         back = site.owner.operands[1].owner
         assert isinstance(back, nn.DequantizeOp)
-        values = bare_kernel_for(back)(nn.array_of(back.input))
+        values = kernel_of(back)(numbers_of(back.input))
         assert values.tobytes() == weights[layer_of(site.compute)].tobytes()
     by_nearest = sqnr(reference, Executable(nearest).run({"x": DATA})["y"])
     assert sqnr(reference, Executable(module).run({"x": DATA})["y"]) > by_nearest + 2
@@ -432,7 +435,7 @@ def test_weights_of_few_levels_keep_their_levels() -> None:
     session, rounded = steps(text, "ascend", data[:32], "round-weights{method=gptq}", "convert-observers")
     assert {"conv1", "conv2"} <= {r.layer for r in session.remarks if r.rule == "rounded"}
     for before, after in zip(*(sites(each, (nn.ConvOp,)) for each in (nearest, rounded)), strict=True):
-        held = [nn.array_of(site.owner.operands[1].owner.operands[0]) for site in (before, after)]
+        held = [numbers_of(made_by(s.owner.operands[1], nn.DequantizeOp).input) for s in (before, after)]
         assert set(held[1].flat) <= set(held[0].flat)
     reference = Executable(parse_module(new_session(), network())).run({"x": data})["y"]
     results = [Executable(each).run({"x": data})["y"] for each in (nearest, rounded)]

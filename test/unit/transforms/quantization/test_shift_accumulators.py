@@ -57,7 +57,7 @@ def test_the_operation_in_integers(shifts: Sequence[int]) -> None:
     steps = np.reshape(scales, (3, 1))
     module, _ = parsed(operation(scales, shifts))
     y = run(module, {"x": (sums * steps).astype(np.float32)})["y"]
-    each = shifts * 3 if len(shifts) == 1 else shifts
+    each = [*shifts] * 3 if len(shifts) == 1 else shifts
     expected = [
         [[shifted(int(v), bits) for v in line] for line, bits in zip(s, each, strict=True)] for s in sums.tolist()
     ]
@@ -80,7 +80,7 @@ def test_onnx_computes_the_same_bits(
     import onnxruntime
 
     if len(shifts) > len(scales):
-        scales = scales * len(shifts)
+        scales = [*scales] * len(shifts)
     module, session = parsed(operation(scales, shifts, type_))
     OnnxTarget().write(module, tmp_path / "y.onnx", session)
     x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype({"f32": "f4", "f16": "f2"}[type_])
@@ -92,7 +92,7 @@ def test_onnx_computes_the_same_bits(
 @pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
 def test_tensorflow_computes_the_same_bits(scales: Sequence[float], shifts: Sequence[int], tmp_path: Path) -> None:
     if len(shifts) > len(scales):
-        scales = scales * len(shifts)
+        scales = [*scales] * len(shifts)
     module, session = parsed(operation(scales, shifts))
     TfFakequantTarget().write(module, tmp_path / "y.pb", session)
     x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype(np.float32)

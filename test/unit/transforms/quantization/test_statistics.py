@@ -90,7 +90,7 @@ def test_statistics_stay_float(steps: list[tuple[str, list[str], str]], tmp_path
 
     feed = {"x": samples(9)[-1]}
     expected, found = (
-        onnxruntime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+        np.asarray(onnxruntime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"]).run(None, feed)[0])
         for name in ("float.onnx", "qdq.onnx")
     )
     assert 10 * np.log10(np.square(expected).sum() / np.square(expected - found).sum()) > 20

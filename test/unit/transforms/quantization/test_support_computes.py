@@ -6,7 +6,7 @@ Random ONNX layers, of one to four axes of space, with attributes inside and out
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import onnx
@@ -177,7 +177,12 @@ def assert_agrees(layer: Layer, folder: Path) -> bool:
     ids=lambda s: s.wrapped_strategy.definition.__name__ if hasattr(s, "wrapped_strategy") else None,
 )
 def test_said_and_done_agree(layers: st.SearchStrategy[Layer], tmp_path: Path) -> None:
-    @settings(max_examples=8, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @settings(
+        max_examples=8,
+        suppress_health_check=cast(list[HealthCheck], list(HealthCheck)),
+        derandomize=True,
+        database=None,
+    )
     @given(layers)
     def agrees(layer: Layer) -> None:
         assert_agrees(layer, tmp_path)

@@ -60,7 +60,9 @@ def test_answers_follow_the_operation() -> None:
       func.return %y : tensor<1x4x6x6xf32>
     }}"""
     (op,) = [op for op in parse_module(new_session(), text).walk() if isinstance(op, ConvOp)]
-    weight, unknown = op.weight, op.parent_block().args[2]
+    block = op.parent_block()
+    assert block is not None
+    weight, unknown = op.weight, block.args[2]
     answers: list[str | None] = []
     for each in (weight, unknown, weight):
         op.operands[1] = each

@@ -1,0 +1,49 @@
+"""What tests look up in a module: the numbers of a constant, what makes a value, a kernel. Where there is none, they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from amct_opt.dialects import nn
+from amct_opt.runtime.kernels import kernel_for
+
+T = TypeVar("T", bound=Operation)
+
+
+def numbers_of(value: SSAValue | None) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array of a constant."""
+    array = nn.array_of(value)
+    assert array is not None
+    return array
+
+
+def made_by(value: SSAValue | None, kind: type[T]) -> T:
+    """The operation of this class whose result a value is."""
+    assert value is not None
+    assert isinstance(value.owner, kind)
+    return value.owner
+
+
+def kernel_of(op: Operation) -> Callable[..., Any]:
+    """What computes an operation. Whether it returns an array or several, the test knows."""
+    kernel = kernel_for(op)
+    assert kernel is not None
+    return kernel
+
+
+def layer_of(op: nn.NNOp) -> str:
+    """The source's layer that an operation was read from."""
+    assert op.origin is not None
+    return op.origin.layer.data
+
+
+def module_of(op: Operation) -> ModuleOp:
+    """The module that an operation is directly in."""
+    module = op.parent_op()
+    assert isinstance(module, ModuleOp)
+    return module
