@@ -29,15 +29,23 @@ class Runs:
     stacked: bool = False
 
 
-def load_runs(path: Path, function: FuncOp, batch: int | None = None, preprocess: Preprocess | None = None) -> Runs:
+def load_runs(
+    path: Path,
+    function: FuncOp,
+    batch: int | None = None,
+    preprocess: Preprocess | None = None,
+    count: int | None = None,
+) -> Runs:
     """The runs of a model for the arrays in a file (.npz, .npy, or a folder of .npy), or for images in a folder.
 
     Arrays that have the inputs' shapes are one run. Otherwise their first axis counts samples, and a run takes as many as
-    the size of the model's first axis. `batch` cuts the first axis into runs of that size if the model accepts any.
-    Raises CompileError, located in the file: unknown and missing names, other shapes and types, NaN.
+    the size of the model's first axis. `batch` cuts the first axis into runs of that size if the model accepts any. With
+    `count`, the first axis always counts samples, and only the first `count` of them are taken.
+    Raises CompileError, located in the file: unknown and missing names, other shapes and types, too few samples, NaN.
     """
-    if preprocess is not None:
-        return _cut(load_samples(path, function, Form(image=preprocess)), batch)
+    if preprocess is not None or count is not None:
+        samples = load_samples(path, function, Form(image=preprocess))
+        return _cut(samples if count is None else samples.head(count), batch)
     types = dict(zip(input_names(function), (cast(Tensor, a.type) for a in function.body.block.args), strict=True))
     arrays = load_arrays(path, types)
     for name, array in arrays.items():

@@ -95,7 +95,9 @@ class Samples:
         raise CompileError(f"input '{name}' holds {what} in sample {sample}, at {index}", where=where)
 
     def head(self, count: int) -> Samples:
-        """The first `count` samples."""
+        """The first `count` samples. Raises CompileError if there are fewer."""
+        if count > self.count:
+            raise CompileError(f"holds {self.count} samples, samples asks for {count}", where=self.source)
         return replace(self, count=count)
 
     def tail(self, count: int) -> Samples:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..tables import print_tables
-from ..transforms.quantization.options import ImageOptions
-from .parser import add_command
+from .parser import UsageError, add_command
 from .shared import (
     add_batch,
     add_import_options,
     add_json,
-    add_options,
+    add_run_form,
     image_form,
     load_with,
     positive,
@@ -44,7 +43,7 @@ def add_parser(commands: Any) -> None:
     add("--threads", metavar="N", type=positive, default=1, help="threads of onnxruntime (default 1)")
     add("--warm-up", metavar="N", type=positive, default=2, help="runs of each file that do not count (default 2)")
     add("--rounds", metavar="N", type=positive, default=50, help="runs of each file that count (default 50)")
-    add_options(parser, ImageOptions)
+    add_run_form(parser)
     add_import_options(parser.add_argument_group("how the first file is read").add_argument)
     add_json(add)
 
@@ -58,12 +57,16 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.latency import benchmark
     from ..ir.functions import main_function
 
+    if args.data is None and args.samples is not None:
+        raise UsageError(
+            "--num-samples: there are no samples without data", hint="give --data, or --batch for random inputs"
+        )
     function = main_function(load_with(args, args.models[0])[0])
     if args.data is None:
         runs = list(synthetic_samples(function, count=args.batch or 1).batches())
         inputs = {name: np.concatenate([each[name] for each in runs]) for name in runs[0]} if args.batch else runs[0]
     else:
-        inputs = load_runs(args.data, function, args.batch, image_form(args)).inputs[0]
+        inputs = load_runs(args.data, function, args.batch, image_form(args), args.samples).inputs[0]
     found = benchmark(args.models, inputs, threads=args.threads, warm_up=args.warm_up, rounds=args.rounds)
     if args.json:
         print_json(args, found.data())

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
 far each layer is from A's, compared with what its operations explain: rounding in any order of their sums and, if only one of
-the two is quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used.
+the two is quantized, rounding to integers. The first layer beyond that is named, and the status is 1. The first samples are used,
+or as many as --num-samples says.
 
 A and B are models of any format, or .mlir modules of any stage; layers are matched by their names in the source."""
 
@@ -61,8 +62,9 @@ def run(args: argparse.Namespace) -> None:
 
     a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
     b, _ = load_with(args, args.b, "b-", NAMES_OF_INPUTS)
-    runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
-    result = bisect(a, b, few(runs.inputs, main_function(a), args.batch), _engine(args))
+    runs = load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
+    inputs = few(runs.inputs, main_function(a), args.batch) if args.samples is None else runs.inputs
+    result = bisect(a, b, inputs, _engine(args))
     if args.json:
         print_json(args, _as_json(result))
     else:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     if args.integers and args.engine != "numpy":
         raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")
     (a, _), (b, _) = load_with(args, args.a), load_with(args, args.b, "b-")
-    runs = load_runs(args.data, main_function(a), args.batch, image_form(args))
+    runs = load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
     result = compare(a, b, runs.inputs, layers=args.layers, engine=_engine(args))
     if args.json:
         print_json(args, _as_json(result))

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     imports = import_options(args)
     protect([args.output], reads=[*files_of(args.model, imports), args.data])
     module, session = load_with(args, args.model, inputs=NAMES_OF_INPUTS)
-    runs = load_runs(args.data, main_function(module), args.batch, image_form(args))
+    runs = load_runs(args.data, main_function(module), args.batch, image_form(args), args.samples)
     if args.fp16:
         require_ascend(module)
     if args.engine == "iree":

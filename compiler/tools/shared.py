@@ -18,7 +18,7 @@ from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
 from ..pipelines.options import Option, composed, leaves, names, shapes, warn_of_rename
 from ..session import ImportOptions, Session
-from ..transforms.quantization.options import AllOptions, ClusterOptions, ImageOptions, SessionOptions
+from ..transforms.quantization.options import AllOptions, ClusterOptions, DataOptions, ImageOptions, SessionOptions
 from .parser import TOOLS, Parser
 from .settings_file import add_settings
 
@@ -119,6 +119,12 @@ def add_run_data(parser: Parser, *names: str) -> None:
     text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or with
 .npz files, or, with --preprocess, or --scale, --mean and --std, a folder of images"""
     parser.add_argument(*names, "--data", dest="data", metavar="DATA", type=Path, required=True, help=text)
+    add_run_form(parser)
+
+
+def add_run_form(parser: Parser) -> None:
+    """How much of a run's data is used, and how images become inputs."""
+    add_option(parser.add_argument, leaves(DataOptions)["samples"])
     add_options(parser, ImageOptions)
 
 

@@ -92,7 +92,7 @@ def available(options: DataOptions, module: ModuleOp, session: Session, runs: in
         wanted = runs if options.samples is None else options.samples
         samples = load_samples(options.data, function, form_of(options), wanted)
         _warn_of_skipped(samples, session)
-    return samples if options.samples is None else _first(samples, options.samples)
+    return samples if options.samples is None else samples.head(options.samples)
 
 
 def _fitting(samples: Samples, function: FuncOp) -> Samples:
@@ -100,13 +100,6 @@ def _fitting(samples: Samples, function: FuncOp) -> Samples:
     if dict(samples.types) != input_types(function):
         raise CompileError("the samples are for other inputs than the model's", where=samples.source)
     return samples
-
-
-def _first(samples: Samples, count: int) -> Samples:
-    """The first samples. Raises CompileError if there are fewer."""
-    if count > samples.count:
-        raise CompileError(f"holds {samples.count} samples, samples asks for {count}", where=samples.source)
-    return samples.head(count)
 
 
 def runs_of(samples: Samples, count: int) -> Samples:

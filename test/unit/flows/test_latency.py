@@ -97,3 +97,10 @@ def test_the_command(amct_tool: Amct) -> None:
     assert "2 threads, 3 samples in a run" in result.out
     result = amct_tool("benchmark", DIGITS / "digits.onnx", "--data", DIGITS / "heldout.npz", "--rounds", "1", "--json")
     assert json.loads(result.out)["models"][0]["runs"] == 1
+
+
+def test_the_first_samples_are_those_of_a_run(amct_tool: Amct) -> None:
+    run = ("benchmark", DIGITS / "digits.onnx", "--num-samples", "3", "--rounds", "1")
+    assert "1 thread, 3 samples in a run" in amct_tool(*run, "--data", DIGITS / "heldout.npz").out
+    result = amct_tool(*run)
+    assert (result.status, "--num-samples: there are no samples without data" in result.err) == (2, True)

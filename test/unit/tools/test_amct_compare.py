@@ -31,6 +31,26 @@ def test_equal_modules(amct_tool, files):
     assert "0 of 4" in table.out
 
 
+@pytest.mark.parametrize("command", ["compare", "bisect"])
+def test_the_first_samples(amct_tool, files, command):
+    """The second column of inputs, which only the last sample has, is where the two differ."""
+    data = files.npz(x=np.array([[1, 0], [2, 0], [3, 0], [0, 1]], np.float32))
+    run = (
+        command,
+        files.module("a.mlir"),
+        files.module("b.mlir", corner=5.0),
+        "--data",
+        data,
+        "--json",
+        "--num-samples",
+    )
+    three, four = (json.loads(amct_tool(*run, count).out) for count in ("3", "4"))
+    if command == "compare":
+        assert [each["outputs"]["y"]["differing"] for each in (three, four)] == [0, 1]
+    else:
+        assert [each["first"] for each in (three, four)] == [None, "fc"]
+
+
 def test_several_runs_are_taken_together(amct_tool, files):
     """One sample at a time gives the same figures as all at once."""
     a, b, inputs = files.module("a.mlir"), files.module("b.mlir", corner=5.0), files.npz(x=X)

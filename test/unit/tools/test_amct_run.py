@@ -35,6 +35,16 @@ def test_batch_cuts_a_free_first_axis(amct_tool, files, tmp_path):
         np.testing.assert_array_equal(outputs["y"], Y)
 
 
+def test_the_first_samples(amct_tool, files, tmp_path):
+    """Fewer than there are, and no more: also where all would fit into one run of the model."""
+    run = ("run", files.module(), "--data", files.npz(x=X), "-o", tmp_path / "y.npz", "--num-samples")
+    assert amct_tool(*run, "2").status == 0
+    with np.load(tmp_path / "y.npz") as outputs:
+        np.testing.assert_array_equal(outputs["y"], Y[:2])
+    result = amct_tool(*run, "4")
+    assert (result.status, "x.npz: error: holds 3 samples, samples asks for 4" in result.err) == (1, True)
+
+
 def test_inputs_from_a_folder(amct_tool, files, tmp_path):
     (tmp_path / "inputs").mkdir()
     np.save(tmp_path / "inputs" / "x.npy", X)
