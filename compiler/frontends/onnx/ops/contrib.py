@@ -123,15 +123,18 @@ def skip_layer_normalization(node: Node) -> Converted:
     return [normalized, normalized, normalized, total]
 
 
-@converter("SimplifiedLayerNormalization")
-def simplified_layer_normalization(node: Node) -> Converted:
-    """`x / sqrt(mean(x ^ 2) + epsilon) * scale` over the axes from `axis` on. onnxruntime keeps it in ONNX's own domain."""
+@converter("SimplifiedLayerNormalization", domains=("", *DOMAIN))
+@converter("RMSNormalization")
+def root_mean_square_normalization(node: Node) -> Converted:
+    """`x / sqrt(mean(x ^ 2) + epsilon) * scale` over the axes from `axis` on. onnxruntime's own operator is also found in ONNX's
+    domain."""
     if node.uses_output(1):
         raise Unmapped("its deviation is used")
     return _root_mean_square(node, node.value(0), node.value(1), node.int("axis", -1), 1e-5)
 
 
 def _root_mean_square(node: Node, x: SSAValue, scale: SSAValue, axis: int, epsilon: float) -> SSAValue:
+    """In the operations that onnxruntime's optimizer makes one kernel of: it does not take a reciprocal for the division."""
     if node.dtype(0).name != "float32":
         raise Unmapped("it computes in another type than its input's (float32)")
     rank = len(node.shape(0))
@@ -140,8 +143,7 @@ def _root_mean_square(node: Node, x: SSAValue, scale: SSAValue, axis: int, epsil
     mean = node.emit(nn.ReduceMeanOp, square, axes=axes, keepdims=True).result
     shift = node.constant(np.asarray(node.float("epsilon", epsilon), np.float32), ".epsilon")
     root = node.emit(nn.SqrtOp, node.emit(nn.AddOp, mean, shift).result).result
-    factor = node.emit(nn.ReciprocalOp, root).result
-    return node.emit(nn.MulOp, node.emit(nn.MulOp, x, factor).result, scale).result
+    return node.emit(nn.MulOp, node.emit(nn.DivOp, x, root).result, scale).result
 
 
 _ACTIVATIONS: dict[str, tuple[type[nn.UnaryOp], Sequence[str]]] = {

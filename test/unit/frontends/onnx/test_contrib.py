@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
 
 
-RMS = ["pow", "reduce_mean", "add", "sqrt", "reciprocal", "mul", "mul"]
+RMS = ["pow", "reduce_mean", "add", "sqrt", "div", "mul"]
 
 
 def contrib(
@@ -75,6 +75,18 @@ def test_plain_operators(build: Build, load: Load, form: str) -> None:
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(names, {"x": x})
     for name, array in zip(names, wanted, strict=True):
         np.testing.assert_allclose(run(module, {"x": x})[name], np.asarray(array), rtol=1e-4, atol=1e-5)
+
+
+def test_onnxruntime_has_one_kernel_for_a_written_root_mean_square(build: Build, load: Load, tmp_path: Path) -> None:
+    node = contrib("SkipSimplifiedLayerNormalization", "x", "s", "b", domain="com.microsoft", epsilon=0.1)
+    arrays = {"b": RNG.normal(size=8).astype(np.float32)}
+    module = load(build([node], [("x", [2, 4, 8]), ("s", [2, 4, 8])], [("y", None)], arrays, opset_imports=IMPORTS))
+    amct_opt.save(module, tmp_path / "written.onnx", new_session(), "onnx")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(str(tmp_path / "written.onnx"), options)
+    kinds = [n.op_type for n in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert kinds[-1] == "SimplifiedLayerNormalization", kinds
 
 
 def test_fused_convolution(build: Build, load: Load) -> None:
