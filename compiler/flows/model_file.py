@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ..configuration.record import Record
 from ..configuration.settings import tensor_parts
 from ..dialects.nn import NNOp, weights_of
 from ..files import refuse_overwriting
+from ..frontends.folders import DECODERS, model_in
 from ..ir.verification import verify
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
@@ -47,6 +48,23 @@ def files_read(model: Path, module: ModuleOp, session: Session) -> set[Path]:
     """The files that a module was read from, including those that its arrays are mapped from."""
     mapped = {file for weight in weights_of(module) if (file := weight.file) is not None}
     return {each.resolve() for each in (*frontends.files_of(model, session.imports), *mapped)}
+
+
+def companions(folder: Path, read: Collection[Path]) -> list[Path]:
+    """The files that a model's folder has next to it, such as its configuration and tokenizer; empty for a file.
+
+    Without those that were `read`, other forms of the same decoder, weights of other frameworks, and hidden files.
+    """
+    if not folder.is_dir() or (model := model_in(folder)) == folder:
+        return []
+    forms = {*DECODERS} if model.name in DECODERS else {model.name}
+    dropped = {f"{name}{ending}" for name in forms for ending in ("", ".data", "_data")}
+    beside = [f for f in sorted(folder.iterdir()) if f.is_file() and not f.name.startswith(".")]
+    return [f for f in beside if f.name not in dropped and f.suffix not in _WEIGHTS and f.resolve() not in read]
+
+
+_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf"})
+"""Endings of the float weights that a network was exported from."""
 
 
 def simplify_and_fuse(request: Request, module: ModuleOp, session: Session) -> None:

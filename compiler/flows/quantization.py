@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -18,7 +19,8 @@ from ..configuration.settings import Arq
 from ..data import Samples
 from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import constant_of, weights_of
-from ..files import filling, scratch
+from ..files import filling, refuse_overwriting, scratch
+from ..frontends.folders import model_in
 from ..ir.metadata import metadata
 from ..ir.weights import reclaim, side_file_of
 from ..lowering.ascend import LowerToAscendPass
@@ -59,7 +61,7 @@ from .float_regions import (
 )
 from .labels import load_labels
 from .latency import Latencies
-from .model_file import files_read, read_model, simplify_and_fuse
+from .model_file import companions, files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
 from .peer import Peer, Simulation, peer_of
 from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split, doubts_of_use
@@ -129,11 +131,14 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         raise CompileError("cannot be written: not a folder", where=str(folder))
     wanted = options.wanted
     results = options.results
-    files = outputs_of(model, folder)
+    given, model = model, model_in(model)
+    files = outputs_of(given, folder)
     onnx = OnnxTarget(opset=results.opset, matmul_nbits=results.matmul_nbits)
     written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
     module = read_model(model, session, written, [*wanted.files, *options.data.files()])
     sources, original = files_read(model, module, session), module.clone()
+    beside = [f for f in companions(given, sources) if folder / f.name not in written]
+    refuse_overwriting([folder / f.name for f in beside], beside)
     if wanted.settings.where:
         like_amct(module, session)
     request = wanted.request(profile_of(session))
@@ -188,7 +193,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     open_file = measurement.simulated if runs else peer_of
     if results.faster_than_float:
         open_file = partial(measurement.faster, model, open_file)
-    summary = _write(summary, formats, layers, open_file, session)
+    summary = _write(summary, formats, layers, open_file, beside, session)
     if options.timed and latency.SECONDS and summary.peer is not None and not summary.peer.failure:
         summary = replace(summary, latencies=measurement.latencies(summary), warnings=tuple(session.warnings))
     return summary
@@ -370,10 +375,11 @@ def _check_bits(opset: int | None, request: Request) -> None:
 
 
 def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
-    """The files of a result, by role."""
-    stem = frontends.stem(model)
+    """The files of a result, by role. The ONNX file of a folder keeps its name, by which the folder's configuration finds it."""
+    file = model_in(model)
+    stem = frontends.stem(file)
     return {
-        "onnx": folder / f"{stem}_qdq.onnx",
+        "onnx": folder / (f"{stem}_qdq.onnx" if file == model else file.name),
         "nn": folder / f"{stem}_nn.mlir",
         "ascend": folder / f"{stem}_ascend.mlir",
         "record": folder / f"{stem}_record.txt",
@@ -419,12 +425,15 @@ def _write(
     formats: Mapping[str, tuple[Target, ModuleOp]],
     layers: Mapping[str, Any] | None,
     open_file: Callable[[Path], Peer | None],
+    beside: Iterable[Path],
     session: Session,
 ) -> Summary:
-    """Write everything to a folder inside the output folder, then move the files into place. Returns the complete summary, with
-    what onnxruntime makes of the file.
+    """Write everything to a folder inside the output folder, with copies of the files `beside` the model, then move the files
+    into place. Returns the complete summary, with what onnxruntime makes of the file.
     """
     with filling(summary.files["summary"].parent) as temporary:
+        for each in beside:
+            shutil.copyfile(each, temporary / each.name)
         pending = {role: temporary / path.name for role, path in summary.files.items()}
         written: dict[str, int] = {}
         for role, (target, module) in formats.items():

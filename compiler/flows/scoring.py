@@ -16,6 +16,7 @@ from ..backends import HERE, Runner
 from ..data import ImageRows, Samples, input_types
 from ..data.samples import samples_of
 from ..diagnostics import CompileError
+from ..frontends.folders import model_in
 from ..ir.functions import main_function
 from ..ir.verification import verify
 from ..session import Session
@@ -109,7 +110,7 @@ def evaluate_files(
     scored: list[Scored] = []
     first: Samples | None = None
     judged: Labels | None = None
-    for i, path in enumerate(models):
+    for i, path in enumerate(map(model_in, models)):
         session = new_session(i)
         module = frontends.read(path, session)
         verify(module)

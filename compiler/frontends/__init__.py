@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..session import Frontend as Frontend
 from ..session import ImportOptions, Session
+from .folders import model_in
 
 _WEIGHTS = (
     "it is not a graph: torch.export.save(torch.export.export(module, inputs), 'model.pt2') writes the whole model"
@@ -17,7 +18,7 @@ _ADVICE = {".pth": _WEIGHTS, ".pt": _WEIGHTS, ".ckpt": _WEIGHTS}
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """Reads a model or module: a file, by its ending, or a folder, which is a SavedModel.
+    """Reads a model or module: a file, by its ending, or a folder, which is a SavedModel or has a model (`folders`).
 
     Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that do not apply.
     """
@@ -26,6 +27,7 @@ def read(path: Path, session: Session) -> ModuleOp:
     from ..files import reading, refuse_pipe
     from ..limits import locating
 
+    path = model_in(path)
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()
     if not ending and not path.exists():
         raise CompileError("there is no such file or folder", where=str(path))
@@ -48,6 +50,7 @@ def stem(model: Path) -> str:
 
 def files_of(model: Path, options: ImportOptions) -> set[Path]:
     """The files that a model is read from, as far as known without reading it; for a SavedModel including the variables."""
+    model = model_in(model)
     files = {model} if options.weights is None else {model, options.weights}
     folder = model if model.is_dir() else model.parent
     if model.is_dir() or model.stem == "saved_model":

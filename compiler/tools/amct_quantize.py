@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
   <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear: any ONNX runtime runs it,
-                        on a CPU faster with --profile qdq
+                        on a CPU faster with --profile qdq. If MODEL is a folder that optimum or onnxruntime-genai
+                        wrote, the file keeps its name, and configuration and tokenizer are copied next to it
   <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors)
   <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
   remarks.yaml          what every pass did to every layer, or why not
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
         print_json(args, printed_data(summary, report.path))
     else:
         print_summary(summary, report)
-    refuse(summary.peer, summary.files["onnx"], args.model)
+    refuse(summary.peer, summary.files["onnx"], summary.model)
 
 
 def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:

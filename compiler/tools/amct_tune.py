@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         print_summary(summary, report)
         print(f"to write these files again:\n  {again}")
-    refuse(summary.peer, summary.files["onnx"], args.model)
+    refuse(summary.peer, summary.files["onnx"], summary.model)
     if not found.best.reached:
         goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"
         message = f"no trial {goal_missed}: the best has {found.measure} {found.best.quality:.2f}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-MODEL = f"a file ending in {', '.join(FRONTENDS)}, or the folder of a SavedModel"
+MODEL = f"a file ending in {', '.join(FRONTENDS)}, or a folder with a SavedModel or an ONNX model"
 """The formats that are read, for --help."""
 
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files import alone, made
+from ...frontends.folders import model_in
 from ...ir.metadata import tool_version
 from ...session import Session
 from ...tables import Table, Tabled, some
@@ -122,6 +123,7 @@ def tune_file(
     located, for anything that cannot be done.
     """
     outputs = outputs_of(model, folder)
+    model = model_in(model)
     onnx, log = outputs["onnx"], folder / "tune.json"
     given = [*options.settings.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
     whole = read_model(model, session, [*outputs.values(), log], given)

@@ -1,0 +1,105 @@
+"""Folders as optimum and onnxruntime-genai write them: which file is quantized, and what becomes of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+Amct = Callable[..., Any]
+WEIGHT_ONLY = ("--profile", "qdq", "--weight-only", "--weight-bits", "4", "--group-size", "32", "--no-report")
+
+
+def decoder(path: Path) -> None:
+    """A product `x @ w`, and `past` with the result after it; the weight is in external data."""
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"], "proj"),
+        helper.make_node("Concat", ["past", "y"], ["present"], "cache", axis=1),
+    ]
+    x, past, y, present = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", length, 64])
+        for name, length in {"x": "s", "past": "p", "y": "s", "present": "t"}.items()
+    )
+    graph = helper.make_graph(nodes, "g", [x, past], [y, present], [numpy_helper.from_array(weight, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=0)
+
+
+def make(folder: Path, *models: str, **texts: str) -> Path:
+    folder.mkdir()
+    for name in models:
+        decoder(folder / name)
+    for name, text in texts.items():
+        (folder / f"{name}.json").write_text(text)
+    return folder
+
+
+def genai(name: object) -> str:
+    return json.dumps({"model": {"decoder": {"filename": name}}, "search": {}})
+
+
+def test_a_folder_becomes_a_folder_of_the_same_kind(amct_tool: Amct, tmp_path: Path) -> None:
+    source = make(tmp_path / "in", "a.onnx", "vision.onnx", genai_config=genai("a.onnx"), tokenizer="{}")
+    (source / "model.safetensors").write_bytes(b"float weights")
+    out = tmp_path / "out"
+    assert amct_tool("quantize", source, *WEIGHT_ONLY, "-o", out).status == 0
+    copied = ("genai_config.json", "tokenizer.json", "vision.onnx", "vision.onnx.data")
+    assert [(out / name).read_bytes() for name in copied] == [(source / name).read_bytes() for name in copied]
+    assert not {"a.onnx.data", "model.safetensors"} & {each.name for each in out.iterdir()}
+    kinds = [n.op_type for n in onnx.load(out / "a.onnx").graph.node]
+    assert "DequantizeLinear" in kinds
+    x, past = np.ones((1, 2, 64), np.float32), np.empty((1, 0, 64), np.float32)
+    a, b = (
+        onnxruntime.InferenceSession(folder / "a.onnx").run(None, {"x": x, "past": past}) for folder in (source, out)
+    )
+    assert b[1].shape == (1, 2, 64)
+    np.testing.assert_allclose(a[0], b[0], atol=64 * 4 / 15)  # a step of 4 bits for each of 64 weights up to 4
+
+
+def test_optimum_has_a_decoder_in_several_forms(amct_tool: Amct, tmp_path: Path) -> None:
+    source = make(tmp_path / "in", "decoder_model.onnx", "decoder_with_past_model.onnx", config="{}")
+    out = tmp_path / "out"
+    assert amct_tool("quantize", source, *WEIGHT_ONLY, "-o", out).status == 0
+    assert {"decoder_with_past_model.onnx", "config.json"} < {each.name for each in out.iterdir()}
+    assert not list(out.glob("decoder_model.onnx*"))
+
+
+BAD: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
+    "several": (("decoder.onnx", "encoder.onnx"), {}, "in: error: has more than one model: decoder.onnx, encoder.onnx"),
+    "none": ((), {"config": "{}"}, "in: error: has no ONNX file"),
+    "missing": (("b.onnx",), {"genai_config": genai("a.onnx")}, "names 'a.onnx' as the decoder, and there is no such"),
+    "outside": ((), {"genai_config": genai("../a.onnx")}, "which is not a file of its folder"),
+    "a number": ((), {"genai_config": genai(1)}, "names 1 as the decoder, which is not a file of its folder"),
+    "no decoder": ((), {"genai_config": "{}"}, "genai_config.json: error: names no file of a decoder"),
+    "no JSON": ((), {"genai_config": "{"}, "genai_config.json:1:2: error: is not JSON"),
+    "neither": ((), {}, "in: error: is a folder, but not a SavedModel"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_folders_without_one_model(amct_tool: Amct, tmp_path: Path, case: str) -> None:
+    models, texts, message = BAD[case]
+    done = amct_tool("quantize", make(tmp_path / "in", *models, **texts), *WEIGHT_ONLY, "-o", tmp_path / "out")
+    assert (done.status, message in done.err) == (1, True), done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_in_a_folder_inside(amct_tool: Amct, tmp_path: Path) -> None:
+    source = make(tmp_path / "in", config="{}")
+    make(source / "onnx", "model.onnx")
+    done = amct_tool("support", source)
+    assert (done.status, f"name it: {source / 'onnx'}" in done.err) == (1, True), done.err
+
+
+def test_the_folder_that_was_read_is_not_written(amct_tool: Amct, tmp_path: Path) -> None:
+    source = make(tmp_path / "in", "model.onnx", config="{}")
+    done = amct_tool("quantize", source, *WEIGHT_ONLY, "-o", source)
+    assert (done.status, "would overwrite a file that was read" in done.err) == (1, True), done.err
