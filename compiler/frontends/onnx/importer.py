@@ -249,6 +249,11 @@ class _Importer:
                 continue
             found = node.sink.bindings(results, emitted, node.outputs)
             self.report.converted(node.inputs, found, emitted)
+            for op in emitted:
+                if isinstance(op, nn.OpaqueOp) and op not in self.report.all_carried():
+                    self.report.carried(
+                        op, f"nn has no equivalent of {op.op_type.data}, which is a part of {node.op_type}"
+                    )
             return found
         return self._carry(node, reasons[0])
 
