@@ -50,6 +50,7 @@ class Keywords(DataKeywords, total=False):
     weight_only: bool | None
     weight_asymmetric: bool | None
     group_size: Literal[16, 32, 64, 128, 256] | None
+    weight_search: bool | None
     activation_offset: bool | None
     dmq: float | None
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None

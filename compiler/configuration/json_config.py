@@ -95,6 +95,7 @@ def _read_weight(weight: JsonObject) -> Weighting:
         values["bits"] = bits
         values["asymmetric"] = weight.take("asymmetric", bool)
         values["group_size"] = weight.take("group_size", int)
+        values["search"] = weight.take("search", bool, False)
     elif bits != 8:
         raise weight.error(f"num_bits must be 8 with {algorithm}, not {bits}")
     if algorithm == "ada_quantize":
@@ -222,6 +223,8 @@ def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
     if alone and isinstance(weight, Arq):
         values.update({"asymmetric": True} if weight.asymmetric else {})
         values.update({} if weight.group_size is None else {"group_size": weight.group_size})
+    if isinstance(weight, Arq) and weight.search:
+        values["search"] = True
     values["wts_algo"] = algorithm
     return values
 

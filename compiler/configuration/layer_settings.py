@@ -235,7 +235,7 @@ def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: boo
     said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
     asymmetric = next((each for each in said if each is not None), offset) and alone
     bits = weight.bits if weight.bits in weight_bits(layer, alone) else 8
-    return Arq(channel_wise, bits, asymmetric, weight.group_size if alone else None)
+    return Arq(channel_wise, bits, asymmetric, weight.group_size if alone else None, weight.search)
 
 
 def _skipped(settings: Settings, layer: LayerFacts, chosen: Calibration) -> str | None:

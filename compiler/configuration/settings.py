@@ -58,6 +58,8 @@ class Arq:
     """A scale for each output channel and group of this many input channels. Only for weight-only layers; AMCT's files do not
     have it.
     """
+    search: bool = False
+    """Whether scales are those of least squared error, below those that cover the largest value. AMCT's files do not have it."""
 
     def __post_init__(self) -> None:
         one_of("quant_bits", self.bits, (3, 4, 6, 7, 8))

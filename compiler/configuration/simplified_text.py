@@ -17,7 +17,7 @@ def simplified_text(settings: Settings) -> str:
     """Settings as protobuf text, without defaults.
 
     Raises CompileError for what the format cannot express: observers that AMCT lacks, a list of the only layers, bits of single
-    weights, weights in groups.
+    weights, weights in groups, scales that are searched for.
     """
     if settings.enabled is not None or settings.only_layers:
         hint = "name the others in skip_layers, or write JSON"
@@ -59,6 +59,8 @@ def _write_calibration(message: Any, calibration: Calibration) -> None:
     message.SetInParent()
     if isinstance(calibration.weight, Arq) and calibration.weight.group_size is not None:
         raise CompileError("a simplified configuration has no group_size", hint="write JSON")
+    if isinstance(calibration.weight, Arq) and calibration.weight.search:
+        raise CompileError("a simplified configuration has no search for scales of weights", hint="write JSON")
     if calibration.weight_compress_only:
         message.weight_compress_only = True
     if calibration.weight != Arq():

@@ -45,6 +45,8 @@ class WeightPlan:
     """How `--round-weights` rounds it, with options: `adaround{num-iteration=10000}`; None for the nearest number."""
     epsilon: bool = False
     """Whether computed scales below float32's epsilon are 1, so that such a channel is zero (AMCT)."""
+    search: bool = False
+    """Whether computed scales are those of least squared error, in place of those that cover all values."""
     first: bool = False
     """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
 
@@ -134,7 +136,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 0 levels 16, balance 0.5, shift>
     #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "minmax", weight i8>
     #nn.plan<weight i4 axis 1 asymmetric>
-    #nn.plan<weight i4 axis 0 block 128>
+    #nn.plan<weight i4 axis 0 block 128 search>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
     #nn.plan<input, weight i8 axis 0 epsilon first>
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
@@ -341,8 +343,9 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
         levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
     rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
     epsilon = parser.parse_optional_keyword("epsilon") is not None
+    search = parser.parse_optional_keyword("search") is not None
     first = parser.parse_optional_keyword("first") is not None
-    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, first)
+    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -361,6 +364,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         printer.print_string_literal(weight.rounding)
     if weight.epsilon:
         printer.print_string(" epsilon")
+    if weight.search:
+        printer.print_string(" search")
     if weight.first:
         printer.print_string(" first")
 

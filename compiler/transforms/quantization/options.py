@@ -87,6 +87,10 @@ class SettingsOptions:
     """Zero points for weights that are quantized by themselves (`weight-only`)."""
     group_size: Literal[16, 32, 64, 128, 256] | None = None
     """Input channels that share a scale, for each output channel, of weights that are quantized by themselves (`weight-only`)."""
+    weight_search: bool | None = None
+    """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
+    It needs no data.
+    """
     activation_offset: bool | None = None
     """False for activations without a zero point."""
     dmq: float | None = option(None, group=_RECOVERY)

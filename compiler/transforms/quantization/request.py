@@ -22,7 +22,16 @@ from .profiles import Profile, profile_of
 
 DEFAULT_OBSERVER = "mse"
 """Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
-_OF_ALL_LAYERS = ("bits", "weight_bits", "channel_wise", "weight_only", "weight_asymmetric", "group_size", "dmq")
+_OF_ALL_LAYERS = (
+    "bits",
+    "weight_bits",
+    "channel_wise",
+    "weight_only",
+    "weight_asymmetric",
+    "group_size",
+    "weight_search",
+    "dmq",
+)
 """Options that hold for layers without settings of their own. A JSON configuration leaves none; the observer is replaced in each
 of them.
 """
@@ -134,7 +143,9 @@ def settings_of(options: SettingsOptions) -> Settings:
     if isinstance(weight, Arq):
         asymmetric = weight.asymmetric if options.weight_asymmetric is None else options.weight_asymmetric
         size = options.group_size or weight.group_size
-        weight = replace(weight, bits=options.weight_bits or weight.bits, asymmetric=asymmetric, group_size=size)
+        search = weight.search if options.weight_search is None else options.weight_search
+        bits = options.weight_bits or weight.bits
+        weight = replace(weight, bits=bits, asymmetric=asymmetric, group_size=size, search=search)
     if options.channel_wise is not None:
         weight = replace(weight, channel_wise=options.channel_wise)
     activation = Activation(

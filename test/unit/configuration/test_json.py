@@ -212,6 +212,7 @@ ALONE = """{
             "channel_wise":true,
             "asymmetric":true,
             "group_size":32,
+            "search":true,
             "wts_algo":"arq_quantize"
         }
     }
@@ -223,7 +224,7 @@ def test_weights_alone(read) -> None:
     """The layer has no settings of its input; keys that AMCT's own files do not have say so."""
     settings = read(ALONE)
     fc = settings_for(settings, PRODUCT)
-    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True, 32))
+    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True, 32, search=True))
     assert json_text(settings, [PRODUCT]) == ALONE.rstrip()
 
 

@@ -239,6 +239,7 @@ CANNOT_BE_WRITTEN = {
     "cannot list the only layers": Settings(enabled=frozenset({"a"})),
     "has no weight_offset": Settings(weight_offset=True),
     "has no group_size": Settings(common=Calibration(weight=Arq(group_size=32), weight_compress_only=True)),
+    "has no search for scales": Settings(common=Calibration(weight=Arq(search=True))),
 }
 
 

@@ -33,6 +33,7 @@ from ..decide.sites import Site, sites
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
 from .weight_divergence import divergence_scales
+from .weight_search import searched_scales
 
 
 class Weight(NamedTuple):
@@ -70,13 +71,19 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
         )
     if plan.asymmetric:
         scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
+        scales = _searched(plan, array, scales, zero_points)
         return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
     if plan.scaled_by_divergence:
         return Weight(value, array, divergence_scales(array, plan.axis), plan.axis, plan.bits)
-    scales = symmetric_scales(array, plan.bits, plan.axis, plan.block)
+    scales = _searched(plan, array, symmetric_scales(array, plan.bits, plan.axis, plan.block), NO_OFFSET)
     if plan.epsilon:
         scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
+
+
+def _searched(plan: WeightPlan, array: Array, scales: Array, zero_points: Array) -> Array:
+    """The scales, or the fractions of them that the plan asks to search for."""
+    return searched_scales(array, scales, plan.bits, plan.axis, zero_points, plan.block) if plan.search else scales
 
 
 def zeroed_scales(weight: Weight) -> int:

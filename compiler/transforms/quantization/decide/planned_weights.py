@@ -63,7 +63,8 @@ def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
     block = held.group_size if isinstance(held, Arq) else None
     levels = held.num_steps if isinstance(held, Nuq) else None
     rounding = _adaround(held) if isinstance(held, Ada) else None
-    return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding)
+    search = isinstance(held, Arq) and held.search
+    return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding, search=search)
 
 
 def _adaround(held: Ada) -> str:

@@ -4,7 +4,7 @@
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "a"> {nn.plan = #nn.plan<float "skip-layers">}
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "b"> {nn.plan = #nn.plan<input>}
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 1 levels 16, balance 0.3, shift>}
-// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround">}
+// CHECK: nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround" search>}
 // CHECK: nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "mse", operand 1 i16 observer "kl", weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>}
 // CHECK: nn.split %x axis 1 sizes [1, 1] from <onnx, "Split", "g"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax" as "g:in", result shared with "g:in", result 1 i8 symmetric observer "kl">}
 // CHECK: nn.add %x, %x from <onnx, "Add", "h"> {nn.plan = #nn.plan<input, operand 0 shared with "g:0", operand 1 float "constant-operand", result float "record-result", aligned output apart>}
@@ -15,7 +15,7 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %a = nn.matmul %x, %w from <onnx, "Gemm", "a"> {nn.plan = #nn.plan<float "skip-layers">} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %b = nn.matmul %x, %w from <onnx, "Gemm", "b"> {nn.plan = #nn.plan<input>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %c = nn.matmul %x, %w from <onnx, "Gemm", "c"> {nn.plan = #nn.plan<input, operand 0 i8 symmetric observer "minmax", weight i8 axis 1 levels 16, balance 0.3, shift>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %d = nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround">} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %d = nn.matmul %x, %w from <onnx, "Gemm", "d"> {nn.plan = #nn.plan<weight i4 axis 1 asymmetric rounding "adaround" search>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %e = nn.matmul %x, %w from <onnx, "Gemm", "e"> {nn.plan = #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "mse", operand 1 i16 observer "kl", weight by <i6, scale = [0.1, 0.2], axis = 1> levels [-3, 4], balance [2.0, 0.3], shift [3, 4]>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %h1, %h2 = nn.split %x axis 1 sizes [1, 1] from <onnx, "Split", "g"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax" as "g:in", result shared with "g:in", result 1 i8 symmetric observer "kl">} : (tensor<1x2xf32>) -> (tensor<1x1xf32>, tensor<1x1xf32>)
   %h = nn.add %x, %x from <onnx, "Add", "h"> {nn.plan = #nn.plan<input, operand 0 shared with "g:0", operand 1 float "constant-operand", result float "record-result", aligned output apart>} : tensor<1x2xf32>
