@@ -82,7 +82,7 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
 
 
 def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
-    """What is odd about how data is used: one sample calibrates, or data does not, as no range of activations is needed."""
+    """What is odd about how data is used: one sample calibrates, or data decides nothing, as no range is needed."""
     if not calibrates:
         yield f"{samples.source} does not calibrate anything: no range of activations is needed; it only measures the result"
     elif samples.count == 1 and not samples.synthetic:
@@ -183,13 +183,13 @@ def _few(samples: Samples) -> int:
 
 
 def _spread(samples: Samples) -> dict[str, Array]:
-    """A few samples of each input of floats, evenly from all."""
+    """A few samples of each input of floats that has any (a cache may be empty), evenly from all."""
     indices = sorted({int(i) for i in np.linspace(0, samples.count - 1, _few(samples))})
     found: dict[str, Array] = {}
     for name, type_ in samples.types.items():
         if is_float(type_.element_type) and type_.get_shape() and -1 not in samples.rows[name].shape:
             found[name] = np.concatenate([samples.take(name, i, 1) for i in indices]).astype(np.float32)
-    return found
+    return {name: array for name, array in found.items() if array.size}
 
 
 def doubts_of_result(

@@ -41,7 +41,14 @@ from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split, available, split
-from ..transforms.quantization.options import AUTOMATIC, NO_DATA, DataOptions, EngineOptions
+from ..transforms.quantization.options import (
+    AUTOMATIC,
+    NO_DATA,
+    NO_RECOVERY,
+    DataOptions,
+    EngineOptions,
+    RecoveryOptions,
+)
 from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
@@ -162,7 +169,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     runs = options.data.data is not None or metadata(forms.quantized).get("synthetic") == "true"
     measurement = _Measurement(forms, samples, session)
     differences = measurement.differences() if runs else {}
-    measurement.warn_of_doubts(differences)
+    measurement.warn_of_doubts(differences, request.recovery)
     answers = {} if labels is None else measurement.answers(labels)
     summary = Summary(
         model=model,
@@ -254,14 +261,14 @@ class _Measurement:
         _settle(forms.large)
         return dict(zip(forms.stages, found, strict=True))
 
-    def warn_of_doubts(self, differences: Mapping[str, Mapping[str, Difference]]) -> None:
+    def warn_of_doubts(self, differences: Mapping[str, Mapping[str, Difference]], recovery: RecoveryOptions) -> None:
         """Warn where data and results are not plausible."""
         forms, samples, commands = self.forms, self.samples, self.session.commands
         if samples.calibration is None:
             return
         by_stage = {STAGES[stage]: each for stage, each in differences.items()}
         for doubt in (
-            *doubts_of_use(samples.calibration, "samples" in metadata(forms.quantized)),
+            *doubts_of_use(samples.calibration, "samples" in metadata(forms.quantized) or recovery != NO_RECOVERY),
             *doubts_of_data(forms.original, samples.calibration, commands),
             *doubts_of_result(forms.original, by_stage, commands),
             *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),

@@ -260,6 +260,16 @@ def test_what_data_does_not_do_is_said(amct_tool, files, tmp_path):
     assert "calib.npz does not calibrate anything: no range of activations is needed" in again.err
 
 
+def test_an_empty_cache_is_no_data_of_zeros(amct_tool, files, tmp_path):
+    """Data that rounds weights is used, and a past without a length has no values that could be 0."""
+    (tmp_path / "cached.mlir").write_text(CACHED)
+    x = np.random.default_rng(0).normal(size=(16, 2, 4)).astype(np.float32)
+    data = files.npz("steps.npz", x=x, past=np.empty((16, 0, 4), np.float32))
+    gptq = ("--profile", "qdq", "--weight-only", "--round-weights", "gptq", "--no-report", "-o", tmp_path / "out")
+    result = amct_tool("quantize", tmp_path / "cached.mlir", "--data", data, *gptq)
+    assert (result.status, "steps.npz" in result.err) == (0, False), result.err
+
+
 def test_a_number_of_samples(amct_tool, tmp_path):
     result = amct_tool("quantize", MODEL, "--data", CALIB, "--num-samples", "20", "--no-report", "-o", tmp_path)
     assert "18 samples; observer mse" in result.out
