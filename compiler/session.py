@@ -48,6 +48,8 @@ class ImportOptions:
     """The outputs, in order; found in the model when not given (`--outputs`)."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Shapes by input, overriding those in the model; -1 is a size not known before run time (`--input-shape`)."""
+    values: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Numbers by input that takes no other, and is no input any more: what chooses the branch of an If (`--input-value`)."""
     signature: str = ""
     """The signature to read from a SavedModel with several (`--signature`)."""
     weights: Path | None = None

@@ -18,6 +18,7 @@ from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -378,6 +379,29 @@ def shapes(text: str, separator: str, what: str) -> dict[str, tuple[int, ...]]:
             raise CompileError(f"{what}: '{name}' is given twice", option=what)
         found[name] = tuple(-1 if s == "?" else int(s) for s in sizes)
     return found
+
+
+def numbers(text: str, what: str) -> dict[str, float]:
+    """`use_cache=true;scale=0.5` -> `{"use_cache": 1.0, "scale": 0.5}`; the last `=` ends the name.
+
+    Raises CompileError, which calls the option `what`, for malformed text.
+    """
+    found: dict[str, float] = {}
+    for part in filter(None, text.split(";")):
+        name, _, value = part.rpartition("=")
+        try:
+            number = _TRUTH[value] if value in _TRUTH else float(value)
+        except ValueError:
+            number = nan
+        if not name or not isfinite(number):
+            raise CompileError(f"{what}: '{part}' is malformed", hint="write use_cache=true;scale=0.5", option=what)
+        if name in found:
+            raise CompileError(f"{what}: '{name}' is given twice", option=what)
+        found[name] = number
+    return found
+
+
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def shapes_of(inputs: Sequence[str], given: Mapping[str, tuple[int, ...]], where: str) -> dict[str, tuple[int, ...]]:

@@ -16,7 +16,7 @@ from ..catalogue import FRONTENDS
 from ..diagnostics import CompileError
 from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
-from ..pipelines.options import Option, composed, leaves, names, shapes, warn_of_rename
+from ..pipelines.options import Option, composed, leaves, names, numbers, shapes, warn_of_rename
 from ..session import ImportOptions, Session
 from ..transforms.quantization.options import AllOptions, ClusterOptions, DataOptions, ImageOptions, SessionOptions
 from .parser import TOOLS, Parser
@@ -54,6 +54,8 @@ def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str
     add(f"--{prefix}outputs", default="", metavar="NAME,...", help="names of the outputs (default: found in the model)")
     text = "shapes of inputs, such as 'x:1,224,224,3;ids:?,16'; ? (or -1) is a size not known before run time"
     add(f"--{prefix}input-shape", default="", metavar="NAME:SIZES;...", help=text)
+    text = "numbers that inputs are from now on, such as use_cache_branch=true: an If takes its branch (ONNX)"
+    add(f"--{prefix}input-value", default="", metavar="NAME=NUMBER;...", help=text)
     add(f"--{prefix}signature", default="", metavar="NAME", help="the signature of a SavedModel")
     text = "the file with the weights, for formats that keep them apart (Caffe)"
     add(f"--{prefix}weights", type=Path, metavar="FILE", help=text)
@@ -66,13 +68,14 @@ def import_options(args: argparse.Namespace, prefix: str = "") -> ImportOptions:
         inputs=names(given["input_names"]),
         outputs=names(given["outputs"]),
         shapes=shapes(given["input_shape"], ",", f"--{prefix}input-shape"),
+        values=numbers(given["input_value"], f"--{prefix}input-value"),
         signature=given["signature"],
         weights=given["weights"],
     )
 
 
-_READING = ("input_names", "outputs", "input_shape", "signature", "weights")
-_READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|signature|weights)(?![\w-])")
+_READING = ("input_names", "outputs", "input_shape", "input_value", "signature", "weights")
+_READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|input-value|signature|weights)(?![\w-])")
 
 
 NAMES_OF_INPUTS = "input-names"

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from ...diagnostics import CompileError
 from ...formats.onnx.graphs import free_names
@@ -17,12 +18,12 @@ from .symbols import inferred_types
 
 
 def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
-    """Applies the inputs, outputs and shapes of inputs from options; the rest is unchanged.
+    """Applies the inputs, outputs, shapes and values of inputs from options; the rest is unchanged.
 
     Raises CompileError, located at the model, for an unknown name, for a value without a known type as an input,
     for insufficient inputs, and for shapes that contradict the declared ones.
     """
-    take_only(options, ("inputs", "outputs", "shapes"), where)
+    take_only(options, ("inputs", "outputs", "shapes", "values"), where)
     graph = model.graph
     if options.outputs:
         declared = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
@@ -37,6 +38,8 @@ def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
         _replace(graph.input, [v for v in graph.input if v.name in needed or v.name in options.inputs])
     if options.shapes:
         _reshape(graph, options, where)
+    for name, number in options.values.items():
+        _fix(graph, name, number, where)
 
 
 def _known(graph: GraphProto, names: Sequence[str], where: str) -> None:
@@ -115,6 +118,26 @@ def _reshape(graph: GraphProto, options: ImportOptions, where: str) -> None:
             _set_size(dim, size)
     for dim in (d for type_ in inputs.values() for d in type_.shape.dim if d.dim_param in named):
         _set_size(dim, named[dim.dim_param])
+
+
+def _fix(graph: GraphProto, name: str, number: float, where: str) -> None:
+    """Makes an input an initializer that is full of a number, which its type must be able to hold."""
+    given = {t.name for t in graph.initializer}
+    inputs = {v.name: v.type.tensor_type for v in graph.input if v.name not in given}
+    if name not in inputs:
+        hint = f"the inputs are {', '.join(inputs) or 'none'}"
+        raise CompileError(f"the model has no input {name}", where=where, hint=hint)
+    type_ = inputs[name]
+    if not type_.HasField("shape") or not all(d.HasField("dim_value") for d in type_.shape.dim):
+        hint = f"--input-shape '{name}:1' gives one"
+        raise CompileError("is given a value, and its shape is not known", where=f"{where}: input '{name}'", hint=hint)
+    dtype = helper.tensor_dtype_to_np_dtype(type_.elem_type)
+    with np.errstate(all="ignore"):
+        array = np.full([d.dim_value for d in type_.shape.dim], np.float64(number).astype(dtype))
+    if np.any(array.astype(np.float64) != number):
+        raise CompileError(f"is of {dtype}, which cannot be {number:g}", where=f"{where}: input '{name}'")
+    graph.initializer.append(numpy_helper.from_array(array, name))
+    _replace(graph.input, [v for v in graph.input if v.name != name])
 
 
 def _set_size(dim: Any, size: int) -> None:

@@ -72,6 +72,56 @@ def test_optimum_has_a_decoder_in_several_forms(amct_tool: Amct, tmp_path: Path)
     assert not list(out.glob("decoder_model.onnx*"))
 
 
+def merged(path: Path) -> None:
+    """A decoder with and without a cache in one file, as optimum writes it: both branches read the same weight."""
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    value = helper.make_tensor_value_info
+    tail = [helper.make_node("MatMul", ["x", "w"], ["NAME"])]
+    branches = {
+        "then_branch": [*tail, helper.make_node("Concat", ["past", "NAME"], ["NAME_c"], axis=1)],
+        "else_branch": [*tail, helper.make_node("Identity", ["NAME"], ["NAME_c"])],
+    }
+    made: dict[str, Any] = {}
+    for name, nodes in branches.items():
+        parsed = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+        for node in parsed:
+            for names in (node.input, node.output):
+                names[:] = [each.replace("NAME", name) for each in names]
+        outputs = [value(each, TensorProto.FLOAT, ["n", "s", 64]) for each in (name, f"{name}_c")]
+        made[name] = helper.make_graph(parsed, name, [], outputs)
+    node = helper.make_node("If", ["use_cache_branch"], ["y", "present"], "if", **made)
+    inputs = [value(n, TensorProto.FLOAT, ["n", d, 64]) for n, d in (("x", "s"), ("past", "p"))]
+    inputs.append(value("use_cache_branch", TensorProto.BOOL, [1]))
+    outputs = [value(n, TensorProto.FLOAT, ["n", d, 64]) for n, d in (("y", "s"), ("present", "t"))]
+    graph = helper.make_graph([node], "g", inputs, outputs, [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+
+
+def test_the_branch_of_a_merged_decoder(amct_tool: Amct, tmp_path: Path) -> None:
+    source = make(tmp_path / "in", config="{}")
+    merged(source / "decoder_model_merged.onnx")
+    whole = amct_tool("quantize", source, *WEIGHT_ONLY, "-o", tmp_path / "whole")
+    assert "nn.opaque" in whole.err, whole.err
+    out = tmp_path / "out"
+    done = amct_tool("quantize", source, *WEIGHT_ONLY, "--input-value", "use_cache_branch=true", "-o", out)
+    assert done.status == 0, done.err
+    written = onnx.load(out / "decoder_model_merged.onnx")
+    assert [i.name for i in written.graph.input] == ["x", "past"]
+    assert {"DequantizeLinear", "MatMul"} < {n.op_type for n in written.graph.node}
+    session = onnxruntime.InferenceSession(written.SerializeToString())
+    past = np.empty((1, 0, 64), np.float32)
+    for length in (1, 2):
+        _, past = session.run(None, {"x": np.ones((1, 1, 64), np.float32), "past": past})
+        assert past.shape == (1, length, 64)
+
+
+@pytest.mark.parametrize("text", ["use_cache", "=1", "x=yes", "x=1;x=2", "x=nan"])
+def test_malformed_values(amct_tool: Amct, tmp_path: Path, text: str) -> None:
+    source = make(tmp_path / "in", "model.onnx")
+    done = amct_tool("support", source, "--input-value", text)
+    assert (done.status, "--input-value: '" in done.err) == (1, True), done.err
+
+
 BAD: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "several": (("decoder.onnx", "encoder.onnx"), {}, "in: error: has more than one model: decoder.onnx, encoder.onnx"),
     "none": ((), {"config": "{}"}, "in: error: has no ONNX file"),

@@ -155,6 +155,7 @@ def test_shapes_of_inputs_in_the_middle(model: ModelProto, load: Load) -> None:
         ({"shapes": {"x": (2, 5)}}, "--input-shape gives [2, 5] for input 'x', the model declares [?, 4]"),
         ({"shapes": {"x": (2,)}}, "--input-shape gives [2] for input 'x', the model declares [?, 4]"),
         ({"shapes": {"x": (2, 4), "s": (3, 5)}}, "--input-shape gives dimension 'n' the sizes 2 and 3"),
+        ({"values": {"q": 1.0}}, "the model has no input q\n  hint: the inputs are x, s"),
         ({"signature": "a"}, "--signature has no meaning for a model of this kind"),
         ({"weights": Path("w")}, "--weights has no meaning for a model of this kind"),
     ],
@@ -164,6 +165,30 @@ def test_mistakes(model: ModelProto, load: Load, options: dict[str, Any], messag
         load(model, **options)
     assert str(caught.value).startswith(f"{tmp_path / 'model.onnx'}: error: ")
     assert message in str(caught.value)
+
+
+def test_a_value_for_an_input(build: Build, load: Load) -> None:
+    """The input is a constant from then on, and is gone; its type and shape must be able to hold the number."""
+    nodes = [helper.make_node("Where", ["flag", "x", "s"], ["y"])]
+    flag, s = (
+        helper.make_tensor_value_info(name, kind, [1])
+        for name, kind in (("flag", TensorProto.BOOL), ("s", TensorProto.INT8))
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.INT8, ["n"])
+    model = build(nodes, [flag, x, s], ["y"])
+    module = load(model, values={"flag": 1.0, "s": 5.0})
+    assert shapes(module) == [(DYNAMIC,)]
+    for values, message in (
+        ({"s": 300.0}, "input 's': error: is of int8, which cannot be 300"),
+        ({"flag": 0.5}, "input 'flag': error: is of bool, which cannot be 0.5"),
+        (
+            {"x": 1.0},
+            "input 'x': error: is given a value, and its shape is not known\n  hint: --input-shape 'x:1' gives",
+        ),
+    ):
+        with pytest.raises(CompileError) as caught:
+            load(model, values=values)
+        assert message in str(caught.value)
 
 
 def test_an_input_of_unknown_type(build: Build, load: Load) -> None:
