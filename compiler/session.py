@@ -50,6 +50,8 @@ class ImportOptions:
     """Shapes by input, overriding those in the model; -1 is a size not known before run time (`--input-shape`)."""
     values: Mapping[str, float] = field(default_factory=dict[str, float])
     """Numbers by input that takes no other, and is no input any more: what chooses the branch of an If (`--input-value`)."""
+    carried: tuple[str, ...] = ()
+    """Types of operators that stay as the source has them, with the kernels of its runtime (`--carry`)."""
     signature: str = ""
     """The signature to read from a SavedModel with several (`--signature`)."""
     weights: Path | None = None

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from ..diagnostics import CompileError
 from ..session import ImportOptions
 
-_FLAGS = {"shapes": "input-shape", "values": "input-value"}
+_FLAGS = {"shapes": "input-shape", "values": "input-value", "carried": "carry"}
 """Options of the command line whose names differ from their fields."""
 
 

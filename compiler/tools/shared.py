@@ -56,6 +56,8 @@ def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str
     add(f"--{prefix}input-shape", default="", metavar="NAME:SIZES;...", help=text)
     text = "numbers that inputs are from now on, such as use_cache_branch=true: an If takes its branch (ONNX)"
     add(f"--{prefix}input-value", default="", metavar="NAME=NUMBER;...", help=text)
+    text = "types of operators that stay as they are, with the runtime's kernels, such as Attention (ONNX)"
+    add(f"--{prefix}carry", default="", metavar="TYPE,...", help=text)
     add(f"--{prefix}signature", default="", metavar="NAME", help="the signature of a SavedModel")
     text = "the file with the weights, for formats that keep them apart (Caffe)"
     add(f"--{prefix}weights", type=Path, metavar="FILE", help=text)
@@ -69,13 +71,14 @@ def import_options(args: argparse.Namespace, prefix: str = "") -> ImportOptions:
         outputs=names(given["outputs"]),
         shapes=shapes(given["input_shape"], ",", f"--{prefix}input-shape"),
         values=numbers(given["input_value"], f"--{prefix}input-value"),
+        carried=names(given["carry"]),
         signature=given["signature"],
         weights=given["weights"],
     )
 
 
-_READING = ("input_names", "outputs", "input_shape", "input_value", "signature", "weights")
-_READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|input-value|signature|weights)(?![\w-])")
+_READING = ("input_names", "outputs", "input_shape", "input_value", "carry", "signature", "weights")
+_READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|input-value|carry|signature|weights)(?![\w-])")
 
 
 NAMES_OF_INPUTS = "input-names"

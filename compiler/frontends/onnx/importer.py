@@ -237,6 +237,8 @@ class _Importer:
 
     def _convert(self, node: Node) -> list[Binding]:
         """Converts or carries a node. Results that depend only on constants or known sizes become constants."""
+        if node.op_type in self.session.imports.carried:
+            return self._carry(node, "--carry names it")
         reasons: list[str] = []
         own = self.session.readers.get(("onnx", f"{node.domain}::{node.op_type}" if node.domain else node.op_type))
         for convert in filter(None, (own, converter_of(node), self._through_function)):

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from ...diagnostics import CompileError
-from ...formats.onnx.graphs import free_names
+from ...formats.onnx.graphs import all_nodes, free_names
 from ...pipelines.options import shapes_of
 from ...session import ImportOptions
 from ..options import overridden, take_only
@@ -20,10 +20,10 @@ from .symbols import inferred_types
 def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
     """Applies the inputs, outputs, shapes and values of inputs from options; the rest is unchanged.
 
-    Raises CompileError, located at the model, for an unknown name, for a value without a known type as an input,
+    Raises CompileError, located at the model, for an unknown name or operator to carry, for a value without a known type as an input,
     for insufficient inputs, and for shapes that contradict the declared ones.
     """
-    take_only(options, ("inputs", "outputs", "shapes", "values"), where)
+    take_only(options, ("inputs", "outputs", "shapes", "values", "carried"), where)
     graph = model.graph
     if options.outputs:
         declared = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
@@ -40,6 +40,9 @@ def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
         _reshape(graph, options, where)
     for name, number in options.values.items():
         _fix(graph, name, number, where)
+    kinds = {node.op_type for node in all_nodes(graph.node)} if options.carried else set[str]()
+    if unknown := next((each for each in options.carried if each not in kinds), None):
+        raise CompileError(f"has no operator {unknown}", where=where, hint=f"it has {', '.join(sorted(kinds))}")
 
 
 def _known(graph: GraphProto, names: Sequence[str], where: str) -> None:

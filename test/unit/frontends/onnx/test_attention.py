@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
+import amct_opt
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
@@ -96,6 +98,21 @@ def test_what_stays_whole_says_why(
     module = load(model)
     assert [op.op_type.data for op in module.walk() if isinstance(op, nn.OpaqueOp)] == ["Attention"]
     assert any(reason in r.reason for r in session.remarks)
+
+
+def test_operators_that_are_carried_by_name(build: Build, load: Load, session: Session, tmp_path: Path) -> None:
+    """Attention of opset 23 has a definition by which it would be taken apart."""
+    nodes = [helper.make_node("Attention", ["q", "k", "v"], ["y"], "attention", q_num_heads=HEADS, kv_num_heads=HEADS)]
+    model = build(nodes, [(n, ["n", "s", K]) for n in "qkv"], [("y", ["n", "s", K])], opset=23, ir_version=11)
+    session.imports = replace(session.imports, carried=("Attention",))
+    module = load(model)
+    assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.opaque"]
+    assert any(r.reason == "carried as opaque: --carry names it" for r in session.remarks)
+    amct_opt.save(module, tmp_path / "written.onnx", session, "onnx")
+    assert [n.op_type for n in onnx.load(tmp_path / "written.onnx").graph.node] == ["Attention"]
+    feeds = {n: floats(B, S, K) for n in "qkv"}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    np.testing.assert_array_equal(run(module, feeds)["y"], wanted)
 
 
 def test_heads_that_do_not_divide_the_weights(build: Build, load: Load) -> None:

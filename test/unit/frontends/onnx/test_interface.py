@@ -156,6 +156,7 @@ def test_shapes_of_inputs_in_the_middle(model: ModelProto, load: Load) -> None:
         ({"shapes": {"x": (2,)}}, "--input-shape gives [2] for input 'x', the model declares [?, 4]"),
         ({"shapes": {"x": (2, 4), "s": (3, 5)}}, "--input-shape gives dimension 'n' the sizes 2 and 3"),
         ({"values": {"q": 1.0}}, "the model has no input q\n  hint: the inputs are x, s"),
+        ({"carried": ("Attention",)}, "has no operator Attention\n  hint: it has "),
         ({"signature": "a"}, "--signature has no meaning for a model of this kind"),
         ({"weights": Path("w")}, "--weights has no meaning for a model of this kind"),
     ],
