@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.onnx_runtime import check_started
@@ -42,7 +43,7 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, dev
         raise CompileError(f"{named} does not compute on {device}", hint=hint, option="device")
     match named_engine(engine, path):
         case "onnxruntime":
-            return _OnnxRuntime(path, device)
+            return OnnxRuntime(path, device)
         case "iree":
             from ..backends.iree import IreeModule
 
@@ -51,7 +52,17 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, dev
             return Executable(module)
 
 
-class _OnnxRuntime:
+class Input(NamedTuple):
+    """The shape and type of an input; None for a size that is known only at run time."""
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.dtype} [{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+
+
+class OnnxRuntime:
     """An ONNX file in onnxruntime, with its default options."""
 
     def __init__(self, path: Path, device: Device):
@@ -69,6 +80,14 @@ class _OnnxRuntime:
         check_started(self._session, device)
         self._outputs: list[str] = [output.name for output in self._session.get_outputs()]
 
+    @property
+    def inputs(self) -> dict[str, Input]:
+        """The inputs in order, by name. Raises CompileError for a type that numpy does not have."""
+        return {
+            each.name: Input(tuple(n if isinstance(n, int) else None for n in each.shape), _dtype(each))
+            for each in self._session.get_inputs()
+        }
+
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Raises CompileError if onnxruntime cannot run it."""
         try:
@@ -76,3 +95,12 @@ class _OnnxRuntime:
         except Exception as e:  # onnxruntime's have no other base
             raise CompileError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
         return dict(zip(self._outputs, found, strict=True))
+
+
+def _dtype(given: Any) -> np.dtype[Any]:
+    """The type of an input that onnxruntime names `tensor(int64)`, `tensor(float)`."""
+    name = str(given.type).removeprefix("tensor(").removesuffix(")")
+    try:
+        return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
+    except TypeError:
+        raise CompileError(f"input '{given.name}' has type {given.type}, which numpy does not have") from None

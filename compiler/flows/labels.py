@@ -35,7 +35,7 @@ def load_labels(text: str, samples: Samples) -> Labels:
     path = Path(text)
     if path.suffix.lower() != ".csv":
         _require_order(images, text)
-        return Labels(_array(text), text).of(samples)
+        return Labels(array_named(text), text).of(samples)
     table = _rows(path)
     if len(table[0][1]) == 1:
         _require_order(images, text)
@@ -110,7 +110,8 @@ def _by_path(path: Path, table: Sequence[tuple[int, list[str]]], images: ImageRo
     return np.array([labels[i] for i in range(len(images.files))])
 
 
-def _array(text: str) -> Array:
+def array_named(text: str) -> Array:
+    """The array of FILE.npy, FILE.npz or FILE.npz:KEY. Raises CompileError, located, for several arrays without a key."""
     match = re.fullmatch(r"(.+\.npz):(.+)", text)
     file, key = (Path(match[1]), match[2]) if match else (Path(text), None)
     arrays: Mapping[str, Array] = load_arrays(file, ["labels"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..configuration.ranges import at_least
 from ..pipelines.options import option
 
 
@@ -34,3 +35,26 @@ class ResultOptions:
 
 
 AS_USUAL = ResultOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Options of a text that judges language models."""
+
+    GROUP: ClassVar[str] = "language models"
+
+    perplexity: str = option("", "TEXT")
+    """A text in UTF-8, with `tokenizer`, or token ids, one row or several: FILE.npy, FILE.npz or FILE.npz:KEY."""
+    tokenizer: str | None = option(None, "FILE")
+    """The `tokenizer.json` of the model, which makes token ids of the text."""
+    window: int | None = option(None, "N")
+    """Tokens that a model sees at a time: all but the first of each window are predicted from those before them. Those of a row
+    when not given, or 128 for a text.
+    """
+    decode: int | None = option(None, "N")
+    """Let each model write N tokens after each of four prompts, the most likely one at each step, and time it."""
+
+    def __post_init__(self) -> None:
+        """Raises CompileError for a window of one token, which predicts none."""
+        if self.window is not None:
+            at_least("window", self.window, 2)

@@ -1,4 +1,4 @@
-"""`amct evaluate`: the accuracy of models, side by side."""
+"""`amct evaluate`: the accuracy of models, side by side, or the perplexity of language models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..flows.options import ResultOptions
+from ..flows.options import ResultOptions, TextOptions
 from ..pipelines.options import leaves
 from ..tables import print_tables, progress_bar
 from ..transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions, engine_named
@@ -36,12 +36,18 @@ other is not: `only first` and `only this` count these samples, and p is McNemar
 may well be chance, and more samples are needed to tell. --json has the test of every pair.
 
 --evaluator measures anything else: FUNCTION(model) returns a number. model.run({"input": array}) gives arrays by output, and
-model.batches() the inputs of --data."""
+model.batches() the inputs of --data.
+
+--perplexity judges language models: how well each predicts a text, and how often its most likely next token is the first MODEL's.
+Masks, positions and an empty cache of keys and values (past_*) are fed as the file asks for them. --decode N lets each model
+write, with its cache fed back, and counts the tokens that the first MODEL writes as well, and tokens per second."""
 
 
 def add_parser(commands: Any) -> None:
     """The command `amct evaluate` and its options."""
-    usage = "MODEL [MODEL ...] --data DATA (--labels LABELS | --evaluator FILE.py:FUNCTION) [options]"
+    usage = (
+        "MODEL [MODEL ...] (--data DATA --labels LABELS | --evaluator FILE.py:FUNCTION | --perplexity TEXT) [options]"
+    )
     summary = "measure the accuracy of models, side by side"
     parser = add_command(commands, "evaluate", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
@@ -52,6 +58,7 @@ def add_parser(commands: Any) -> None:
 onnxruntime is installed, without --cluster), numpy, or iree"""
     add("--engine", type=engine_named, choices=("numpy", "onnxruntime", "iree"), help=text)
     add_json(add)
+    add_options(parser, TextOptions)
     add_options(parser, DataOptions, without=("batch_num",))
     add_options(parser, EngineOptions, only=("device",))
     add_options(parser, ClusterOptions)
@@ -65,11 +72,17 @@ def run(args: argparse.Namespace) -> None:
 
     from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
-    from ..flows.scoring import evaluate_files
+    from ..flows.perplexity import perplexities, perplexity_data
+    from ..flows.scoring import Scores, evaluate_files
     from ..transforms.quantization.running import sharing_runner
 
-    if (args.labels is None) == (args.evaluator is None):
-        raise CompileError("either labels or a function must judge", hint="give --labels or --evaluator")
+    text = options_of(args, TextOptions)
+    if sum(map(bool, (args.labels, args.evaluator, text.perplexity))) != 1:
+        hint = "give --labels, --evaluator or --perplexity"
+        raise CompileError("either labels, a function or a text must judge", hint=hint)
+    unread = ("data", "cluster") if text.perplexity else ("tokenizer", "window", "decode")
+    if useless := next((name for name in unread if getattr(args, name) is not None), None):
+        raise CompileError(f"--{useless} is {'not ' if text.perplexity else ''}for --perplexity", option=useless)
     if args.labels is not None and args.data is None:
         raise CompileError("labels need samples", hint="give --data")
     data, runner = options_of(args, DataOptions), sharing_runner(options_of(args, ClusterOptions))
@@ -84,11 +97,14 @@ def run(args: argparse.Namespace) -> None:
                 session.imports = import_options(args)
             return session
 
-        scores = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine, runner)
+        if text.perplexity:
+            found = perplexities(args.models, text, session_of, args.engine, args.device)
+        else:
+            found = evaluate_files(args.models, data, session_of, args.labels, metric, args.engine, runner)
     if args.json:
-        print_json(args, scores_data(scores))
+        print_json(args, scores_data(found) if isinstance(found, Scores) else perplexity_data(found))
         return
-    print_tables(scores.tables())
+    print_tables(found.tables())
 
 
 def scores_data(scores: Scores) -> dict[str, Any]:

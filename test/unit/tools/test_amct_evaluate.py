@@ -103,7 +103,7 @@ def test_models_that_do_not_fit_are_named(amct_tool, files, data: Path) -> None:
 
 def test_usage(amct_tool, data: Path) -> None:
     for options, message in (
-        ((), "either labels or a function must judge\n  hint: give --labels or --evaluator"),
+        ((), "either labels, a function or a text must judge\n  hint: give --labels, --evaluator"),
         (("--labels", "folders"), "labels need samples\n  hint: give --data"),
         (("--evaluator", "metric"), "'metric' is not a function\n  hint: name a file and a function"),
     ):
