@@ -143,6 +143,13 @@ def rms_norm(x: Any) -> Any:
     return nn.MulOp.make(const(np.array([1, 1, 60, 1, 1, 1])), scaled)
 
 
+def gated(x: Any, gate: Callable[[Any], Any] = nn.SigmoidOp.make) -> Any:
+    """Of a gated layer, the product scales with the operand that no activation reads: SwiGLU's up and down projections."""
+    other = gate(nn.MatMulOp.make(x, const(numbers(6, 6, seed=1))))
+    up = nn.MatMulOp.make(x, const(spread(numbers(6, 6), 1)))
+    return nn.MatMulOp.make(nn.MulOp.make(other, up), const(spread(numbers(6, 4), 0, 1 / SPREAD)))
+
+
 RELU = nn.ReluOp.make
 
 
@@ -193,6 +200,7 @@ CASES: Mapping[str, tuple[Build, Array]] = {
     ),
     "products": (products, ROWS),
     "two readers": (two_readers, IMAGE),
+    "gated": (gated, ROWS),
     "layer norm": (normalized(layer_norm), ROWS),
     "post norm": (
         lambda x: nn.MatMulOp.make(post_norm(x), const(numbers(6, 4) / np.array([[1], [1], [60], [1], [1], [1]]))),
@@ -269,6 +277,22 @@ def residual(x: Any) -> Any:
     first = RELU(nn.ConvOp.make(x, shared))
     second = conv(first, (6, 6, 3, 3), columns=True, pads=(1, 1, 1, 1))
     return RELU(nn.AddOp.make(second, nn.ConvOp.make(x, shared)))
+
+
+def test_a_product_is_divided_once() -> None:
+    """By one of two layers, and by none that is both of its operands."""
+    links, refused = links_of(module_of(lambda x: gated(x, RELU), [ROWS], dynamic=False))
+    first, second = (refusal for op, refusal in refused.items() if refusal.rule in ("product", "graph-output"))
+    assert len(links) == 1
+    assert {first.rule, second.rule} == {"product", "graph-output"}
+
+    def squared(x: Any) -> Any:
+        y = nn.MatMulOp.make(x, const(numbers(6, 6)))
+        return nn.MatMulOp.make(nn.MulOp.make(y, RELU(y)), const(numbers(6, 4)))
+
+    links, refused = links_of(module_of(squared, [ROWS], dynamic=False))
+    assert not links
+    assert any(refusal.reason.endswith("multiplies its result by itself") for refusal in refused.values())
 
 
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])

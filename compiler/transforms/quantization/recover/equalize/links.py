@@ -113,16 +113,20 @@ def links_of(module: ModuleOp) -> tuple[list[Link], dict[NNOp, Refusal]]:
     places: Places = {site.compute: site for site in sites(module, (WeightedOp,))}
     found: list[Link] = []
     refused: dict[NNOp, Refusal] = {}
+    read: set[NNOp] = set()
     for site in sites(module, (WeightedOp, NormalizationOp)):
         try:
-            found.append(_link(site, places))
+            link = _link(site, places)
+            if not read.isdisjoint(reader.compute for reader in link.readers):
+                raise NotLinked("product", "the other operand of a product is divided, which its readers read")
+            found.append(link)
+            read |= {reader.compute for reader in link.readers}
         except NotLinked as e:
             refused[site.compute] = e.refusal
-    read = {reader.site.compute for link in found for reader in link.readers}
     for site in sites(module, (MulOp,)):
         with suppress(NotLinked):
             link = _link(site, places)
-            found += [link] if read.isdisjoint(reader.site.compute for reader in link.readers) else []
+            found += [link] if read.isdisjoint(reader.compute for reader in link.readers) else []
     return found, refused
 
 
@@ -207,6 +211,7 @@ def _readers(value: SSAValue, channels: Channels, places: Places) -> tuple[list[
     """All layers that read these channels, and bounds on the way. Raises NotLinked where something else reads them."""
     found: list[Reader] = []
     bounded: list[Bounded] = []
+    products: set[Operation] = set()
     waiting = [(use, channels) for use in value.uses]
     if not waiting:
         raise NotLinked("reader", "nothing reads its result")
@@ -222,6 +227,10 @@ def _readers(value: SSAValue, channels: Channels, places: Places) -> tuple[list[
             bounded.append(Bounded(op, _outside(op), *channels))
             waiting += [(each, channels) for each in op.results[0].uses]
             continue
+        if isinstance(op, MulOp):
+            if op in products:
+                raise NotLinked("homogeneous", f"'nn.mul' {layer_of(op)} multiplies its result by itself")
+            products.add(op)
         behind, channels = _behind(use, channels)
         waiting += [(each, channels) for each in behind.uses]
     return found, bounded
@@ -252,6 +261,8 @@ def _behind(use: Use, channels: Channels) -> tuple[SSAValue, Channels]:
     if isinstance(op, YieldOp) and isinstance(region := op.parent_op(), FusedOp):
         return region.result, channels
     what = f"'{op.name}' {layer_of(op)}"
+    if isinstance(op, MulOp) and use.index == 1 and shape_of(op.rhs) == shape_of(op.result):
+        return op.result, channels
     if not isinstance(op, NNOp) or use.index != 0 or not op.is_homogeneous or len(op.results) != 1:
         raise NotLinked("homogeneous", f"{what} reads its result, and does not scale with it")
     found = carried(op, channels)
