@@ -20,8 +20,8 @@ from .symbols import inferred_types
 def choose(model: ModelProto, options: ImportOptions, where: str) -> None:
     """Applies the inputs, outputs, shapes and values of inputs from options; the rest is unchanged.
 
-    Raises CompileError, located at the model, for an unknown name or operator to carry, for a value without a known type as an input,
-    for insufficient inputs, and for shapes that contradict the declared ones.
+    Raises CompileError, located at the model, for an unknown name or operator to carry, for a value without a known type as an
+    input, for insufficient inputs, and for shapes and values that contradict the declared ones.
     """
     take_only(options, ("inputs", "outputs", "shapes", "values", "carried"), where)
     graph = model.graph
