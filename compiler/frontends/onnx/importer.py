@@ -204,7 +204,7 @@ class _Importer:
         self, region: Sequence[NodeLayer], wanted: Container[str], env: MutableMapping[str, Binding]
     ) -> None:
         op, names = carry_region(region, wanted, env, self.shared, self.declarations)
-        self.report.carried(op, reason_of(region))
+        self.report.carried(op, reason_of(region, {i.name for i in self.graph.input}))
         for name, result in zip(names, op.results, strict=True):
             self._define(env, name, result)
 

@@ -126,14 +126,15 @@ def is_control(node: NodeProto) -> bool:
     return next((True for a in node.attribute if a.HasField("g") or a.graphs), False)
 
 
-def reason_of(layers: Sequence[NodeLayer]) -> str:
-    """The reason why the layers are carried, with the quantizable ones among them."""
+def reason_of(layers: Sequence[NodeLayer], inputs: Container[str]) -> str:
+    """The reason why the layers are carried, with the quantizable ones among them. `inputs` are those of the graph."""
     inside = [node for layer in layers for node in all_nodes([layer.proto])]
     kinds = Counter(n.op_type for n in inside if n.op_type in _QUANTIZABLE)
     names = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-    return "what runs is known at run time only" + (
-        f"; of {len(inside)} nodes inside, {names} stay float" if names else ""
-    )
+    floats = f"; of {len(inside)} nodes inside, {names} stay float" if names else ""
+    choices = (x.proto.input[0] for x in layers if x.proto.op_type == "If" and x.proto.input[0] in inputs)
+    advice = "".join(f"; --input-value {name}=true takes one branch" for name in dict.fromkeys(choices))
+    return f"what runs is known at run time only{floats}{advice}"
 
 
 _QUANTIZABLE = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "AveragePool", "GlobalAveragePool"})

@@ -102,6 +102,8 @@ def test_the_branch_of_a_merged_decoder(amct_tool: Amct, tmp_path: Path) -> None
     merged(source / "decoder_model_merged.onnx")
     whole = amct_tool("quantize", source, *WEIGHT_ONLY, "-o", tmp_path / "whole")
     assert "nn.opaque" in whole.err, whole.err
+    remarks = " ".join((tmp_path / "whole" / "remarks.yaml").read_text().split())
+    assert "of 5 nodes inside, 2 MatMul stay float; --input-value use_cache_branch=true takes one branch" in remarks
     out = tmp_path / "out"
     done = amct_tool("quantize", source, *WEIGHT_ONLY, "--input-value", "use_cache_branch=true", "-o", out)
     assert done.status == 0, done.err
