@@ -21,15 +21,12 @@ from ...dialects.nn import (
     OriginAttr,
 )
 from ...session import Session
-from ...transforms.quantization.decide.conditions import ComputedInIntegers, DecideAverage, DecideWeighted
+from ...transforms.quantization.decide.conditions import DecideAverage, DecideLayer, DecideWeighted
 from ...transforms.quantization.profiles import Profile, Row, profile_of
 from ...transforms.quantization.tables import PYTORCH, UNIFORM_A2
 from . import trial
 
-_BIAS = DecideWeighted.bias_constant
-_INTEGERS = ComputedInIntegers(
-    trial, "an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"
-)
+_BIAS, _INTEGERS = DecideWeighted.bias_constant, DecideLayer.integer_operator.by(trial)
 
 ASCEND = Profile(
     name="ascend",

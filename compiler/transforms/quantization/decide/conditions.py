@@ -39,6 +39,45 @@ def rule(name: str) -> Callable[[Callable[[Site], str | None]], Rule]:
     return made
 
 
+INT16 = QParamsAttr.of(i16, 1.0)
+"""Data of 16 bits, with parameters that are not known."""
+
+
+class Judge(Protocol):
+    """What knows a target's operators of integers: why none of them computes an operation, None where one does."""
+
+    def integer_refusal(self, op: NNOp, data: QParamsAttr = ..., weight: QParamsAttr = ...) -> Refusal | None:
+        """With one quantized activation, which has these parameters, and a quantized weight if the operation has one."""
+        ...
+
+    def product_refusal(self, op: nn.MatMulOp) -> Refusal | None:
+        """With two quantized activations."""
+        ...
+
+
+class ComputedInIntegers(Condition[Site]):
+    """The rule of rows whose layers stay float unless the target computes them in integers; a row has it `by` its judge."""
+
+    def __init__(self, statement: str, judge: Judge | None = None):
+        super().__init__(self._refused, statement)
+        self.judge = judge
+
+    def by(self, judge: Judge) -> ComputedInIntegers:
+        """The rule as this judge decides it."""
+        judged = ComputedInIntegers(self.statement, judge)
+        judged.name = self.name
+        return judged
+
+    def _refused(self, _: object, site: Site) -> str | None:
+        assert self.judge is not None, "check_conditions"
+        op = site.compute
+        if isinstance(op, nn.MatMulOp) and site.multiplies_inputs:
+            refusal = self.judge.product_refusal(op)
+        else:
+            refusal = self.judge.integer_refusal(op)
+        return None if refusal is None else refusal.reason
+
+
 class DecideLayer(CheckedPattern[Site]):
     """Any other operation that a profile quantizes, such as an activation."""
 
@@ -82,6 +121,10 @@ class DecideLayer(CheckedPattern[Site]):
     def float16_off(self, site: Site) -> str | None:
         """pooling, addition and products of two inputs stay float in float16 and mixed models (AMCT)"""
         return "the model is of float16 or mixed types" if site.half_precision else None
+
+    integer_operator = ComputedInIntegers(
+        "an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"
+    )
 
     @condition
     def tensor_only(self, site: Site) -> str | None:
@@ -357,39 +400,6 @@ def pattern_of(kind: type[Operation]) -> DecideLayer:
     return next(each for each in _JUDGES if issubclass(kind, each.roots))
 
 
-INT16 = QParamsAttr.of(i16, 1.0)
-"""Data of 16 bits, with parameters that are not known."""
-
-
-class Judge(Protocol):
-    """What knows a target's operators of integers: why none of them computes an operation, None where one does."""
-
-    def integer_refusal(self, op: NNOp, data: QParamsAttr = ..., weight: QParamsAttr = ...) -> Refusal | None:
-        """With one quantized activation, which has these parameters, and a quantized weight if the operation has one."""
-        ...
-
-    def product_refusal(self, op: nn.MatMulOp) -> Refusal | None:
-        """With two quantized activations."""
-        ...
-
-
-class ComputedInIntegers(Condition[Site]):
-    """The rule of a row whose layers stay float unless the target computes them in integers, as `judge` knows."""
-
-    def __init__(self, judge: Judge, statement: str):
-        super().__init__(self._refused, statement)
-        self.name = "integer-operator"
-        self.judge = judge
-
-    def _refused(self, _: object, site: Site) -> str | None:
-        op = site.compute
-        if isinstance(op, nn.MatMulOp) and site.multiplies_inputs:
-            refusal = self.judge.product_refusal(op)
-        else:
-            refusal = self.judge.integer_refusal(op)
-        return None if refusal is None else refusal.reason
-
-
 def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple[Rule, ...]:
     """The conditions of these names, for operations of these classes. Raises TypeError if their pattern has no such condition."""
     (pattern,) = {pattern_of(kind) for kind in kinds}
@@ -400,12 +410,14 @@ def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple
 
 
 def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
-    """Raises TypeError for a condition of another pattern than the one that decides operations of a class; those of layers with
-    weights may be asked of any other operation that a profile quantizes.
+    """Raises TypeError for a condition of another pattern than the one that decides operations of a class, and for one without
+    its judge; those of layers with weights may be asked of any other operation that a profile quantizes.
     """
     pattern, members = pattern_of(kind), {each for one in PATTERNS for each in one.conditions}
     own = DecideWeighted.conditions if type(pattern) is DecideLayer else pattern.conditions
     for each in rules:
+        if isinstance(each, ComputedInIntegers) and each.judge is None:
+            raise TypeError(f"{kind.name}: condition {each.name} has no judge: name it as integer_operator.by(judge)")
         if each in members and each not in own:
             raise TypeError(f"{kind.name}: pattern {pattern.name} has no condition {each.name}")
 

@@ -17,7 +17,7 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import CheckedPattern, Condition
-from amct_opt.transforms.quantization.decide.conditions import ComputedInIntegers, DecideWeighted
+from amct_opt.transforms.quantization.decide.conditions import ComputedInIntegers, DecideLayer
 from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
@@ -29,8 +29,8 @@ CONDITIONS: Mapping[Condition[Any], type[CheckedPattern[Any]]] = {
     for step in STEPS
     for each in cast(Any, pass_named(step)).PATTERNS
     for one in each.conditions
-    if one.name not in ELSEWHERE
-} | {one: DecideWeighted for one in ASCEND.rows[nn.ConvOp].rules if isinstance(one, ComputedInIntegers)}
+    if one.name not in ELSEWHERE and one is not DecideLayer.integer_operator
+} | {one: DecideLayer for one in ASCEND.rows[nn.ConvOp].rules if isinstance(one, ComputedInIntegers)}
 """Each, once however many patterns share it, and one of its patterns."""
 
 

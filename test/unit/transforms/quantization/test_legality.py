@@ -264,6 +264,11 @@ def test_the_former_table_of_profiles_warns() -> None:
     assert former["ascend"] is ASCEND
 
 
+def test_a_row_names_its_judge() -> None:
+    with pytest.raises(TypeError, match=r"nn\.conv: condition integer-operator has no judge"):
+        Profile("own", {ConvOp: Row(1, rules=(DecideLayer.integer_operator,))})
+
+
 def test_the_former_place_of_conditions_warns() -> None:
     with pytest.warns(DeprecationWarning, match=r"import rule, and DecideWeighted .*, from decide\.conditions"):
         former = import_module("amct_opt.transforms.quantization.decide.rules.layer_rules")

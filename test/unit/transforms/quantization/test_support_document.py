@@ -10,7 +10,7 @@ from typing import Any
 
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.rewriting import CheckedPattern
-from amct_opt.transforms.quantization.decide.conditions import PATTERNS, ComputedInIntegers, DecideLayer, Rule
+from amct_opt.transforms.quantization.decide.conditions import PATTERNS, DecideLayer, Rule
 from amct_opt.transforms.quantization.decide.recurrent import DecideRecurrent
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, TWO_INPUTS, UNIFORM, WEIGHTS, LayerRow
 
@@ -81,11 +81,7 @@ def patterns() -> str:
     kinds: tuple[type[CheckedPattern[Any]], ...] = (*PATTERNS, DecideRecurrent)
     parts: list[str] = []
     for kind in kinds:
-        own: list[Rule] = [
-            each for each in kind.conditions if kind is DecideLayer or each not in DecideLayer.conditions
-        ]
-        if kind is DecideLayer:
-            own += {each for row in ASCEND.rows.values() for each in row.rules if isinstance(each, ComputedInIntegers)}
+        own = [each for each in kind.conditions if kind is DecideLayer or each not in DecideLayer.conditions]
         parts += [f"### {kind.name}", kind.__doc__ or ""]
         parts.append(table(("rule", "holds when"), ((f"`{each.name}`", each.statement) for each in own)))
     return "\n\n".join(parts)
