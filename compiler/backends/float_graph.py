@@ -13,7 +13,7 @@ from xdsl.ir import Block, SSAValue
 
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
-from ..formats.onnx.file import write_model
+from ..formats.onnx.file import write_to_run
 from ..ir.functions import body, main_function, return_op, value_attributes
 from ..session import Session
 from ..targets.graph import in_layout, source
@@ -37,8 +37,8 @@ class Shown:
 
 
 def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path: Path) -> list[Shown]:
-    """Write the graph that computes the wanted values, which are not arguments, with its weights next to it. Returns its
-    outputs.
+    """Write the graph that computes the wanted values, which are not arguments, with its weights next to it; those that are
+    mapped from a file there already stay in it. Returns the graph's outputs.
 
     Raises CompileError, located, if an operation has no form in ONNX.
     """
@@ -61,7 +61,7 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
             proto.node.append(helper.make_node(kind, [name], [output], output, keepdims=0))
             proto.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, []))
         shown.append(Shown(same, reduced))
-    write_model(model_of(graph, module), proto, graph.initializers, path, external=True)
+    write_to_run(model_of(graph, module), proto, graph.initializers, path)
     return shown
 
 

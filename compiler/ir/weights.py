@@ -226,19 +226,40 @@ def release(array: Array) -> None:
 
     Otherwise every weight that was ever read would stay resident. Does nothing to an array that owns its memory.
     """
-    import numpy as np
-
     in_memory = array.transpose(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
     if array.nbytes < _WORTH_RELEASING or not in_memory.flags.c_contiguous:
         return
+    source = _map_of(array)
+    if source is None or not memoryview(source).readonly or not hasattr(source, "madvise"):
+        return
+    begin = _begin(array, source)
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    source.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def place_of(array: Array) -> tuple[Path, int] | None:
+    """The file that an array is mapped from, and where its bytes begin there; None for one in memory, or in another order."""
+    source, path = _map_of(array), Weight("", array=array).file
+    if source is None or path is None or not array.flags.c_contiguous:
+        return None
+    return path, _begin(array, source)
+
+
+def _map_of(array: Array) -> mmap.mmap | None:
+    """The map of a file that an array is a part of."""
+    import numpy as np
+
     source: Any = array
     while isinstance(source, np.ndarray | memoryview):
         source = cast(Any, source.obj if isinstance(source, memoryview) else source.base)
-    if not isinstance(source, mmap.mmap) or not memoryview(source).readonly or not hasattr(source, "madvise"):
-        return
-    begin = array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
-    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-    source.madvise(mmap.MADV_DONTNEED, first, last - first)
+    return source if isinstance(source, mmap.mmap) else None
+
+
+def _begin(array: Array, source: mmap.mmap) -> int:
+    """Where an array begins in the map that it is a part of, in bytes."""
+    import numpy as np
+
+    return array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
 
 
 def reclaim() -> None:

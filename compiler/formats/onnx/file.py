@@ -13,8 +13,9 @@ from typing import IO, NamedTuple
 
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
+from ...diagnostics import CompileError
 from ...files import replacing, replacing_all
-from ...ir.weights import release
+from ...ir.weights import place_of, release
 from ..wire import MOST_BYTES, Field, Places, header, only, rewritten, text, without
 from .tensors import Array, packed, stored_size
 
@@ -90,6 +91,27 @@ def write_model(
             graph.initializer.append(_external(initializer, offset, entries))
         _write(stream, model, graph, [_Inline(i) for i in small])
     return [path, beside]
+
+
+def write_to_run(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path) -> None:
+    """Writes a model that this process runs and deletes: its large arrays go next to it unless they are mapped from a file of the
+    same folder, there is no checksum, and nothing waits for the disk. Raises CompileError if it cannot be written.
+    """
+    beside = external_file(path)
+    small = [i for i in initializers if i.array.nbytes <= INLINE]
+    try:
+        with path.open("wb") as stream, beside.open("wb") as data:
+            for initializer in (i for i in initializers if i.array.nbytes > INLINE):
+                file, offset = place_of(initializer.array) or (Path(), 0)
+                if file.parent != path.parent or stored_size(initializer.array) != initializer.array.nbytes:
+                    data.write(b"\0" * (-data.tell() % _ALIGNMENT))
+                    file, offset = beside, data.tell()
+                    data.write(packed(initializer.array).data)
+                    release(initializer.array)
+                graph.initializer.append(_external(initializer, offset, {"location": file.name}))
+            _write(stream, model, graph, [_Inline(i) for i in small])
+    except OSError as e:
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(path)) from e
 
 
 class _Inline:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import backends, frontends
+from amct_opt.backends import onnx_runtime
 from amct_opt.backends.cluster import workers_of
 from amct_opt.backends.threads import OrderedBatches
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.ir import weights
 from amct_opt.ir.text import parse_module
 from amct_opt.observers import OBSERVERS
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.calibrate import observing
+from amct_opt.transforms.quantization.options import Device
 from amct_opt.universe import new_session
 
 pytest.importorskip("onnxruntime")
@@ -235,6 +240,26 @@ def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     note = capsys.readouterr().err
     assert "note: running in numpy, as onnxruntime cannot" in note
     assert "No space left on device" in note
+
+
+def test_weights_that_are_set_aside_are_not_written_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session_of, places = onnx_runtime._session, Counter[str]()
+
+    def watched(path: Path, device: Device) -> object:
+        initializers = onnx.load(path, load_external_data=False).graph.initializer
+        places.update(entry.value for each in initializers for entry in each.external_data if entry.key == "location")
+        assert bool((path.parent / "model.onnx.data").stat().st_size) == bool(places["model.onnx.data"])
+        return session_of(path, device)
+
+    monkeypatch.setattr(onnx_runtime, "_session", watched)
+    model = example("digits/digits.onnx")
+    data = f"data={EXAMPLES / 'digits' / 'calib.npz'} samples=2 engine=onnxruntime"
+    expected = calibrated(model, data)
+    in_memory = places.pop("model.onnx.data")
+    assert not places
+    monkeypatch.setattr(weights, "_WORTH_RELEASING", 1 << 13)
+    assert calibrated(model, data) == expected
+    assert 0 < places["weights.safetensors"] == in_memory - places["model.onnx.data"]
 
 
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
