@@ -27,11 +27,12 @@ def test_progress_bars_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar() as progress:
         for done in (1, 99_999):
             progress("round weights: model/features/block_12/depthwise_conv2d/weights", done, 100_000)
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sys.stderr.getvalue()).replace("\r", "\n").splitlines()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).replace("\r", "\n").splitlines()
     drawn = [line for line in lines if "/100000" in line]
     assert drawn
     assert all(len(line.rstrip()) <= 80 for line in drawn)

@@ -12,9 +12,11 @@ import amct_opt
 from amct_opt.amct import caffe, steps
 from amct_opt.configuration.record import read_record
 from amct_opt.diagnostics import CompileError
-from amct_opt.dialects.nn import ConvOp, array_of
+from amct_opt.dialects.nn import ConvOp
 from amct_opt.tools import amct as amct_command
 from amct_opt.transforms.constant_folding import FoldConstantsPass
+
+from ..values import layer_of, numbers_of
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(4, 8, 6, 6)).astype(np.float32)
@@ -51,7 +53,7 @@ def few_levels(model: str, weights: str) -> set[str]:
     """The layers of a net whose weights are at most 16 numbers, for every output channel."""
     module, session = amct_opt.load(model, steps.session_for(weights))
     amct_opt.run_pipeline(module, [FoldConstantsPass()], session)
-    kernels = {op.origin.layer.data: array_of(op.weight) for op in module.walk() if isinstance(op, ConvOp)}
+    kernels = {layer_of(op): numbers_of(op.weight) for op in module.walk() if isinstance(op, ConvOp)}
     return {name for name, k in kernels.items() if all(np.unique(channel).size <= 16 for channel in k)}
 
 

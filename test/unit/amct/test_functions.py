@@ -226,7 +226,7 @@ def test_caffe(net: tuple[Path, Path], tmp_path: Path) -> None:
     assert running.blobs["y"].shape == (4, 4)
     written = caffe.save_model(graph, "Both", tmp_path / "P")
     assert [f.name for f in caffe.convert_model(*net, record, tmp_path / "Q")] == [f"Q{f.name[1:]}" for f in written]
-    fake, deploy = (caffe.Net(*written[i : i + 2]).forward(x=X[:4])["y"] for i in (0, 2))
+    fake, deploy = (caffe.Net(written[i], written[i + 1]).forward(x=X[:4])["y"] for i in (0, 2))
     assert 0 < np.abs(fake - first).max() < 0.1
     np.testing.assert_allclose(fake, deploy, 1e-4, 1e-4)
 

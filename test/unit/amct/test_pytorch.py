@@ -57,7 +57,7 @@ class Flow:
         self.config, self.record, self.modified = (
             folder / "made" / name for name in ("config.json", "record.txt", "modified.onnx")
         )
-        self.model = Net()
+        self.model: nn.Module = Net()
 
     def configure(self, batch_num: int = 1, do_fusion: bool = True, **layer: Any) -> None:
         """Write a configuration, without tracing the module."""
@@ -121,7 +121,7 @@ def test_calibrated(flow: Flow) -> None:
     assert 0 < np.abs(found[0] - expected["features"].detach().numpy()).max() < 0.05
 
 
-ADA = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_iteration": 100, "channel_wise": True}}
+ADA: dict[str, Any] = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_iteration": 100, "channel_wise": True}}
 
 
 def test_rounding_is_kept(flow: Flow) -> None:
@@ -154,6 +154,7 @@ def test_scales_of_adaround(flow: Flow, data: torch.Tensor) -> None:
     """The record has AMCT's: those of least divergence from the histogram of the weight, whether or not rounding helps."""
     flow.configure(do_fusion=False, **ADA)
     flow.quantize().eval()(data)
+    assert isinstance(flow.model, Net)
     scales = divergence_scales(flow.model.conv.weight.detach().numpy(), 0)
     assert read_record(flow.record).layers["conv"].scale_w == tuple(scales.tolist())
 

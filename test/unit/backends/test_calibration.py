@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -361,7 +362,10 @@ def test_the_first_failure_of_batches_is_raised() -> None:
     with pytest.raises(ValueError, match="2"):
         OrderedBatches(batches()).run(work, 3)
     assert len(begun) < 6
+
+    def idle(batch: int, turn: Any) -> None:
+        with turn:
+            pass
+
     with pytest.raises(ValueError, match="unreadable"):
-        OrderedBatches(batches()).run(
-            lambda batch, turn: (turn.__enter__() and None) or turn.__exit__(None, None, None), 1
-        )
+        OrderedBatches(batches()).run(idle, 1)

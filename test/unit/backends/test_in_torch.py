@@ -12,7 +12,7 @@ from amct_opt import backends
 from amct_opt.backends import Runner, Wanted, Work
 from amct_opt.data import Spool
 from amct_opt.diagnostics import CompileError
-from amct_opt.ir.functions import input_names, input_orders, main_function
+from amct_opt.ir.functions import input_names, input_orders, main_function, return_op
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -44,7 +44,7 @@ def same_bits(net: Any, x: Any) -> list[Any]:
     module, session = amct_opt.load(net, (x,))
     function = main_function(module)
     found: list[np.ndarray] = []
-    value = function.body.block.last_op.operands[0]
+    value = return_op(function).operands[0]
     (name,) = input_names(function)
     with closing(Spool(function, "test")) as spool:
         spool.add({name: np.ascontiguousarray(x.numpy())})

@@ -154,9 +154,9 @@ def test_names_that_json_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     names = ["é", "%C3%A9", "日本", 'a"b', "a\\b", "a\nb", "a b"]
     weights = [helper.make_tensor(name, 1, [20], np.arange(20) + i) for i, name in enumerate(names)]
     steps = [helper.make_node("Sub", ["x" if i == 0 else f"y{i - 1}", n], [f"y{i}"]) for i, n in enumerate(names)]
-    ends = [[helper.make_tensor_value_info(n, 1, [20])] for n in ("x", f"y{len(names) - 1}")]
+    x, y = ([helper.make_tensor_value_info(n, 1, [20])] for n in ("x", f"y{len(names) - 1}"))
     model = helper.make_model(
-        helper.make_graph(steps, "g", *ends, weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        helper.make_graph(steps, "g", x, y, weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
     )
     onnx.save(model, tmp_path / "m.onnx")
     module, session = amct_opt.load(tmp_path / "m.onnx")

@@ -34,7 +34,9 @@ def constant(module: ModuleOp, key: str) -> nn.ConstantOp:
 def changed(module: ModuleOp, key: str, change: Callable[[np.ndarray], Any]) -> None:
     old = constant(module, key)
     new = nn.ConstantOp.of(np.asarray(change(old.array.copy()), old.array.dtype), old.key, old.location)
-    old.parent.insert_op_before(new, old)
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
     old.result.replace_all_uses_with(new.result)
     old.detach()
     old.erase()
@@ -135,7 +137,7 @@ def test_a_kernel_that_is_wrong_is_found_beside_onnxruntime(monkeypatch: pytest.
     module, _ = amct_opt.load(MODEL)
 
     def wrong(op: Any) -> Any:
-        run = kernel(op)
+        run: Any = kernel(op)
         return (lambda x: run(x) * np.float32(1.0001)) if isinstance(op, nn.AveragePoolOp) else run
 
     monkeypatch.setattr("amct_opt.runtime.plan.bare_kernel_for", wrong)

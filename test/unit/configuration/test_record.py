@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,7 +230,7 @@ def test_flavours(read, flavour: str) -> None:
         message.field.add(name=name, number=number, type=kinds[kind], label=3 if repeated else 1)
     pool = DescriptorPool()
     pool.Add(file)
-    oracle = GetMessageClass(pool.FindMessageTypeByName("M"))()
+    oracle: Any = GetMessageClass(pool.FindMessageTypeByName("M"))()
     text = "scale_d: 0.1 offset_d: 3 scale_w: 0.2 offset_w: 0 skip_fusion: true"
     text_format.Parse(text, oracle)
     layer = read(entry(text), flavour).layers["conv1"]
@@ -241,7 +242,7 @@ def test_flavours(read, flavour: str) -> None:
     foreign = next(name for name in TYPES if name not in NUMBERS[flavour] and TYPES[name] == "string")
     with pytest.raises(CompileError, match=f"has no field 'record.value.{foreign}'"):
         read(entry(f'{foreign}: "INT8"'), flavour)
-    record = Record({"a": LayerRecord(scale_d=0.5, offset_d=1, **{foreign: "INT8"})})
+    record = Record({"a": LayerRecord(scale_d=0.5, offset_d=1, **dict[str, Any]({foreign: "INT8"}))})
     own = f"# amct-opt's own, not of AMCT's record for {flavour}"
     lines = [line.strip() for line in record_text(record, flavour).splitlines()]
     assert [lines[i - 1] == own for i, line in enumerate(lines) if ": " in line] == [False, False, False, True]

@@ -1,5 +1,7 @@
 """Which settings hold for a layer: precedence, defaults, and what a layer cannot have."""
 
+from typing import Any
+
 import pytest
 
 from amct_opt.configuration.checks import check_names
@@ -13,7 +15,7 @@ FC = LayerFacts("fc", "Gemm", weight_only=True)
 POOL = LayerFacts("pool", "AveragePool", weighted=False)
 
 
-def holds(layer: LayerFacts, **settings: object) -> LayerSettings:
+def holds(layer: LayerFacts, **settings: Any) -> LayerSettings:
     return settings_for(Settings(**settings), layer)
 
 
@@ -39,7 +41,7 @@ A, B, C = Activation("ifmr{search-step=0.02}"), Activation("hfmg"), Activation("
         ({"by_type": {"Conv": Calibration(B)}, "by_layer": {"fc": Calibration(C)}}, "hfmg"),
     ],
 )
-def test_the_nearest_holds(settings: dict[str, object], observer: str) -> None:
+def test_the_nearest_holds(settings: dict[str, Any], observer: str) -> None:
     assert holds(CONV, **settings).observer == observer
 
 
@@ -87,13 +89,13 @@ def said(asymmetric: bool | None, observer: str = "ifmr") -> Calibration:
         ({"common": said(False), "by_type": {"Conv": said(True)}, "by_layer": {"conv1": said(None)}}, False),
     ],
 )
-def test_asymmetry_is_looked_up_by_itself(settings: dict[str, object], symmetric: bool) -> None:
+def test_asymmetry_is_looked_up_by_itself(settings: dict[str, Any], symmetric: bool) -> None:
     """Layer, type, all layers if their algorithm is the same, `activation_offset`."""
     assert holds(CONV, **settings).symmetric is symmetric
 
 
 def test_asymmetry_of_weights_is_looked_up_by_itself() -> None:
-    only = {"weight_compress_only": True}
+    only: dict[str, Any] = {"weight_compress_only": True}
     common = Calibration(weight=Arq(asymmetric=True), **only)
     settings = {"common": common, "by_layer": {"fc": Calibration(weight=Arq(channel_wise=True), **only)}}
     assert holds(FC, **settings).weight == Arq(True, 8, True)
@@ -121,7 +123,8 @@ OF_THE_TYPE = ("channel_wise", "channel_wise of a pool", "weight only")
 def test_what_a_layer_cannot_have(case: str) -> None:
     """Asked of the layer it is an error, also of a type that never has it; else the default holds, and a remark says so."""
     layer, wish, reason = IMPOSSIBLE[case]
-    errors, remarked = [{"by_layer": {layer.name: wish}}], [{"common": wish}]
+    errors: list[dict[str, Any]] = [{"by_layer": {layer.name: wish}}]
+    remarked: list[dict[str, Any]] = [{"common": wish}]
     (errors if case in OF_THE_TYPE else remarked).append({"by_type": {layer.type: wish}})
     for settings in errors:
         with pytest.raises(CompileError, match=f"'{layer.name}' .{layer.type}. {reason}"):
@@ -149,7 +152,7 @@ def test_three_dimensional_convolutions_are_symmetric() -> None:
         ({"enabled": frozenset({"conv1"})}, None),
     ],
 )
-def test_skipped(settings: dict[str, object], skipped: str | None) -> None:
+def test_skipped(settings: dict[str, Any], skipped: str | None) -> None:
     assert holds(CONV, **settings).skipped == skipped
     assert holds(FC, skip_layers=("conv1",)).quantize
 
@@ -175,7 +178,7 @@ OTHERS = {"relu": "it is a relu"}
 
 
 @pytest.mark.parametrize(("settings", "message"), UNKNOWN.values(), ids=UNKNOWN)
-def test_unknown_names(settings: dict[str, object], message: str) -> None:
+def test_unknown_names(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message) as error:
         check_names(Settings(**settings, where="simple.cfg"), LAYERS, OTHERS, ["ConvTranspose"])
     assert error.value.where == "simple.cfg"

@@ -1,6 +1,7 @@
 """Functions with inputs of given types, which are all that data has to fit."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
@@ -17,6 +18,6 @@ def function(arguments: str) -> FuncOp:
     return main_function(parse_module(new_session(), f"func.func @main({typed}) {{\n  func.return\n}}"))
 
 
-def save(path: Path, **arrays: np.ndarray) -> Path:
+def save(path: Path, **arrays: Any) -> Path:
     np.savez(path, **arrays)
     return path

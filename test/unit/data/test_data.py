@@ -9,6 +9,7 @@ from amct_opt.data import load_arrays, load_samples, synthetic_samples
 from amct_opt.data.given import samples_from
 from amct_opt.diagnostics import CompileError
 
+from ..values import module_of
 from .models import function, save
 
 
@@ -36,7 +37,7 @@ def test_arrays_of_the_inputs_own_shapes(tmp_path: Path) -> None:
     """First axes that differ cannot count samples: these are the inputs of one run, in a file as in a program."""
     arrays = {"x": np.arange(140, dtype=np.float32).reshape(4, 7, 5), "w": np.ones((5, 6), np.float32)}
     f = function("%x: tensor<4x7x5xf32>, %w: tensor<5x6xf32>")
-    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, f.parent_op())):
+    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, module_of(f))):
         ((batch),) = samples.batches()
         assert (samples.count, samples.runs, samples.batch_size) == (1, 1, 1)
         assert all(np.array_equal(batch[n], a) for n, a in arrays.items())
@@ -51,7 +52,7 @@ def test_whole_inputs_of_sizes_that_are_not_known(tmp_path: Path) -> None:
     """Audio, the state of a recurrent network and a rate: the rate has no axis that could count samples, the state's is 2."""
     f = function("%x: tensor<?x?xf32>, %state: tensor<2x?x4xf32>, %rate: tensor<i64>")
     arrays = {"x": np.ones((3, 8), np.float32), "state": np.zeros((2, 3, 4), np.float32), "rate": np.array(16000)}
-    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, f.parent_op())):
+    for samples in (load_samples(save(tmp_path / "d.npz", **arrays), f), samples_from(arrays, module_of(f))):
         ((batch),) = samples.batches()
         assert {n: a.shape for n, a in batch.items()} == {n: a.shape for n, a in arrays.items()}
         assert int(batch["rate"]) == 16000

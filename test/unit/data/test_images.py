@@ -64,7 +64,7 @@ def test_resized(tmp_path: Path) -> None:
     constant = Image.new("RGB", (9, 7), (10, 20, 30))
     constant.save(tmp_path / "a.png")
     found = load(tmp_path, "%x: tensor<?x2x6x3xf32>", Preprocess(mean=(0.0,), std=(1.0,), resize=(2, 6)))
-    np.testing.assert_array_equal(found, np.broadcast_to(np.float32([10, 20, 30]), (1, 2, 6, 3)))
+    np.testing.assert_array_equal(found, np.broadcast_to(np.array([10, 20, 30], np.float32), (1, 2, 6, 3)))
 
 
 def test_unreadable_images_are_named(folder: Path) -> None:

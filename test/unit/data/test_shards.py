@@ -186,7 +186,7 @@ def as_npy(array: np.ndarray) -> bytes:
 
 def test_columns(tables: Any, tmp_path: Path) -> None:
     """Lists of a fixed size or of any, lists in lists, tensors, bytes of .npy files, and numbers."""
-    import pyarrow
+    import pyarrow  # pyright: ignore[reportMissingImports]
 
     arrow: Any = pyarrow
     x = np.arange(7 * 6, dtype=np.float32).reshape(7, 2, 3)

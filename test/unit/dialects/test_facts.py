@@ -173,7 +173,7 @@ def test_an_axis_that_is_kept_apart_depends_on_it_entry_by_entry() -> None:
             _, others = computed(case, [np.where(place, 3 - case.arrays[0], case.arrays[0]), *case.arrays[1:]])
             for a, b in zip(results, others, strict=True):
                 assert a.shape[behind] == len(first), name
-                np.testing.assert_array_equal(*(np.delete(each, 0, behind) for each in (a, b)), name)
+                np.testing.assert_array_equal(np.delete(a, 0, behind), np.delete(b, 0, behind), name)
     assert claimed > {nn.PadOp, nn.ResizeOp, nn.GatherOp, nn.TransposeOp, nn.MaxPoolOp, nn.ReduceMeanOp, nn.MulOp}
 
 

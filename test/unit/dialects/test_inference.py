@@ -4,6 +4,7 @@ Where a size is hidden, what is inferred may be unknown but never wrong: compati
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_convolution(data: st.DataObject) -> None:
     pads = None if auto else draw(0, 3) + draw(0, 3)
     x = (data.draw(small(0, 2)), groups * data.draw(small(1, 2)), *draw(1, 9))
     w = (groups * data.draw(small(1, 2)), x[1] // groups, *kernel)
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads}
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads}
     room = [
         s + sum((pads or (0,) * 2 * rank)[i::rank]) - d * (k - 1) - 1
         for i, (s, k, d) in enumerate(zip(x[2:], kernel, dilations, strict=True))
@@ -119,7 +120,13 @@ def test_transposed_convolution(data: st.DataObject) -> None:
     pads = draw(0, 1) + draw(0, 1) if auto is None and shape is None else None
     x = (2, groups * 2, *draw(1, 6))
     w = (groups * 2, data.draw(small(1, 3)), *kernel)
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": padding, "output_shape": shape}
+    attrs: dict[str, Any] = {
+        "strides": strides,
+        "dilations": dilations,
+        "pads": pads,
+        "output_padding": padding,
+        "output_shape": shape,
+    }
     expected = onnx_shapes("ConvTranspose", [x, w], group=groups, auto_pad=auto, **attrs)
     if shape is not None:
         expected = [(2, w[1] * groups, *shape)]  # ONNX's inference gives up where it is smaller than the input
@@ -152,7 +159,7 @@ def test_pooling(op: str, data: st.DataObject) -> None:
         for i, (s, k, d) in enumerate(zip(x[2:], kernel, dilations, strict=True))
     ]
     assume(min(room) >= 0)
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads}
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads}
     expected = onnx_shapes(op, [x], kernel_shape=kernel, ceil_mode=int(ceil), opset=22, **attrs)
     cls = {"MaxPool": nn.MaxPoolOp, "AveragePool": nn.AveragePoolOp}[op]
     agree(lambda v: cls.make(*v, kernel=kernel, ceil_mode=ceil, **attrs), [x], expected, hide(data, [x]))
@@ -176,8 +183,8 @@ def test_matmul(data: st.DataObject) -> None:
 
     turned = [(*shapes[0][:-2], *shapes[0][:-3:-1]), (*shapes[1][:-2], *shapes[1][:-3:-1])]
     if not vectors:
-        flags = {"transpose_a": True, "transpose_b": True}
-        agree(lambda v: nn.MatMulOp.make(*v, **flags), turned, onnx_shapes("MatMul", shapes), hide(data, turned))
+        make = partial(nn.MatMulOp.make, transpose_a=True, transpose_b=True)
+        agree(lambda v: make(*v), turned, onnx_shapes("MatMul", shapes), hide(data, turned))
 
 
 @sweep

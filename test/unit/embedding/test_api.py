@@ -97,8 +97,8 @@ def test_models_in_memory() -> None:
     (from_file, _), (from_memory, session) = amct_opt.load(path), amct_opt.load(proto)
     assert proto.SerializeToString() == before
     images = np.load(DIGITS / "calib.npz")["image"][:1]
-    outputs = [amct_opt.execute(m, {"image": images})["logits"] for m in (from_file, from_memory)]
-    np.testing.assert_array_equal(*outputs)
+    own, proto_own = (amct_opt.execute(m, {"image": images})["logits"] for m in (from_file, from_memory))
+    np.testing.assert_array_equal(own, proto_own)
     assert session.remarks[-1].rule == "summary"
     proto.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
     proto.graph.initializer[0].external_data.add(key="location", value="weights.bin")
@@ -348,15 +348,19 @@ def test_models_of_tensorflow_in_memory(kind: str) -> None:
     np.testing.assert_allclose(found, X @ W, rtol=1e-5)
 
 
+untyped = cast(Any, amct_opt)
+"""For callers that check no types."""
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda m, s: amct_opt.execute(m, X), "inputs are arrays by name, not ndarray\n  hint: write {'x': array}"),
-        (lambda m, s: amct_opt.save(m, "x.onnx", "onnx"), "the session is missing: str stands in its place"),
-        (lambda m, s: amct_opt.quantize(m, "minmax"), "the session is missing: str stands in its place"),
-        (lambda m, s: amct_opt.quantize(m, s, {"observer": "mse"}), "settings are an object or a path, not dict"),
-        (lambda m, s: amct_opt.quantize(m, s, "a.cfg", config="b.cfg"), "settings are given twice"),
-        (lambda m, s: amct_opt.calibrate(m, s, bit=8), "quantization has no option 'bit'\n  hint: did you mean bits?"),
+        (lambda m, s: untyped.execute(m, X), "inputs are arrays by name, not ndarray\n  hint: write {'x': array}"),
+        (lambda m, s: untyped.save(m, "x.onnx", "onnx"), "the session is missing: str stands in its place"),
+        (lambda m, s: untyped.quantize(m, "minmax"), "the session is missing: str stands in its place"),
+        (lambda m, s: untyped.quantize(m, s, {"observer": "mse"}), "settings are an object or a path, not dict"),
+        (lambda m, s: untyped.quantize(m, s, "a.cfg", config="b.cfg"), "settings are given twice"),
+        (lambda m, s: untyped.calibrate(m, s, bit=8), "quantization has no option 'bit'\n  hint: did you mean bits?"),
     ],
 )
 def test_arguments_of_another_type(call: Any, sentence: str) -> None:
@@ -381,7 +385,7 @@ def test_what_is_returned_shows_itself_in_one_line_and_as_tables(tmp_path: Path)
     assert "nn.conv %image, %conv1.weight" in str(module) == str(loaded)
     runs = {name: array[:4] for name, array in np.load(DIGITS / "heldout.npz").items()}
     summary = amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path / "out", DIGITS / "calib.npz", profile="qdq")
-    files = [DIGITS / "digits.onnx", summary.files["onnx"]]
+    files = DIGITS / "digits.onnx", summary.files["onnx"]
     labels = np.load(DIGITS / "heldout_labels.npy")
     scores = amct_opt.evaluate(files, DIGITS / "heldout.npz", labels)
     found: list[Any] = [

@@ -28,7 +28,7 @@ def test_from_a_file_to_scores(tmp_path: Path, held_out: tuple[Path, np.ndarray]
     summary = amct_opt.quantize_file(MODEL, tmp_path, DATA, profile="qdq", skip_layers=["fc1"])
     assert summary.metadata["profile"] == "qdq"
     path, labels = held_out
-    files = [MODEL, tmp_path / "digits_qdq.onnx"]
+    files = MODEL, tmp_path / "digits_qdq.onnx"
     scores = amct_opt.evaluate(files, path, labels)
     assert [each.top1 is not None and each.top1.percent >= 98 for each in scores.models] == [True, True]
     with np.load(path) as arrays:
@@ -60,7 +60,7 @@ def test_what_layers_cost() -> None:
     ("call", "message"),
     [
         (
-            lambda: amct_opt.quantize_file(MODEL, "out", weight_bit=4),
+            lambda: amct_opt.quantize_file(MODEL, "out", weight_bit=4),  # pyright: ignore[reportCallIssue]
             "has no option 'weight_bit'.*did you mean weight_bits",
         ),
         (lambda: amct_opt.sensitivity(MODEL, DATA, samples=0), "samples must be"),

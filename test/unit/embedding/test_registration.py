@@ -160,7 +160,8 @@ def squared(_: SquaredOp) -> Any:
 
 def test_operators_of_other_packages(session: Session, tmp_path: Path) -> None:
     """Read from ONNX and from TensorFlow, and written to both, by this session and its clones alone."""
-    net = helper.make_graph([helper.make_node("Squared", ["x"], ["y"], "s", domain="acme")], "net", *ends("x", "y"))
+    x, y = ends("x", "y")
+    net = helper.make_graph([helper.make_node("Squared", ["x"], ["y"], "s", domain="acme")], "net", x, y)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
     onnx.save(helper.make_model(net, opset_imports=opsets, ir_version=8), tmp_path / "net.onnx")
     session.register_dialect("acme", lambda: Dialect("acme", [SquaredOp]))

@@ -17,7 +17,7 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 def onnxruntime_top1(model: Path, folder: Path) -> float:
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     with np.load(folder / "heldout.npz") as arrays:
-        (logits,) = session.run(None, dict(arrays))
+        (logits,) = map(np.asarray, session.run(None, dict(arrays)))
     return float((logits.argmax(1) == np.load(folder / "heldout_labels.npy")).mean())
 
 

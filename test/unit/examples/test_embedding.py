@@ -54,7 +54,7 @@ def test_the_larger_compiler(tmp_path: Path) -> None:
         assert said in done.stdout
     session = onnxruntime.InferenceSession(tmp_path / "digits.onnx", providers=["CPUExecutionProvider"])
     with np.load(DIGITS / "heldout.npz") as arrays:
-        (logits,) = session.run(None, dict(arrays))
+        (logits,) = map(np.asarray, session.run(None, dict(arrays)))
     labels = np.load(DIGITS / "heldout_labels.npy")
     assert (logits.argmax(1) == labels).mean() == pytest.approx(quantized / 100, abs=0.003)
     header = (tmp_path / "digits.h").read_text()

@@ -48,8 +48,8 @@ def model(
     nodes: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], weights: Any = (), **options: Any
 ) -> bytes:
     """An encoded ONNX model of float32 values with these shapes."""
-    ends = [[helper.make_tensor_value_info(n, FLOAT, s) for n, s in each.items()] for each in (inputs, outputs)]
-    graph = helper.make_graph(nodes, "g", *ends, list(weights))
+    given, made = ([helper.make_tensor_value_info(n, FLOAT, s) for n, s in each.items()] for each in (inputs, outputs))
+    graph = helper.make_graph(nodes, "g", given, made, list(weights))
     domains = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
     return helper.make_model(graph, opset_imports=domains, ir_version=8, **options).SerializeToString()
 

@@ -12,6 +12,7 @@ import amct_opt
 from amct_opt.data import Form, Preprocess, Samples, load_samples
 from amct_opt.data.given import samples_from
 from amct_opt.flows.labels import load_labels
+from amct_opt.ir.functions import main_function
 
 IDENTITY = """
 func.func @main(%x: tensor<?x2x2x3xf32> {nn.name = "x"}) -> (tensor<?x2x2x3xf32> {nn.name = "y"}) {
@@ -22,8 +23,7 @@ func.func @main(%x: tensor<?x2x2x3xf32> {nn.name = "x"}) -> (tensor<?x2x2x3xf32>
 
 def samples_in(folder: Path) -> Samples:
     module, _ = amct_opt.parse(IDENTITY)
-    (function,) = module.ops
-    return load_samples(folder, function, Form(image=Preprocess()))
+    return load_samples(folder, main_function(module), Form(image=Preprocess()))
 
 
 def photos(folder: Path, *names: str) -> Path:

@@ -103,7 +103,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     sizes = {"w1": (32, 3, 3, 3), "w2": (32, 32, 3, 3), "w3": (128, 6), "b3": (6,)}
     weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32) / 4, name) for name, s in sizes.items()]
-    weights += [numpy_helper.from_array(np.float32(bound), name) for name, bound in (("low", 0), ("high", 6))]
+    weights += [numpy_helper.from_array(np.array(bound, np.float32), name) for name, bound in (("low", 0), ("high", 6))]
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["c1"], "conv1", pads=[1] * 4),
         helper.make_node("Relu", ["c1"], ["r1"], "relu1"),

@@ -57,7 +57,7 @@ def test_integers_that_depend_on_the_order_of_operations_fail(tmp_path: Path, mo
 @pytest.mark.parametrize(("seed", "format_"), [(5, "onnx"), (0, "caffe")])
 def test_what_fails_is_made_smaller(seed: int, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(op: Operation) -> Any:
-        run = bare_kernel_for(op)
+        run: Any = bare_kernel_for(op)
         return (lambda *x: run(*x) * np.float32(1.01)) if isinstance(op, nn.ConvOp) and run is not None else run
 
     monkeypatch.setattr("amct_opt.runtime.plan.bare_kernel_for", wrong)

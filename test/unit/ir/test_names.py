@@ -1,7 +1,9 @@
 """Names with any characters, and locations, survive the text."""
 
+from typing import Any, cast
+
 import pytest
-from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
 from amct_opt.diagnostics import describe
@@ -130,7 +132,8 @@ def test_a_location_of_many_places_is_a_tree() -> None:
     for name in names:
         other.location = NameLoc(StringAttr(name), UnknownLoc())
         constant.location = fused_location(constant, other, other)
-        assert not isinstance(constant.location, FusedLoc) or len(constant.location.locations) <= 3 * 32
+        places = constant.location
+        assert not isinstance(places, FusedLoc) or len(cast(ArrayAttr[Any], places.locations)) <= 3 * 32
     constant.location = fused_location(constant, constant)
     (read,) = ops(roundtrip(module, generic=False, locations=True), nn.ConstantOp)
     assert describe(constant.location) == describe(read.location) == " + ".join(f"node '{name}'" for name in names)

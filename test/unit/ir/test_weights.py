@@ -172,6 +172,7 @@ def test_a_key_is_looked_up_beside_the_module(net: Callable[..., Path], tmp_path
     shutil.copy(tmp_path / "net.safetensors", tmp_path / "other.safetensors")
     (constant,) = constants(read(net("other.safetensors#conv1.weight")))
     assert np.array_equal(constant.array, ARRAYS["conv1.weight"])
+    assert isinstance(constant.value, nn.ExternalAttr)
     assert constant.value.data.weight.path == tmp_path / "other.safetensors"
 
 

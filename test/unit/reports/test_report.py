@@ -7,6 +7,7 @@ import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -167,7 +168,8 @@ def test_without_the_extra(amct_tool, copied: Path, tmp_path: Path, monkeypatch:
 def test_recovery_is_drawn_from_the_numbers_of_remarks(amct_tool, tmp_path: Path) -> None:
     """Their text is for people: it may say anything."""
     (tmp_path / "small.mlir").write_text(TEXT.replace("4.0", "4.1"), "utf-8")
-    np.savez(tmp_path / "x.npz", **{"x<i>": np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)})
+    arrays: dict[str, Any] = {"x<i>": np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)}
+    np.savez(tmp_path / "x.npz", **arrays)
     options = ("--data", tmp_path / "x.npz", "--weight-bits", "3", "--round-weights", "gptq", "-o", tmp_path / "out")
     assert amct_tool("quantize", tmp_path / "small.mlir", *options).status == 0
     (remark,) = [r for r in read_run(tmp_path / "out", new_session()).remarks if r.pass_name == "round-weights"]

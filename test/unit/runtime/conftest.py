@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -14,9 +14,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
 from amct_opt.dialects import nn
-from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.dialects.nn.shapes import DYNAMIC, tensor_of
 from amct_opt.ir.dtypes import element_type, numpy_dtype
-from amct_opt.runtime.kernels import Array, kernel_for
+from amct_opt.runtime.kernels import Array
+
+from ..values import kernel_of
 
 
 def run(op: type[nn.NNOp], *arrays: Array, dynamic: bool = False, **properties: Any) -> Array | list[Array]:
@@ -28,20 +30,21 @@ def run(op: type[nn.NNOp], *arrays: Array, dynamic: bool = False, **properties: 
     block = Block(arg_types=[TensorType(element_type(a.dtype), s) for a, s in zip(arrays, shapes, strict=True)])
     variadic = op in (nn.ConcatOp, nn.OpaqueOp)
     built = op.make(*([list(block.args)] if variadic else block.args), **properties)
-    kernel = kernel_for(built)
-    assert kernel is not None
+    kernel = kernel_of(built)
     copies = [a.copy() for a in arrays]
     for a in arrays:
         a.setflags(write=False)
-    results = kernel(*arrays)
+    results: Any = kernel(*arrays)
     for a, copy in zip(arrays, copies, strict=True):
         np.testing.assert_array_equal(a, copy, err_msg="an operand was written to")
-    for result, value in zip(results if isinstance(results, list | tuple) else [results], built.results, strict=True):
-        assert result.dtype == numpy_dtype(value.type.element_type)
-        declared = value.type.get_shape()
+    several = results if isinstance(results, list | tuple) else [results]
+    for result, value in zip(several, built.results, strict=True):
+        type_ = tensor_of(value)
+        assert result.dtype == numpy_dtype(type_.element_type)
+        declared = type_.get_shape()
         assert len(declared) == result.ndim
         assert all(d in (DYNAMIC, n) for d, n in zip(declared, result.shape, strict=True)), (declared, result.shape)
-    return results
+    return cast(Any, results)
 
 
 def reference(
@@ -63,7 +66,8 @@ def reference(
     if engine == "onnxruntime":
         return onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
     with np.errstate(all="ignore"):
-        return ReferenceEvaluator(model).run(None, feeds)[0]
+        (first, *_) = ReferenceEvaluator(model).run(None, feeds)
+    return first
 
 
 @pytest.fixture(name="run", scope="session")

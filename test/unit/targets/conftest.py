@@ -71,8 +71,8 @@ def run_file(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except NoKernel:
         with np.errstate(all="ignore"):
-            return ReferenceEvaluator(onnx.load(path)).run(None, dict(feeds))  # type: ignore[return-value]
-    return session.run(None, dict(feeds))
+            return [np.asarray(each) for each in ReferenceEvaluator(onnx.load(path)).run(None, dict(feeds))]
+    return [np.asarray(each) for each in session.run(None, dict(feeds))]
 
 
 @pytest.fixture(scope="session")

@@ -519,7 +519,7 @@ def dequantized(q: Any, p: Any, element: Any = f32) -> Any:
 QUANTIZATION: dict[str, Case] = {
     "quantize": Case(lambda x: nn.QuantizeOp.make(x, qparams=params(i8, 0.05, -3)), (real(40) * 4,)),
     "quantize-ties": Case(
-        lambda x: nn.QuantizeOp.make(x, qparams=params(i8, 0.5)), (np.arange(-5, 5, 0.25, np.float32),)
+        lambda x: nn.QuantizeOp.make(x, qparams=params(i8, 0.5)), (np.arange(-5, 5, 0.25, dtype=np.float32),)
     ),
     "quantize-u8": Case(lambda x: nn.QuantizeOp.make(x, qparams=params(U8, 0.05, 128)), (real(40) * 4,)),
     "quantize-axis": Case(lambda x: nn.QuantizeOp.make(x, qparams=params(i8, PER_CHANNEL, (1, 2, 3, 4), 1)), (X,)),

@@ -183,7 +183,7 @@ CASES: dict[str, Callable[[Net], Any]] = {
         n.x, n.constant(np.array([5, 7], np.int32), "s"), align_corners=True, data_format="NCHW"
     ),
     "Resize": lambda n: ascend.ResizeOp.make(
-        n.x, n.constant(np.float32([1, 1, 1.7, 2.5]), "f"), indices(n), mode="cubic"
+        n.x, n.constant(np.array([1, 1, 1.7, 2.5], np.float32), "f"), indices(n), mode="cubic"
     ),
     "DepthToSpace": lambda n: ascend.DepthToSpaceOp.make(n.x, block_size=2, data_format="NCHW"),
     "SpaceToDepth": lambda n: ascend.SpaceToDepthOp.make(n.x, block_size=3, data_format="NCHW"),

@@ -266,7 +266,10 @@ func.func @main(%x: {OPEN} {{nn.name = "x"}}) -> (tensor<1x1x9x9xf32> {{nn.name 
 }
 
 CASES: dict[str, tuple[Target, str, str, str]] = {
-    **{f"ONNX, {name}": (OnnxTarget(opset=opset), *case) for name, (opset, *case) in ONNX.items()},
+    **{
+        f"ONNX, {name}": (OnnxTarget(opset=opset), text, message, hint)
+        for name, (opset, text, message, hint) in ONNX.items()
+    },
     **{f"TensorFlow, {name}": (TfFakequantTarget(), *case) for name, case in TENSORFLOW.items()},
     **{
         f"{written}, {name}": (target, text, message.format(format=written), hint)

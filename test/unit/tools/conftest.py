@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ class Files:
         path.write_text(text, "utf-8")
         return path
 
-    def npz(self, name: str = "x.npz", **arrays: np.ndarray) -> Path:
+    def npz(self, name: str = "x.npz", **arrays: Any) -> Path:
         path = self.folder / name
         np.savez(path, **arrays)
         return path

@@ -75,7 +75,7 @@ def test_files_of_onnx(calibration, tmp_path):
     with np.load(DIGITS / "heldout.npz") as data:
         images = data["image"]
     float_, fake = (
-        onnxruntime.InferenceSession(str(f)).run(None, {"image": images})[0]
+        np.asarray(onnxruntime.InferenceSession(str(f)).run(None, {"image": images})[0])
         for f in (MODEL, out / "P_fake_quant_model.onnx")
     )
     assert 10 * np.log10(np.square(float_).sum() / np.square(float_ - fake).sum()) > 25

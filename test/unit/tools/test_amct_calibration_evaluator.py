@@ -34,7 +34,9 @@ def evaluate(amct_tool, files, tmp_path):
 
 
 def scale(tmp_path: Path) -> float:
-    return read_record(tmp_path / "out" / "P_record.txt").layers["fc"].scale_d
+    found = read_record(tmp_path / "out" / "P_record.txt").layers["fc"].scale_d
+    assert found is not None
+    return found
 
 
 def test_the_only_class_of_the_file(evaluate, tmp_path):

@@ -42,7 +42,9 @@ def test_stages_side_by_side(amct_tool, data: Path, out: Path) -> None:
     models = MODEL, out / "digits_qdq.onnx", out / "digits_ascend.mlir"
     given = ("--data", data / "x.npz", "--labels", data / "labels.npy")
     scores = json.loads(amct_tool("evaluate", *models, *given, "--json", "--engine", "numpy").out)
-    logits = onnxruntime.InferenceSession(MODEL).run(None, {"image": np.load(data / "x.npz")["image"]})[0]
+    (logits,) = map(
+        np.asarray, onnxruntime.InferenceSession(MODEL).run(None, {"image": np.load(data / "x.npz")["image"]})
+    )
     right = int((logits.argmax(1) == np.load(data / "labels.npy")).sum())
     first, *_ = scores["models"]
     assert (scores["samples"], first["top1"]["right"], first["top1"]["count"]) == (COUNT, right, COUNT)

@@ -43,7 +43,7 @@ def test_run(amct_tool, files: Path) -> None:
     assert result.status == 0
     with np.load(files / "x.npz") as inputs, np.load(files / "y.npz") as outputs:
         x, y = inputs["x"], outputs["y"]
-    sums = (x @ np.float32([[1], [-2]])).astype(np.int64)
+    sums = (x @ np.array([[1], [-2]], np.float32)).astype(np.int64)
     factor = np.float32(1) / np.float32(14)
     expected = np.clip(np.rint(sums.astype(np.float32) * factor), -128, 127).astype(np.float32) * np.float32(14)
     np.testing.assert_array_equal(y, expected)

@@ -24,7 +24,7 @@ func.func @main(%x: tensor<1x2xf32> {nn.name = "x"}) -> tensor<1x2xf32> {
 def run(amct_tool, tmp_path):
     def run(module, *options):
         (tmp_path / "m.mlir").write_text(module)
-        np.savez(tmp_path / "x.npz", x=np.float32([[2.5004, 0]]))
+        np.savez(tmp_path / "x.npz", x=np.array([[2.5004, 0]], np.float32))
         inputs, outputs = tmp_path / "x.npz", tmp_path / "y.npz"
         return amct_tool("run", tmp_path / "m.mlir", "--data", inputs, "-o", outputs, *options), outputs
 

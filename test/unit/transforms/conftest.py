@@ -17,7 +17,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from amct_opt.dialects import nn
@@ -37,7 +37,7 @@ class Network:
     values: list[SSAValue] = field(default_factory=list)
     convolutions: int = 0
 
-    def add(self, op: nn.NNOp) -> SSAValue:
+    def add(self, op: Operation) -> SSAValue:
         self.block.add_op(op)
         self.values.extend(op.results)
         return op.results[0]

@@ -1,18 +1,19 @@
 """Folding gives the kernels' own numbers, and what it knows of shapes holds at run time."""
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import TensorType, f32, i64
-from xdsl.ir import Block
+from xdsl.ir import Block, SSAValue
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
-from amct_opt.ir.functions import main_function
+from amct_opt.ir.functions import main_function, return_op
 from amct_opt.runtime.executor import Executable, RunError, compile_block
 from amct_opt.transforms.partial_shapes import Dimension, Linear, PartialShapes
 
@@ -25,6 +26,7 @@ def test_constant_inputs_fold_everything(equivalence, random_networks, data: st.
     constant = module.clone()
     block = main_function(constant).body.block
     inputs = nn.ConstantOp.of(x, "x")
+    assert block.first_op is not None
     block.insert_op_before(inputs, block.first_op)
     block.args[0].replace_all_uses_with(inputs.result)
     if shape_of(block.args[0])[0] == DYNAMIC:
@@ -48,7 +50,7 @@ def test_what_is_known_of_shapes_holds(data: st.DataObject) -> None:
     draw = data.draw
     shape = nn.ShapeOp.make(block.args[0])
     block.add_op(shape)
-    values = [shape.result]
+    values: list[SSAValue] = [shape.result]
 
     def constant(*numbers: int) -> nn.ConstantOp:
         op = nn.ConstantOp.of(np.array(numbers, np.int64), "k")
@@ -85,7 +87,9 @@ def test_what_is_known_of_shapes_holds(data: st.DataObject) -> None:
         values.append(op.results[0])
 
     known = PartialShapes()
-    complete = {op.results[0]: arrays for op in block.ops if (arrays := known.visit(op)) is not None}
+    complete: dict[SSAValue, Any] = {
+        op.results[0]: arrays for op in block.ops if (arrays := known.visit(op)) is not None
+    }
     plan = compile_block(block, values)
     for value, array in zip(values, plan.run([np.zeros(SIZES, np.float32)]), strict=True):
         if value in complete:
@@ -121,7 +125,7 @@ def test_attention_heads_of_any_size(equivalence, shape: tuple[int, ...]) -> Non
     after = equivalence.after(module, "fold-constants")
     names = [op.name for op in main_function(after).body.block.ops]
     assert names == ["nn.reshape", "nn.transpose", "func.return"]
-    assert shape_of(main_function(after).body.block.last_op.operands[0]) == (DYNAMIC, 3, DYNAMIC, 4)
+    assert shape_of(return_op(main_function(after)).operands[0]) == (DYNAMIC, 3, DYNAMIC, 4)
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     equivalence.assert_equivalent(module, after, {"x": x})
 

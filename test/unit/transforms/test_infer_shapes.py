@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of, static
-from amct_opt.ir.functions import main_function
+from amct_opt.ir.functions import main_function, return_op
 from amct_opt.runtime.executor import Executable
 from amct_opt.transforms.shape_inference import parse_input_shapes
 
@@ -40,7 +40,7 @@ def test_types_are_all_that_changes(equivalence, random_networks) -> None:
     assert [op.attributes for op in after.walk()] == [op.attributes for op in module.walk()]
     before_function, function = main_function(module), main_function(after)
     assert (function.arg_attrs, function.res_attrs) == (before_function.arg_attrs, before_function.res_attrs)
-    assert [shape_of(v) for v in function.body.block.last_op.operands] == [(DYNAMIC, 3)]
+    assert [shape_of(v) for v in return_op(function).operands] == [(DYNAMIC, 3)]
 
 
 def test_input_shape_text() -> None:

@@ -71,7 +71,7 @@ def onnxruntime_run(path: Path, inputs: dict[str, Array], *, optimized: bool = T
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
+    return [np.asarray(each) for each in session.run(None, inputs)]
 
 
 @pytest.fixture(scope="session", name="onnxruntime_run")

@@ -155,7 +155,9 @@ def test_every_step_from_the_same_inputs(
 def _expose_all(module: ModuleOp) -> list[SSAValue]:
     """Make every computed value of one result a graph output, v0, v1, ...; the values in order."""
     function = main_function(module)
-    values = [r for op in body(function).ops if isinstance(op, nn.NNOp) and len(op.results) == 1 for r in op.results]
+    values: list[SSAValue] = [
+        r for op in body(function).ops if isinstance(op, nn.NNOp) and len(op.results) == 1 for r in op.results
+    ]
     return_op(function).operands = values
     inputs = list(function.function_type.inputs)
     function.function_type = FunctionType.from_lists(inputs, [v.type for v in values])

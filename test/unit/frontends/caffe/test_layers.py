@@ -360,12 +360,14 @@ def test_pad_along_one_axis(caffe: Any, new_net: Any) -> None:
     """What `pad_h` leaves out is 0; OpenCV leaves `pad_h` out, too."""
     w, x = f(4, 3, 3, 1), f(1, 3, 9, 8)
     results: list[Array] = []
-    for pads in ({"pad_h": 1}, {"pad_h": 1, "pad_w": 0}):
+    both: tuple[dict[str, Any], ...] = ({"pad_h": 1}, {"pad_h": 1, "pad_w": 0})
+    for pads in both:
         net = new_net(x.shape)
         conv((w,), num_output=4, kernel_h=3, kernel_w=1, bias_term=False, **pads)(net)
         results += caffe.run(net, {"data": x}).values()
     assert results[0].shape == (1, 4, 9, 8)
-    np.testing.assert_array_equal(*results)
+    one, other = results
+    np.testing.assert_array_equal(one, other)
 
 
 ONNXRUNTIME = {
@@ -427,7 +429,8 @@ def test_depthwise_convolution_is_a_convolution(caffe: Any, new_net: Any, assert
         net = new_net(x.shape)
         conv((w,), kind, num_output=4, kernel_size=[3], group=4, bias_term=False)(net)
         results += caffe.run(net, {"data": x}).values()
-    np.testing.assert_array_equal(*results)
+    one, other = results
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,10 @@ def test_quantized(profile: str, tmp_path: Path) -> None:
     amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
     peer = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     named = {i.name: arrays[i.name] for i in peer.get_inputs()}
-    computed = (*(amct_opt.execute(each, arrays).values() for each in (module, lowered)), peer.run(None, named))
+    computed = (
+        *(amct_opt.execute(each, arrays).values() for each in (module, lowered)),
+        [*map(np.asarray, peer.run(None, named))],
+    )
     layers = [case.text for case in cases for _ in _results(family.inputs, case)]
     for found in computed:
         pairs = zip(layers, found, expected, strict=True)

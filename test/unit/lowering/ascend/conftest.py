@@ -16,12 +16,17 @@ import pytest
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
 
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import tensor_of
+from amct_opt.ir.functions import main_function
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
 from amct_opt.universe import new_session
+
+from ...values import numbers_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,29 +36,35 @@ i8 = IntegerType(8)
 # -- the reference ----------------------------------------------------------------------------------------------------
 
 
+def _property(op: Operation, name: str) -> Any:
+    """An attribute whose kind the caller knows by its name."""
+    return op.properties[name]
+
+
 def numbers(op: Operation, name: str) -> list[int]:
-    return [int(v) for v in op.properties[name].get_values()]
+    return [int(v) for v in _property(op, name).get_values()]
 
 
 def integer(op: Operation, name: str) -> int:
-    return int(op.properties[name].value.data)
+    return int(_property(op, name).value.data)
 
 
 def real(op: Operation, name: str) -> np.float32:
-    return np.float32(op.properties[name].value.data)
+    return np.float32(_property(op, name).value.data)
 
 
 def flag(op: Operation, name: str) -> bool:
-    return bool(op.properties[name].value.data)
+    return bool(_property(op, name).value.data)
 
 
 def text(op: Operation, name: str) -> str:
-    return op.properties[name].data
+    return _property(op, name).data
 
 
 def operand(op: Operation, name: str) -> int | None:
     """The index of a named operand, None when it is absent."""
     index = 0
+    assert isinstance(op, IRDLOperation)
     for each, _ in op.get_irdl_definition().operands:
         value = getattr(op, each)
         if each == name:
@@ -256,7 +267,7 @@ def softmax(op: Operation, arrays: Sequence[Array]) -> Array:
 
 
 REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
-    "nn.constant": lambda op, _: nn.array_of(op.results[0]),
+    "nn.constant": lambda op, _: numbers_of(op.results[0]),
     "ascend.AscendQuant": quant,
     "ascend.AscendDequant": dequant,
     "ascend.AscendRequant": requant,
@@ -287,7 +298,7 @@ REFERENCE: dict[str, Callable[[Operation, Sequence[Array]], Array]] = {
 
 def run_reference(module: ModuleOp, *inputs: Array) -> dict[SSAValue, Array]:
     """Every value of the lowered module, operation by operation."""
-    (function,) = module.ops
+    function = main_function(module)
     values: dict[SSAValue, Array] = dict(zip(function.body.block.args, inputs, strict=True))
     for op in function.body.block.ops:
         if not isinstance(op, ReturnOp):
@@ -339,14 +350,14 @@ class Exact:
 
         Returns how many of each kind were compared.
         """
-        (function,) = module.ops
+        function = main_function(module)
         seen = {**dict(zip(function.body.block.args, inputs, strict=True)), **self.run(module, *inputs)}
         compared = Counter[str]()
         for op in function.body.block.ops:
-            integers = {v.type.element_type for v in (*op.operands, *op.results)} & {i8, i32}
+            integers = {tensor_of(v).element_type for v in (*op.operands, *op.results)} & {i8, i32}
             if not op.name.startswith("ascend.") or not integers or op.name not in REFERENCE:
                 continue
-            arrays = [seen[v] if v in seen else nn.array_of(v) for v in op.operands]
+            arrays = [seen[v] if v in seen else numbers_of(v) for v in op.operands]
             wanted, found = REFERENCE[op.name](op, arrays), seen[op.results[0]]
             assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), op
             assert np.count_nonzero(found != wanted) == 0, op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from amct_opt import frontends
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
+from amct_opt.lowering.ascend.fuse_requant.chips import Chip
 from amct_opt.runtime.executor import run
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.universe import new_session
@@ -74,7 +76,7 @@ def shortened(x: Array, scales: tuple[float, float]) -> Array:
     return np.clip(np.rint(np.maximum(sums(x) * found, f32(0))) - 100, -128, 127).astype(np.int8)
 
 
-CASES = {
+CASES: dict[str, tuple[Chip, Any, tuple[float, float], Callable[..., Array]]] = {
     "v200": ("v200", RELU, SCALES, merged),
     "v200 with Relu6": ("v200", RELU6, SCALES, bounded),
     "v100": ("v100", RELU, SCALES, in_float16),

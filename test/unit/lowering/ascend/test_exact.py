@@ -1,5 +1,7 @@
 """The integer path of the interpreter equals the exact reference in every element, for every geometry."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,7 +28,7 @@ def in_layout(array, layout):
     return np.ascontiguousarray(np.moveaxis(array, 1, -1)) if layout == "nhwc" else array
 
 
-def layer(net, shape, weight, kind=nn.ConvOp, zero_point=0, bias=None, scales=0.01, axis=0, **properties):
+def layer(net, shape, weight, kind: Any = nn.ConvOp, zero_point=0, bias=None, scales: Any = 0.01, axis=0, **properties):
     """A module of one quantized layer; scales per tensor, or one per index of the weight's axis."""
     n = net(*shape)
     scales = np.asarray(scales, np.float32)

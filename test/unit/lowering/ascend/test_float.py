@@ -161,7 +161,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
 
 def module_text(arguments: list[str], body: str, result: str) -> str:
     """Fills in the types: of the operands by name, of everything but the last result as the first argument's."""
-    types = dict(zip(("%a", "%b", "%c", "%d"), arguments, strict=False))
+    types: dict[str, str] = dict(zip(("%a", "%b", "%c", "%d"), arguments, strict=False))
     lines = []
     for line in body.split("\n"):
         name, _, rest = line.partition(" = ")

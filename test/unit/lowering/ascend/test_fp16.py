@@ -25,7 +25,7 @@ def run(module, *arrays):
 
 def test_a_layer(equivalence):
     """2.5004 is 2.5 in float16, a tie; 12.7 * 2 = 25.4 (254 * 0.1) becomes 25.40625; its sum with 0.3 too, rounded again."""
-    q, y, z = run(equivalence.parse(LAYER), np.float32([[2.5004, 0]]))
+    q, y, z = run(equivalence.parse(LAYER), np.array([[2.5004, 0]], np.float32))
     assert q.tolist() == [[2, 0]]
     assert (y.dtype, y.item()) == (np.float32, 25.40625)
     assert float(np.float16(25.40625)) == y.item()
@@ -34,13 +34,13 @@ def test_a_layer(equivalence):
 
 def test_the_scale_stays_float32(equivalence):
     """250 * 127 * 0.1 = 3175 is a tie between 3174 and 3176, the even one; a scale of float16, below 0.1, would give 3174."""
-    _, y, _ = run(equivalence.parse(LAYER), np.float32([[123, 127]]))
+    _, y, _ = run(equivalence.parse(LAYER), np.array([[123, 127]], np.float32))
     assert y.item() == 3176
     assert np.float16(250 * 127 * np.float32(np.float16(0.1))) == 3174
 
 
 def test_overflow_is_infinite():
-    assert to_half(np.float32([65504, 65519, -65520])).tolist() == [65504, 65504, -np.inf]
+    assert to_half(np.array([65504, 65519, -65520], np.float32)).tolist() == [65504, 65504, -np.inf]
 
 
 ELEMENTWISE = """

@@ -1,5 +1,7 @@
 """Activations of 16 bits: int16 by int8 accumulates exactly in int32, and what Ascend IR has no row for keeps 8 bits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerType
@@ -18,7 +20,7 @@ def integers(rng, dtype, *shape):
     return rng.integers(ends.min, ends.max + 1, shape).astype(dtype)
 
 
-def layer(net, x, kind, weight, zero_point, *, axis=0, bias=None, scales=0.01, **properties):
+def layer(net, x, kind, weight, zero_point, *, axis=0, bias=None, scales: Any = 0.01, **properties):
     n = net(*x.shape)
     scales = np.asarray(scales, np.float32)
     held = n.parameter(weight, scales, axis if scales.ndim else None)

@@ -40,7 +40,7 @@ def whole(*values: int) -> Any:
     return np.array(values, np.int64)
 
 
-NOT_A_NUMBER = np.float32([[1, np.nan, -np.inf], [np.nan, 0, np.inf]])
+NOT_A_NUMBER = np.array([[1, np.nan, -np.inf], [np.nan, 0, np.inf]], np.float32)
 SQUARE, TALL = real(2, 4, 4), RNG.integers(-5, 5, (5, 3))
 
 CASES = {

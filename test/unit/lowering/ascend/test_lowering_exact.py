@@ -1,5 +1,7 @@
 """The operators of TensorFlow and Caffe on integers: every element equals the exact reference."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,6 +65,7 @@ def test_average_pools(net, exact, real_numbers, data):
     x = int8(np.random.default_rng(draw(st.integers(0, 99))), 2, 3, *sizes)
     x = np.moveaxis(x, 1, -1).copy() if layout == "nhwc" else x
     n = net(*x.shape)
+    window: dict[str, Any]
     if caffe:
         pads = [draw(st.integers(0, k - 1)) for k in kernel] * 2
         ceil = draw(st.booleans()) and all((s - k) % st_ == 0 for s, k, st_ in zip(sizes, kernel, strides, strict=True))

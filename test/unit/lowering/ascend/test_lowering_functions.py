@@ -10,8 +10,8 @@ from amct_opt.targets.tf_ascend import TfAscendTarget
 from amct_opt.universe import new_session
 
 X = "tensor<3x4xf32>"
-NUMBERS = np.float32([[0.5, 1.5, 2.5, 1e-3], [1, 2, 3, 1], [7.25, 0.75, 3.5, 4.5]])
-ROW = np.float32([0.5, 2.0, 3.0, 1e-3])
+NUMBERS = np.array([[0.5, 1.5, 2.5, 1e-3], [1, 2, 3, 1], [7.25, 0.75, 3.5, 4.5]], np.float32)
+ROW = np.array([0.5, 2.0, 3.0, 1e-3], np.float32)
 
 FUNCTIONS = {
     "log": ("Log", np.log),
@@ -33,7 +33,7 @@ COMPARISONS = {
 LOGIC = {"and": ("LogicalAnd", np.logical_and), "or": ("LogicalOr", np.logical_or)}
 
 
-def check(equivalence, folder, text, operators, inputs, wanted, tolerance=0):
+def check(equivalence, folder, text, operators, inputs, wanted, tolerance=0.0):
     """The lowered module has these operators, and computes this; so does what is read back from its file."""
     lowered = equivalence.after(equivalence.parse(text), "lower-to-ascend", "legalize-ascend")
     assert [op.name for op in lowered.walk() if op.name.startswith("ascend.")] == [f"ascend.{o}" for o in operators]
@@ -83,7 +83,7 @@ def test_smallest(equivalence, tmp_path):
       %y = nn.arg_min %x axis -1 keepdims : ({X}) -> tensor<3x1xi64>
       func.return %y : tensor<3x1xi64>
     }}"""
-    x = np.float32([[3, 1, 1, 2], [0, 0, 0, 0], [4, 3, 2, -1]])
+    x = np.array([[3, 1, 1, 2], [0, 0, 0, 0], [4, 3, 2, -1]], np.float32)
     wanted = np.array([[1], [0], [3]])
     check(equivalence, tmp_path, text, ["ArgMin", "Unsqueeze"], {"arg0": x}, wanted)
 

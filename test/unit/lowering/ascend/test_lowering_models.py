@@ -78,7 +78,7 @@ def test_model(framework, name, tmp_path, equivalence):
     session.imports = options
     module = frontends.read(path, session)
     make_pass("fuse-all", "").apply(session, module)
-    np.savez(tmp_path / "data.npz", **data(module, equivalence, 0))
+    np.savez(tmp_path / "data.npz", **dict[str, Any](data(module, equivalence, 0)))
     make_pass("quantize", f"data={tmp_path / 'data.npz'}").apply(session, module)
     lowered = equivalence.after(module, "lower-to-ascend", "legalize-ascend", session=session)
     missed = [

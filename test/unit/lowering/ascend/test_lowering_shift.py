@@ -7,11 +7,11 @@ from xdsl.dialects.builtin import i32
 from amct_opt.dialects import ascend, nn
 from amct_opt.runtime.executor import run
 
-SCALES = np.float32([0.013, 0.5, 0.0071])
+SCALES = np.array([0.013, 0.5, 0.0071], np.float32)
 SHIFTS = [1, 9, 16]
 X = np.random.default_rng(0).integers(-128, 128, (2, 6, 7, 9)).astype(np.int8)
 W = np.random.default_rng(1).integers(-127, 128, (3, 6, 2, 3)).astype(np.int8)
-B = np.int32([70_000, -2_000_000, 5])
+B = np.array([70_000, -2_000_000, 5], np.int32)
 ZERO_POINT = -5
 
 

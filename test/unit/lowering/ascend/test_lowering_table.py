@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import i32
 
 from amct_opt.dialects import nn
 from amct_opt.dialects.ascend import AscendQuantOp, CubeOp
+from amct_opt.dialects.nn.shapes import tensor_of
 from amct_opt.transforms.quantization.tables import UNIFORM
 
 RNG = np.random.default_rng(0)
@@ -82,4 +83,4 @@ def test_all_weighted_rows_give_accumulators(net, equivalence):
         if quantized and kind in WEIGHTS:
             after = equivalence.after(build(net, row, kind, True), "lower-to-ascend")
             (layer,) = [op for op in after.walk() if isinstance(op, CubeOp)]
-            assert layer.results[0].type.element_type == i32
+            assert tensor_of(layer.results[0]).element_type == i32

@@ -1,6 +1,7 @@
 """Operations that the lowering does not make (yet), each next to plain numpy, exact integers in int64, or ONNX's reference."""
 
 import math
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +12,8 @@ from xdsl.dialects.builtin import IntegerType, TensorType, f16, f32, i1, i32, i6
 from xdsl.ir import Block
 
 from amct_opt.dialects import ascend, nn
-from amct_opt.runtime.kernels import kernel_for
+
+from ...values import kernel_of
 
 TYPES = {"int8": IntegerType(8), "int32": i32, "int64": i64, "float16": f16, "float32": f32, "bool": i1}
 rng = np.random.default_rng(0)
@@ -33,7 +35,7 @@ def fixed(values, dtype):
     return np.array(values, dtype).view(Constant)
 
 
-def run(kind, *arrays, **properties):
+def run(kind, *arrays, **properties) -> Any:
     """What the kernel gives; results have the inferred type."""
     block = Block(arg_types=[TensorType(TYPES[a.dtype.name], a.shape) for a in arrays])
     values = [
@@ -42,7 +44,7 @@ def run(kind, *arrays, **properties):
     ]
     many = kind in (ascend.AddNOp, ascend.EltwiseOp, ascend.PackOp)
     op = kind.make(values, **properties) if many else kind.make(*values, **properties)
-    result = kernel_for(op)(*map(np.asarray, arrays))
+    result = kernel_of(op)(*map(np.asarray, arrays))
     each = result if isinstance(result, list | tuple) else [result]
     for value, array in zip(op.results, each, strict=True):
         assert value.type == TensorType(TYPES[array.dtype.name], array.shape)
@@ -198,7 +200,7 @@ def test_the_largest_accumulators():
 
 
 def test_activations():
-    x = np.concatenate([normal(50) * 5, np.float32([0, -200, 200])])
+    x = np.concatenate([normal(50) * 5, np.array([0, -200, 200], np.float32)])
     wide = x.astype(np.float64)
     with np.errstate(over="ignore"):
         sigmoid = {scale: 1 / (1 + np.exp(-np.float32(scale).astype(float) * wide)) for scale in (1, 0.5, 1.702)}
@@ -228,7 +230,7 @@ def test_many_operands():
 def test_choices_and_bounds():
     a, b, c = normal(2, 3), normal(2, 3), np.array([[True], [False]])
     np.testing.assert_array_equal(run(ascend.SelectOp, c, a, b), np.where(c, a, b))
-    clipped = run(ascend.ClipByValueV2Op, a, np.float32([-0.5]), np.array(0.25, np.float32))
+    clipped = run(ascend.ClipByValueV2Op, a, np.array([-0.5], np.float32), np.array(0.25, np.float32))
     np.testing.assert_array_equal(clipped, np.clip(a, np.float32(-0.5), np.float32(0.25)))
 
 
@@ -246,7 +248,7 @@ def test_batch_norm_of_caffe():
     for momentum in (0.0, 2.5):
         factor = 1 / momentum if momentum else 0.0
         expected = (x - factor * mu[:, None, None]) / np.sqrt(factor * variance[:, None, None] + 0.001)
-        y = run(ascend.BNInferenceOp, x, mu, variance, np.float32([momentum]), epsilon=0.001)
+        y = run(ascend.BNInferenceOp, x, mu, variance, np.array([momentum], np.float32), epsilon=0.001)
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -288,14 +290,14 @@ def test_group_norm(data_format):
     given = x if data_format == "NCHW" else np.ascontiguousarray(np.moveaxis(x, 1, -1))
     y, *moments = run(ascend.GroupNormOp, given, gamma, beta, num_groups=3, data_format=data_format)
     y = y if data_format == "NCHW" else np.moveaxis(y, -1, 1)
-    by_channel = [a.reshape(3, 2, 1, 1) for a in (gamma, beta)]
-    assert_normalized((y, *moments), x.reshape(2, 3, 2, 4, 5), *by_channel, 1e-4, (2, 3, 4), (2, 3))
+    factor, offset = (a.reshape(3, 2, 1, 1) for a in (gamma, beta))
+    assert_normalized((y, *moments), x.reshape(2, 3, 2, 4, 5), factor, offset, 1e-4, (2, 3, 4), (2, 3))
 
 
 # -- space and indexing -----------------------------------------------------------------------------------------------
 
 
-def in_onnx(op_type, inputs, opset=18, **attributes):
+def in_onnx(op_type, inputs, opset=18, **attributes) -> Any:
     """ONNX's reference implementation."""
     names = [f"i{i}" if a is not None else "" for i, a in enumerate(inputs)]
     node = helper.make_node(op_type, names, ["y"], **attributes)
@@ -306,7 +308,8 @@ def in_onnx(op_type, inputs, opset=18, **attributes):
     ]
     graph = helper.make_graph([node], "g", given, [onnx.ValueInfoProto(name="y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    return ReferenceEvaluator(model).run(None, {n: a for n, a in zip(names, inputs, strict=True) if n})[0]
+    (first, *_) = ReferenceEvaluator(model).run(None, {n: a for n, a in zip(names, inputs, strict=True) if n})
+    return first
 
 
 EMPTY = {"scales": fixed([], np.float32), "sizes": fixed([], np.int64)}
@@ -391,7 +394,7 @@ def test_parts_and_repetitions():
 
 
 def test_shapes_values_and_places():
-    x = np.float32([[3, 1, 3], [0, 7, 7]])
+    x = np.array([[3, 1, 3], [0, 7, 7]], np.float32)
     assert run(ascend.ShapeOp, x).tolist() == [2, 3]
     assert run(ascend.FillOp, fixed([2, 2], np.int32), np.array(5, np.int8)).tolist() == [[5, 5], [5, 5]]
     assert run(ascend.ArgMaxV2Op, x, fixed(-1, np.int32)).tolist() == [0, 1]

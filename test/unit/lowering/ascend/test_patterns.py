@@ -9,6 +9,7 @@ import pytest
 
 from amct_opt import CompileError
 from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.shapes import shape_of
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.rules import Lowering
@@ -83,7 +84,7 @@ class SquareOfProduct(Lowering[nn.MulOp]):
     @condition
     def no_scalar(self, op: nn.MulOp) -> str | None:
         """the operand has axes"""
-        return None if op.lhs.type.get_shape() else "it is a single number"
+        return None if shape_of(op.lhs) else "it is a single number"
 
     def rewrite(self, build, op):
         return [build.add(ascend.SquareOp, op.lhs).y]

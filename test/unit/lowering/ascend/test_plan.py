@@ -68,7 +68,9 @@ def test_a_layer_in_float32(offset: int, weight: int) -> None:
     result = assert_same(m)
     q = np.clip(np.rint(X * np.float32(20) + np.float32(offset)), -128, 127).astype(np.int64)
     sums = (q - offset).sum(axis=1, keepdims=True) * weight
-    np.testing.assert_array_equal(result, sums.astype(np.float32) * np.float32([0.01, 0.02, 0.3, 4]).reshape(4, 1, 1))
+    np.testing.assert_array_equal(
+        result, sums.astype(np.float32) * np.array([0.01, 0.02, 0.3, 4], np.float32).reshape(4, 1, 1)
+    )
     assert not np.signbit(result[sums.repeat(4, axis=1) == 0]).any(), "integers have no -0"
 
 

@@ -22,7 +22,7 @@ i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 PAIRS = 3_000
-BEYOND = np.float32([6, np.nextafter(np.float32(6), np.float32(7)), 6.03, 6.5, 7, 11, 100, 1e6, 3e38, np.inf])
+BEYOND = np.array([6, np.nextafter(np.float32(6), np.float32(7)), 6.03, 6.5, 7, 11, 100, 1e6, 3e38, np.inf], np.float32)
 """Reals from 6 on; below 6 both activations are one."""
 
 

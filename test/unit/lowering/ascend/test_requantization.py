@@ -7,14 +7,15 @@ from xdsl.ir import Block
 
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.ascend.base import i8, i16
-from amct_opt.runtime.kernels import kernel_for
+
+from ...values import kernel_of
 
 TYPES = {np.dtype(np.int8): i8, np.dtype(np.int16): i16, np.dtype(np.int32): i32, np.dtype(np.float32): f32}
 
 
 def run(kind, *arrays, **properties):
     block = Block(arg_types=[TensorType(TYPES[a.dtype], a.shape) for a in arrays])
-    return kernel_for(kind.make(*block.args, **properties))(*arrays)
+    return kernel_of(kind.make(*block.args, **properties))(*arrays)
 
 
 def requant(values, scales, **properties):
@@ -49,7 +50,7 @@ def test_requant_by_scalar_arithmetic(relu):
     rng = np.random.default_rng(0)
     x = rng.integers(-(2**30), 2**30, (2, 3, 5, 4), dtype=np.int32)
     x[0, :, :2] >>= 20
-    scales = np.float32([3e-4, 0.25, 1.1e-7])
+    scales = np.array([3e-4, 0.25, 1.1e-7], np.float32)
     y = requant(x, scales, offset=7.0, relu_flag=relu)
     assert y.dtype == np.int8
     for index in np.ndindex(x.shape):
@@ -59,7 +60,7 @@ def test_requant_by_scalar_arithmetic(relu):
 
 
 def test_dequant_s16():
-    x, scales = np.array([[5, 3], [-7, 2**31 - 1]], np.int32), np.float32([0.5, 2.0])
+    x, scales = np.array([[5, 3], [-7, 2**31 - 1]], np.int32), np.array([0.5, 2.0], np.float32)
     bias = np.array([-10, 100], np.int16)
     assert run(ascend.AscendDequantS16Op, x, scales).tolist() == [[2, 6], [-4, 32767]]
     assert run(ascend.AscendDequantS16Op, x, scales, bias).tolist() == [[-8, 106], [-14, 32767]]
@@ -70,7 +71,7 @@ def test_dequant_s16():
 
 def test_requant_s16():
     x, other = np.array([[5, 30000, -30000]], np.int16), np.array([[-6, 30000, -30000]], np.int16)
-    scale = np.float32([0.5])
+    scale = np.array([0.5], np.float32)
     y0, y1 = run(ascend.AscendRequantS16Op, x, scale)
     assert (y0.dtype, y1.dtype) == (np.int8, np.int16)
     assert (y0.tolist(), y1.tolist()) == ([[2, 127, -128]], x.tolist())
@@ -84,7 +85,7 @@ def test_requant_s16():
 def test_shifted_accumulators(shifts):
     """floor, not towards zero; 16 bits are left; then the scale with its power of two."""
     x = np.array([[100000, -70000], [-5, -5], [2**31 - 1, -(2**31)], [1234, 65535]], np.int32)
-    scales = np.float32([0.3, 1.7e-4])
+    scales = np.array([0.3, 1.7e-4], np.float32)
     y = run(ascend.AscendDequantOp, x, scales, shift_n=shifts)
     for (i, c), value in np.ndenumerate(x):
         n = shifts[c % len(shifts)]
@@ -94,9 +95,9 @@ def test_shifted_accumulators(shifts):
 def test_shifting_is_that_of_nn():
     """Where the reals are those of accumulators, AscendDequant gives what nn.shift_accumulator leaves of them."""
     x = np.random.default_rng(1).integers(-(2**22), 2**22, (50, 3), dtype=np.int32)
-    scales, shifts = np.float32([2.0**-7, 2.0**-12, 0.5]), (2, 9, 5)
+    scales, shifts = np.array([2.0**-7, 2.0**-12, 0.5], np.float32), (2, 9, 5)
     params = nn.QParamsAttr.of(i32, scales, axis=1)
     block = Block(arg_types=[TensorType(f32, x.shape)])
-    kept = kernel_for(nn.ShiftAccumulatorOp.make(*block.args, qparams=params, shifts=shifts))
+    kept = kernel_of(nn.ShiftAccumulatorOp.make(*block.args, qparams=params, shifts=shifts))
     reals = run(ascend.AscendDequantOp, x, scales)
     np.testing.assert_array_equal(run(ascend.AscendDequantOp, x, scales, shift_n=shifts), kept(reals))

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,7 +30,7 @@ def test_resnet50_has_no_differing_element(tmp_path, monkeypatch, exact):
     session = new_session()
     module = frontends.read(tmp_path / "resnet50.onnx", session)
     name = main_input(module)
-    np.savez(tmp_path / "calib.npz", **{name: images[:2]})
+    np.savez(tmp_path / "calib.npz", **dict[str, Any]({name: images[:2]}))
     for each, options in (("fuse-bn", ""), ("quantize", f"data={tmp_path / 'calib.npz'}"), ("lower-to-ascend", "")):
         make_pass(each, options).apply(session, module)
         verify(module)

@@ -1,5 +1,7 @@
 """The rounding order of AscendQuant, AscendDequant and AscendAntiQuant, by numbers that can be checked by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import TensorType, f16, f32, i32
@@ -7,15 +9,16 @@ from xdsl.ir import Block
 
 from amct_opt.dialects import ascend
 from amct_opt.dialects.ascend.base import i8
-from amct_opt.runtime.kernels import kernel_for
+
+from ...values import kernel_of
 
 
 def run(kind, types, arrays, **properties):
     block = Block(arg_types=[TensorType(t, a.shape) for t, a in zip(types, arrays, strict=True)])
-    return kernel_for(kind.make(*block.args, **properties))(*arrays)
+    return kernel_of(kind.make(*block.args, **properties))(*arrays)
 
 
-def quant(*values, dtype=np.float32, **properties):
+def quant(*values, dtype: Any = np.float32, **properties):
     x = np.array(values, dtype)
     return run(ascend.AscendQuantOp, [f32 if dtype == np.float32 else f16], [x], **properties).tolist()
 

@@ -74,7 +74,7 @@ def test_quantize_and_ascend_quant(scale: float, offset: int) -> None:
 @pytest.mark.parametrize("relu", [False, True])
 def test_two_steps_and_requant(offset: int, relu: bool) -> None:
     """All accumulators from -60,000 to 60,000, at several scales of the channels."""
-    scales, reciprocal = np.float32([0.0021, 0.0005, 1 / 768, 0.00731]), np.float32(1 / 0.37)
+    scales, reciprocal = np.array([0.0021, 0.0005, 1 / 768, 0.00731], np.float32), np.float32(1 / 0.37)
     accumulators = np.broadcast_to(np.arange(-60_000, 60_001, dtype=np.int32)[:, None], (120_001, 4)).copy()
     listed = ", ".join(repr(float(s)) for s in scales)
     rows = "120001x4"

@@ -8,14 +8,15 @@ from xdsl.ir import Block
 
 from amct_opt.dialects import ascend
 from amct_opt.dialects.ascend.base import i4, i8
-from amct_opt.runtime.kernels import kernel_for
+
+from ...values import kernel_of
 
 TYPES = {"int8": i8, "int4": i4, "float16": f16, "bfloat16": bf16, "float32": f32}
 
 
 def run(kind, *arrays, **properties):
     block = Block(arg_types=[TensorType(TYPES[a.dtype.name], a.shape) for a in arrays])
-    return kernel_for(kind.make(*block.args, **properties))(*arrays)
+    return kernel_of(kind.make(*block.args, **properties))(*arrays)
 
 
 def test_weights_without_their_offsets():
@@ -23,17 +24,17 @@ def test_weights_without_their_offsets():
     assert run(ascend.AscendWeightQuantOp, w, o).tolist() == [[8, -97], [0, -7]]
     assert run(ascend.AscendWeightQuantOp, w[1:], o[1:], dst_type=29).astype(int).tolist() == [[0, -7]]
     with pytest.raises(ValueError, match="weights from -7 to 8 without their offsets do not fit into i4"):
-        run(ascend.AscendWeightQuantOp, w[:, :1] - np.int8([[0], [7]]), o, dst_type=29)
+        run(ascend.AscendWeightQuantOp, w[:, :1] - np.array([[0], [7]], np.int8), o, dst_type=29)
     with pytest.raises(ValueError, match="do not fit into i8"):
-        run(ascend.AscendWeightQuantOp, np.int8([127]), np.int8([-1]))
+        run(ascend.AscendWeightQuantOp, np.array([127], np.int8), np.array([-1], np.int8))
 
 
 @pytest.mark.parametrize(
     ("mode", "rounding"), [("round", np.rint), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc)]
 )
 def test_quantization_by_channel(mode, rounding):
-    x = np.float32([[2.5, -2.5, 1e9], [1.25, 0.3, -1e9]])
-    scale, offset = np.float32([1.0, 3.0]), np.float32([1.0, -4.0])
+    x = np.array([[2.5, -2.5, 1e9], [1.25, 0.3, -1e9]], np.float32)
+    scale, offset = np.array([1.0, 3.0], np.float32), np.array([1.0, -4.0], np.float32)
     y = run(ascend.AscendQuantV2Op, x, scale, offset, axis=0, round_mode=mode)
     assert y.tolist() == np.clip(rounding(x * scale[:, None] + offset[:, None]), -128, 127).tolist()
     assert run(ascend.AscendQuantV2Op, x, scale[:1], sqrt_mode=True).tolist() == [[2, -2, 127], [1, 0, -128]]
@@ -42,7 +43,7 @@ def test_quantization_by_channel(mode, rounding):
 @pytest.mark.parametrize(("dst_type", "dtype"), [(1, np.float16), (27, ml_dtypes.bfloat16)])
 def test_reals_by_channel(dst_type, dtype):
     x = np.array([[-128, 3, 127]], np.int8)
-    scale, offset = np.float32([0.1, 0.2, 1.5]), np.float32([1, -3, 0])
+    scale, offset = np.array([0.1, 0.2, 1.5], np.float32), np.array([1, -3, 0], np.float32)
     y = run(ascend.AscendAntiQuantV2Op, x, scale, offset, dst_type=dst_type)
     assert y.dtype == dtype
     assert y.tolist() == ((np.float32(x) + offset) * scale).astype(dtype).tolist()
@@ -73,5 +74,11 @@ def test_product_with_a_quantized_weight(group, transposed):
 
 def test_the_weight_is_rounded_to_the_type_of_x():
     """(100 + 0) * 0.1 in float16 is 10, as float16(0.1) is 0.09998: 9.998 rounds to 10."""
-    y = run(ascend.WeightQuantBatchMatmulV2Op, np.float16([[64]]), np.int8([[100]]), np.float16([0.1]), np.float16([0]))
+    y = run(
+        ascend.WeightQuantBatchMatmulV2Op,
+        np.array([[64]], np.float16),
+        np.array([[100]], np.int8),
+        np.array([0.1], np.float16),
+        np.array([0], np.float16),
+    )
     assert y.item() == np.float16(np.float32(np.float16(np.float32(np.float16(0.1)) * 100)) * 64)

@@ -171,7 +171,7 @@ def test_division(run) -> None:
 def test_powers(run) -> None:
     x = np.array([-2, 0, 1.5, 3], np.float32)
     np.testing.assert_array_equal(run(nn.PowOp, x, np.array([2], np.int64)), x * x)
-    np.testing.assert_array_equal(run(nn.PowOp, x, np.float32(3)[None]), x**3)
+    np.testing.assert_array_equal(run(nn.PowOp, x, np.array([3], np.float32)), x**3)
     np.testing.assert_array_equal(run(nn.PowOp, x, np.array([0, 1, 1, -1], np.float32)), [1, 0, 1.5, np.float32(1) / 3])
     assert np.isnan(run(nn.PowOp, x, np.array([0.5], np.float32))[0])
     # an integer base keeps its type: exact while the exponent is a natural number, else rounded towards zero

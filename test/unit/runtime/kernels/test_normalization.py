@@ -9,7 +9,7 @@ from amct_opt.dialects import nn
 from amct_opt.runtime.kernels import Array
 
 # sums of some hundred float32 values of size about 1, then a division: well below 100 roundings
-TOLERANCE = 100 * np.finfo(np.float32).eps
+TOLERANCE = 100 * float(np.finfo(np.float32).eps)
 
 
 def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
@@ -38,7 +38,7 @@ def test_batch_norm(run, rng, shape, layout) -> None:
 def test_batch_norm_of_float16_with_float32_parameters(run) -> None:
     x = np.array([[1, 2048]], np.float16)
     one = np.ones(2, np.float32)
-    y = run(nn.BatchNormOp, x, one, np.float32([0.5, 0.25]), 0 * one, one, epsilon=0.0)
+    y = run(nn.BatchNormOp, x, one, np.array([0.5, 0.25], np.float32), 0 * one, one, epsilon=0.0)
     assert y.tolist() == [[1.5, 2048.0]]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import os
+from importlib import import_module
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -36,8 +38,17 @@ from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, types_pb2
+import tensorflow
+from xdsl.dialects.builtin import IntegerType
+
+from amct_opt.ir.functions import return_op
+
+from ...values import made_by
+
+tf = cast(Any, tensorflow)
+"""The types that pyright has for it are narrower than what it takes."""
+
+attr_value_pb2, types_pb2 = (import_module(f"tensorflow.core.framework.{name}_pb2") for name in ("attr_value", "types"))
 
 WHERE = "graph.pb: node 'n'"
 
@@ -88,6 +99,7 @@ def in_a_module(attribute) -> tuple[str, nn.OpaqueOp]:
     op = nn.OpaqueOp.make([], result_types=types(), framework="tensorflow", op_type="X", attrs=attrs)
     text = module_text(ModuleOp([op]))
     (read,) = parse_module(new_session(), text).ops
+    assert isinstance(read, nn.OpaqueOp)
     return text, read
 
 
@@ -98,6 +110,7 @@ def test_attributes_come_back_from_the_text_of_a_module(name) -> None:
     attribute = mlir_of("a", value, WHERE)
     written, op = in_a_module(attribute)
     assert text is None or f"{{a = {text}}}" in written
+    assert op.attrs is not None
     read = op.attrs.data["a"]
     back = attr_value_pb2.AttrValue.FromString(attr_value(read).SerializeToString())
     if theirs.HasField("tensor"):
@@ -272,10 +285,10 @@ def test_random_numbers_are_constants_where_they_have_a_seed() -> None:
     )
     FoldConstantsPass().apply(new_session(), module)
     function = main_function(module)
-    y, z = function.body.block.last_op.operands
+    y, z = return_op(function).operands
     expected = tf.raw_ops.StatelessRandomUniform(shape=[3], seed=[1, 2])
     np.testing.assert_array_equal(nn.array_of(y), expected.numpy())
-    assert z.owner.op_type.data == "RandomUniform"
+    assert made_by(z, nn.OpaqueOp).op_type.data == "RandomUniform"
 
 
 def test_a_failure_names_the_operator(carried) -> None:
@@ -290,7 +303,7 @@ def test_a_failure_names_the_operator(carried) -> None:
     [
         ("NoSuchOperator", {}, "NoSuchOperator is not valid: Op type not registered"),
         ("Timestamp", {}, "Timestamp cannot be carried: it has a state"),
-        ("Empty", {"dtype": IntegerAttr(1, element_type(np.dtype(np.uint8)))}, "Empty is not valid"),
+        ("Empty", {"dtype": IntegerAttr(1, cast(IntegerType, element_type(np.dtype(np.uint8))))}, "Empty is not valid"),
     ],
 )
 def test_what_cannot_run_is_a_located_error(op_type, attributes, message) -> None:

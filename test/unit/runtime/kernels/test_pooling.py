@@ -61,7 +61,7 @@ def test_pools_of_any_geometry(run, g: dict[str, Any], layout: str) -> None:
     assume(all(s + b + e >= span for s, b, e, span in sums))
     x = np.random.default_rng(0).integers(-9, 10, (2, 3, *g["spatial"])).astype(np.float32)
     rows = zip(g["spatial"], g["kernel"], g["strides"], g["dilations"], g["pads"][:rank], g["pads"][rank:], strict=True)
-    out = [window_size(*row, g["ceil_mode"]) for row in rows]
+    out = [window_size(s, k, t, d, b, e, g["ceil_mode"]) for s, k, t, d, b, e in rows]
     largest, mean, padded_mean = naive_pool(x, g, out)
     # a dilated window can still miss the input: it has no mean, and the padding as its largest element
     met = np.isfinite(largest)

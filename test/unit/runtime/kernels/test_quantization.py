@@ -41,7 +41,7 @@ def test_quantize(run, storage, scale, shift) -> None:
     ties = np.arange(-9, 10) / 2
     ends = [v + d for v in (low - zero_point, high - zero_point) for d in (-2, -1, -0.5, 0, 0.5, 1, 2)]
     x = (np.concatenate([ties, ends, [1e9, -1e9, 1e38, -1e38]]) * np.float32(scale)).astype(np.float32)
-    x = np.append(x, np.float32([np.inf, -np.inf]))
+    x = np.append(x, np.array([np.inf, -np.inf], np.float32))
     q = run(nn.QuantizeOp, x, qparams=nn.QParamsAttr.of(storage, scale, zero_point))
     assert q.dtype == numpy_dtype(storage)
     assert q.astype(np.int64).tolist() == [exact(v, scale, zero_point, storage) for v in x]
@@ -56,7 +56,7 @@ def test_single_numbers(run) -> None:
 
 @pytest.mark.parametrize("storage", STORAGES, ids=str)
 def test_nan_is_the_least_integer(run, storage) -> None:
-    q = run(nn.QuantizeOp, np.float32([np.nan, 1]), qparams=nn.QParamsAttr.of(storage, 1.0))
+    q = run(nn.QuantizeOp, np.array([np.nan, 1], np.float32), qparams=nn.QParamsAttr.of(storage, 1.0))
     assert q.tolist() == [integer_range(storage)[0], 1]
 
 

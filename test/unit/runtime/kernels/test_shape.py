@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -93,7 +95,7 @@ def test_axes(run) -> None:
 def test_pad(run, mode, dtype) -> None:
     x = X[0, 0].astype(dtype)  # [4, 5]
     y = run(nn.PadOp, x, pads=[2, -1, 1, 3], mode=mode, value=7.0)
-    more = {"constant_values": 7} if mode == "constant" else {}
+    more: dict[str, Any] = {"constant_values": 7} if mode == "constant" else {}
     np.testing.assert_array_equal(y, np.pad(x[:, 1:], [(2, 1), (0, 3)], mode=mode, **more))
 
 

@@ -66,6 +66,6 @@ def in_onnxruntime(path: Path, arrays: Sequence[Array], folder: Path) -> tuple[l
     options.optimized_model_filepath = str(folder / "optimized.onnx")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
-    results = session.run(None, dict(zip(names, arrays, strict=True)))
+    results = [np.asarray(each) for each in session.run(None, dict(zip(names, arrays, strict=True)))]
     graph = onnx.load(folder / "optimized.onnx", load_external_data=False).graph
     return results, Counter(node.op_type for node in graph.node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -151,7 +151,10 @@ def network(rng: np.random.Generator, path: Path) -> None:
         )
         between = str(rng.choice(["none", "Relu", "Sigmoid", "Transpose", "MaxPool", "Add"]))
         before, value = value, f"c{i}" if between == "none" or i == LAYERS - 1 else f"v{i}"
-        attributes = {"Transpose": {"perm": [0, 1, 3, 2]}, "MaxPool": {"kernel_shape": [3, 3], "pads": [1] * 4}}
+        attributes: dict[str, Any] = {
+            "Transpose": {"perm": [0, 1, 3, 2]},
+            "MaxPool": {"kernel_shape": [3, 3], "pads": [1] * 4},
+        }
         if value == f"v{i}":
             inputs = [f"c{i}", before] if between == "Add" else [f"c{i}"]
             nodes.append(helper.make_node(between, inputs, [value], f"op{i}", **attributes.get(between, {})))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from amct_opt.dialects import nn
-from amct_opt.dialects.nn.shapes import DYNAMIC
+from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 
 from .nets import Chain, Point, channel_scales, reals
 from .peer import both
@@ -198,7 +198,7 @@ def test_product_of_activations(transposed: bool, tmp_path: Path) -> None:
     other = Point(0.017, -31)
     keys = net.input(2, 3, 12, 40) if transposed else net.input(2, 3, 40, 12)
     y = net.add(nn.MatMulOp, net.at(net.x, IN), net.at(keys, other), transpose_b=transposed)
-    arrays = [reals(net.rng, (2, 3, 9, 40), IN), reals(net.rng, tuple(keys.type.get_shape()), other)]
+    arrays = [reals(net.rng, (2, 3, 9, 40), IN), reals(net.rng, shape_of(keys), other)]
     pair = both(net.module(net.at(y, OUT)), arrays, tmp_path)
     assert pair.kernels["QLinearMatMul"] == 1, pair.kernels
     assert pair.differing == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from xdsl.ir import SSAValue
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn.shapes import shape_of, tensor
 from amct_opt.runtime.executor import Executable, RunError
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.program import Program
 
+from ...values import made_by
 from .nets import Chain, Point
 
 IN, OUT = Point(0.5, 3), Point(1.0)
@@ -33,19 +36,19 @@ def integer_rows(module: ModuleOp, watched: Sequence[SSAValue] = ()) -> list[str
     return found
 
 
-def layer(net: Chain, **properties: object) -> SSAValue:
+def layer(net: Chain, **properties: Any) -> SSAValue:
     return net.weighted(nn.ConvOp, net.at(net.x, IN), IN, (3, 2, 1, 1), [0.25, 0.5, 1.0], **properties)
 
 
 def test_numbers_by_hand() -> None:
     """x = 2 and -1 are 7 and 1 at zero point 3; sums (7-3) * w0 + (1-3) * w1 + b, times 0.5 * sw, half to even."""
     net = Chain(1, 2, 1, 1)
-    weight = np.int8([[5, 3], [-128, 127], [1, 2]]).reshape(3, 2, 1, 1)
+    weight = np.array([[5, 3], [-128, 127], [1, 2]], np.int8).reshape(3, 2, 1, 1)
     y = net.weighted(nn.ConvOp, net.at(net.x, IN), IN, weight.shape, [0.25, 0.5, 1.0], weight=weight, bias=False)
     module = net.module(net.at(y, Point(1.0, -20)))
     assert integer_rows(module) == ["nn.quantize"]
     executable = Executable(module, rewrite=in_integers)
-    (result,) = executable.run({executable.inputs[0]: np.float32([2, -1]).reshape(1, 2, 1, 1)}).values()
+    (result,) = executable.run({executable.inputs[0]: np.array([2, -1], np.float32).reshape(1, 2, 1, 1)}).values()
     # 14 / 8 = 1.75; -766 / 4 = -191.5, beyond -128 + 20; 0
     assert result.ravel().tolist() == [2, -108, 0]
 
@@ -72,7 +75,7 @@ def test_what_is_watched_inside_a_layer_is_told() -> None:
     y = layer(net)
     dequantized = net.at(y, OUT)
     module = net.module(dequantized)
-    integers = dequantized.owner.input
+    integers = made_by(dequantized, nn.DequantizeOp).input
     seen: list[np.ndarray] = []
     executable = Executable(module, [integers], in_integers)
     executable.run({executable.inputs[0]: np.ones((1, 2, 1, 1), np.float32)}, lambda _, a: seen.append(a.copy()))
@@ -113,7 +116,7 @@ def result_of_16_bits(net: Chain) -> SSAValue:
 
 def half_floats(net: Chain) -> SSAValue:
     params = nn.QParamsAttr.of(IntegerType(8), 0.5)
-    types = [type(net.x.type)(f16, net.x.type.get_shape())]
+    types = [tensor(f16, shape_of(net.x))]
     x = net.add(nn.DequantizeOp, net.add(nn.QuantizeOp, net.x, qparams=params), qparams=params, result_types=types)
     return net.add(nn.QuantizeOp, net.add(nn.AddOp, x, x), qparams=params)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -42,7 +43,7 @@ class Attention:
     def parameter(self, *shape: int) -> str:
         return self.constant((self.rng.normal(size=shape) / 2).astype(np.float32))
 
-    def add(self, op_type: str, *inputs: str, **attributes: object) -> str:
+    def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         node = helper.make_node(op_type, inputs, [f"v{len(self.nodes)}"], f"{op_type}{len(self.nodes)}", **attributes)
         self.nodes.append(node)
         return node.output[0]
@@ -120,7 +121,7 @@ def quantized_sqnr(net: Attention, weights: str, profile: str, observer: str, tm
     session = new_session()
     session.profile = profile
     module, session = amct_opt.load(tmp_path / "float.onnx", session)
-    inputs = {"x": x, "keep": keep} if any("keep" in node.input for node in net.nodes) else {"x": x}
+    inputs: dict[str, Any] = {"x": x, "keep": keep} if any("keep" in node.input for node in net.nodes) else {"x": x}
     np.savez(tmp_path / "data.npz", **inputs)
     pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} engine=numpy}}'
     amct_opt.run_pipeline(module, pipeline, session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -215,7 +215,7 @@ FEW_BITS = {
 
 @pytest.mark.parametrize("bits", [3, 4, 6, 7])
 @pytest.mark.parametrize("name", FEW_BITS)
-def test_weights_of_few_bits(name: str, bits: int, tmp_path: Path) -> None:
+def test_weights_of_few_bits(name: str, bits: Literal[3, 4, 6, 7], tmp_path: Path) -> None:
     """Weights of 3 and 4 bits are INT4 in the file, multiplied in float by onnxruntime; others INT8, for its integer kernels."""
     x_shape, w_shape, kind, properties = FEW_BITS[name]
     net = Chain(*x_shape)

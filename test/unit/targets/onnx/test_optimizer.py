@@ -175,13 +175,13 @@ def test_integers_of_four_bits(node: onnx.NodeProto, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
 def test_pads_as_wide_as_a_kernel(dtype: Any, tmp_path: Path) -> None:
     """onnxruntime refuses them, and leaves dilations out of what it pads for SAME: the expected numbers are ONNX's."""
-    window = {"kernel_shape": [1, 2], "dilations": [1, 3], "auto_pad": "SAME_UPPER"}
+    window: dict[str, Any] = {"kernel_shape": [1, 2], "dilations": [1, 3], "auto_pad": "SAME_UPPER"}
     x = np.array([-9, -1, -5, -3, -7, -2, -8], dtype).reshape(1, 1, 1, 7)
-    ends = [[helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)] for n in "xy"]
-    graph = helper.make_graph([helper.make_node("MaxPool", ["x"], ["y"], **window)], "g", *ends)
+    given, made = ([helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)] for n in "xy")
+    graph = helper.make_graph([helper.make_node("MaxPool", ["x"], ["y"], **window)], "g", given, made)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
     session = new_session()
     OnnxTarget().write(frontends.read(tmp_path / "m.onnx", session), tmp_path / "written.onnx", session)
-    (y,) = onnxruntime.InferenceSession(tmp_path / "written.onnx").run(None, {"x": x})
+    (y,) = map(np.asarray, onnxruntime.InferenceSession(tmp_path / "written.onnx").run(None, {"x": x}))
     row, places = x.reshape(-1), [(i - 1, i + 2) for i in range(7)]  # one of three elements of padding is before
     np.testing.assert_array_equal(y.reshape(-1), [max(row[i] for i in pair if 0 <= i < 7) for pair in places])

@@ -19,11 +19,11 @@ from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
-from amct_opt.runtime.kernels import kernel_for
 from amct_opt.targets.graph import label_of
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.universe import new_session
 
+from ...values import kernel_of
 from ..operations import Array
 
 DIGITS = Path(__file__).parents[4] / "examples" / "digits"
@@ -74,7 +74,7 @@ def test_every_quantization_is_exact(digits: ModuleOp, images: Any, run_graph: A
     for op in steps:
         first = nodes[f"{label_of(op)}/Cast"]
         before, after = run_graph(path, images, [first.input[0], f"{label_of(op)}/Cast_2"])
-        np.testing.assert_array_equal(after, kernel_for(op)(before))
+        np.testing.assert_array_equal(after, kernel_of(op)(before))
 
 
 def test_digits_with_fake_quant(digits: ModuleOp, images: Any, run_graph: Any, tmp_path: Path) -> None:

@@ -252,9 +252,9 @@ def resize(dynamic: bool = False, image: Array = IMAGE, **properties: Any) -> Ca
     return Case(lambda x: nn.ResizeOp.make(x, **properties), (image,), dynamic)
 
 
-_HALF = {"mode": "nearest", "coordinates": "half_pixel", "nearest": "round_prefer_ceil"}
-_START = {"mode": "nearest", "coordinates": "asymmetric", "nearest": "floor"}
-_CORNERS = {"mode": "nearest", "coordinates": "align_corners", "nearest": "round_prefer_ceil"}
+_HALF: dict[str, Any] = {"mode": "nearest", "coordinates": "half_pixel", "nearest": "round_prefer_ceil"}
+_START: dict[str, Any] = {"mode": "nearest", "coordinates": "asymmetric", "nearest": "floor"}
+_CORNERS: dict[str, Any] = {"mode": "nearest", "coordinates": "align_corners", "nearest": "round_prefer_ceil"}
 
 RESIZE: dict[str, Case] = {
     "nearest-dynamic": resize(True, scales=(1, 1, 2, 3), **_START),

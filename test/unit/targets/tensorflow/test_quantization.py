@@ -63,12 +63,12 @@ def remarks(session: Session, rule: str) -> list[str]:
 
 # Plain operators
 
-SCALES = np.float32(np.random.default_rng(5).uniform(1, 2, 48) * 2.0 ** np.arange(-24, 24))
+SCALES = np.asarray(np.random.default_rng(5).uniform(1, 2, 48) * 2.0 ** np.arange(-24, 24), np.float32)
 
 
 def ties(scales: Array, count: int = 140) -> Array:
     """Numbers half-way between two integers on each grid, as far as float32 has them, and their neighbours: `[n, scales]`."""
-    middle = np.float32((np.arange(-count, count) + 0.5)[:, None] * scales.astype(np.float64))
+    middle = np.asarray((np.arange(-count, count) + 0.5)[:, None] * scales.astype(np.float64), np.float32)
     return np.concatenate([middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))])
 
 
@@ -178,7 +178,7 @@ def test_fake_quant_has_the_same_grid(storage: Any, point: int, written: Any, ru
     low, high = integer_range(storage)
     steps = np.arange(low - 5, high + 6)[:: 1 + (high - low) // 2000]
     for scale in SCALES[8:40:5]:
-        x = np.float32((steps + 0.3 - point) * scale)
+        x = np.asarray((steps + 0.3 - point) * scale, np.float32)
         module = module_of(lambda v, s=scale: rounded(v, params(storage, float(s), point)), [x])
         path = written(module, "fakequant")
         assert kinds(path) == {"Placeholder": 1, "Const": 2, "FakeQuantWithMinMaxVars": 1, "Identity": 1}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
+from amct_opt.ir.functions import return_op
 from amct_opt.ir.text import module_text
 from amct_opt.runtime.executor import compile_block, run
 
@@ -108,12 +110,12 @@ def test_pads(equivalence, pads, own, kind, count: bool, stride: int, last: bool
     """A pad of space in front of each window; a quarter per element is exact, too."""
     layout = "nhwc" if last else "nchw"
     full = [*[0] * (1 + (not last)), *pads[:2], *[0] * (1 + last), *[0] * (not last), *pads[2:], *[0] * last]
-    properties = {"pads": own, "strides": [stride, stride], "layout": layout}
+    properties: dict[str, Any] = {"pads": own, "strides": [stride, stride], "layout": layout}
 
     def window(x: SSAValue) -> nn.NNOp:
         if kind is nn.ConvOp:
             return nn.ConvOp.make(x, nn.ConstantOp.of(integers(1, 2, 3, 2, 2), "w").result, **properties)
-        flags = {"count_include_pad": count} if kind is nn.AveragePoolOp else {}
+        flags: dict[str, Any] = {"count_include_pad": count} if kind is nn.AveragePoolOp else {}
         return kind.make(x, kernel=[2, 2], **properties, **flags)
 
     shape = (1, 5, 4, 3) if last else (1, 3, 5, 4)
@@ -211,6 +213,5 @@ def test_dead_values_that_use_each_other_twice(equivalence) -> None:
     """They are counted once each: by the ways that lead to them there are 2^100."""
     module = module_of((2, 3), *[lambda v: nn.AddOp.make(v, v)] * 100)
     function = next(op for op in module.ops if isinstance(op, FuncOp))
-    block = function.body.block
-    block.last_op.operands[0] = block.args[0]
+    return_op(function).operands[0] = function.body.block.args[0]
     assert len(list(equivalence.after(module, "canonicalize").walk())) == 3

@@ -41,7 +41,7 @@ def assert_as_in_onnxruntime(module: ModuleOp, name: str) -> None:
     runner = onnxruntime.InferenceSession(str(DATA / name), providers=["CPUExecutionProvider"])
     (value,) = runner.get_inputs()
     x = np.random.default_rng(0).normal(size=value.shape).astype(np.float32)
-    (expected,) = runner.run(None, {"x": x})
+    (expected,) = map(np.asarray, runner.run(None, {"x": x}))
     np.testing.assert_allclose(run(module, {"x": x})["y"], expected, rtol=0, atol=16 * 8 * 2**-24)
 
 

@@ -55,7 +55,7 @@ def check(path: Path, x: Array, *passes: str) -> ModuleOp:
     reference = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in reference.get_outputs()]
     assert output_names(main_function(module)) == names
-    actual, expected = run(module, {"x": x}), reference.run(None, {"x": x})
+    actual, expected = run(module, {"x": x}), map(np.asarray, reference.run(None, {"x": x}))
     for name, array in zip(names, expected, strict=True):
         np.testing.assert_allclose(actual[name], array, rtol=0, atol=TOLERANCE, err_msg=name)
     return module

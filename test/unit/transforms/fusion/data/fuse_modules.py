@@ -7,6 +7,7 @@ QuantStub and DeQuantStub are identities in a float model; node names are module
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,7 +58,7 @@ def module(training: bool = False) -> ModelProto:
 MODELS = {"sequential.onnx": sequential, "module.onnx": module, "module_train.onnx": lambda: module(training=True)}
 
 
-def _node(kind: str, name: str, inputs: list[str], *outputs: str, **attributes: object) -> NodeProto:
+def _node(kind: str, name: str, inputs: list[str], *outputs: str, **attributes: Any) -> NodeProto:
     return helper.make_node(kind, inputs, list(outputs), name, **attributes)
 
 
