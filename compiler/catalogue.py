@@ -99,6 +99,10 @@ PASSES: Mapping[str, PassRow] = {
         "every fusion, in its right order",
         "fused",
     ),
+    "rotate": PassRow(
+        ".transforms.quantization.recover.rotate:RotatePass",
+        "multiply the residual stream and values of attention by Hadamard matrices that cancel out (QuaRot)",
+    ),
     "equalize": PassRow(
         ".transforms.quantization.recover.equalize:EqualizePass",
         "even out channels between a layer and those that read it, by powers of two that cancel out",

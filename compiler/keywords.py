@@ -69,6 +69,7 @@ class Keywords(DataKeywords, total=False):
     align_pooling: Literal["input", "output", "none"] | None
     align_resize: Literal["input", "output", "none"] | None
     force_alignment_overlap: bool | None
+    rotate: bool
     equalize: bool
     fit_ranges: bool
     round_weights: Method | None

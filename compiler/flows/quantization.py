@@ -52,6 +52,7 @@ from ..transforms.quantization.options import (
 from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
+from ..transforms.quantization.recover.rotate import Rotate
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request, Wanted
 from . import latency
@@ -219,8 +220,9 @@ def _quantized(
 ) -> _Forms:
     """Quantize a fused module in place, and lower a copy of it."""
     large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original
-    if request.recovery.equalize:
-        run_on_verified(module, [Equalize(request, calibrating, running)], session)
+    if request.recovery.rotate or request.recovery.equalize:
+        recovery = [Rotate(request, calibrating, running), Equalize(request, calibrating, running)]
+        run_on_verified(module, recovery, session)
         reference = module.clone()
     _settle(large)
     run_on_verified(module, [Quantize(request.equalized, calibrating, running)], session)

@@ -28,6 +28,7 @@ from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOpti
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.recover.exchange import exchanged
+from ..transforms.quantization.recover.rotate import Rotate
 from ..transforms.quantization.recover.sensitivity import quantized_layers, sensitivities
 from ..transforms.quantization.request import request_of
 from ..transforms.quantization.running import runner_of
@@ -125,7 +126,7 @@ def sensitivity_of(
     if split_data.calibration is not None:
         warn_of_data(whole, split_data.calibration, session)
     simplify_and_fuse(request, whole, session)
-    run_on_verified(whole, [Equalize(request, calibrating, running)], session)
+    run_on_verified(whole, [Rotate(request, calibrating, running), Equalize(request, calibrating, running)], session)
     quantized = whole.clone()
     run_on_verified(quantized, [Quantize(request.equalized, calibrating, running)], session)
     for module in (whole, quantized):

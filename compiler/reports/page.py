@@ -20,7 +20,7 @@ _MOST_LAYERS = 3000
 _MOST_DETAILS = 400
 """Layers with drawings of their own."""
 _MOST_REMARKS = 1000
-_RECOVERY = ("balance-channels", "equalize", "fit-ranges", "round-weights", "correct-bias")
+_RECOVERY = ("balance-channels", "rotate", "equalize", "fit-ranges", "round-weights", "correct-bias")
 
 
 def page_of(run: Run, layers: Sequence[DrawnLayer]) -> str:

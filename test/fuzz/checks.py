@@ -76,7 +76,7 @@ ACCIDENTS = {
 PART_OF_NOISE = 0.5
 """Or the difference in terms of what quantization itself changes."""
 
-NOT_IN_RECORDS = ("equalize", "round-weights", "correct-bias")
+NOT_IN_RECORDS = ("rotate", "equalize", "round-weights", "correct-bias")
 """Options that change weights and biases, of which a record has the scales only."""
 
 

@@ -24,6 +24,7 @@ from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import Equalize
 from ...transforms.quantization.recover.exchange import exchanged
+from ...transforms.quantization.recover.rotate import Rotate
 from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
@@ -68,7 +69,8 @@ class Network:
         """What each layer costs at each width; with `low_bits` those of fewer bits are measured as well."""
         whole, silent = self.whole.clone(), self.session.silent()
         request = request_of(merged(self.options, recipe), self.session)
-        run_on_verified(whole, [Equalize(request, self.calibration, self.running)], silent)
+        on = self.calibration, self.running
+        run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
         given = self.quantized(recipe)
         rest = self.costs(given)
         forms = {WHOLE: given.clone()}

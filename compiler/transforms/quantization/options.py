@@ -197,6 +197,10 @@ class RecoveryOptions:
 
     GROUP: ClassVar[str] = _RECOVERY
 
+    rotate: bool = False
+    """Spread outliers of the residual stream and of attention's values by Hadamard matrices that cancel out, before quantization,
+    where data shows that it helps.
+    """
     equalize: bool = False
     """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps."""
     fit_ranges: bool = False

@@ -16,6 +16,7 @@ from ...session import Session, session_of
 from .data import load, within
 from .options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
 from .recover.equalize import equalize
+from .recover.rotate import rotate
 from .request import Request, request_of
 from .running import runner_of
 from .steps import quantize_channels
@@ -25,7 +26,8 @@ from .steps import quantize_channels
 class QuantizePass(Parts, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; where
-    they are asked for, with `--equalize` first, and `--fit-ranges`, `--round-weights` and `--correct-bias` before conversion.
+    they are asked for, with `--rotate` and `--equalize` first, and `--fit-ranges`, `--round-weights` and `--correct-bias`
+    before conversion.
     """
 
     name = "quantize"
@@ -68,6 +70,8 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Eng
     """
     runner = runner_of(running, request.profile)
     samples = cache(lambda: load(within(data, request.settings), module, session))
+    with session.phase("rotate"):
+        rotate(module, request, samples, session, runner)
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)
     if runner.engine == "onnxruntime" and (request.recovery.round_weights or request.recovery.correct_bias):

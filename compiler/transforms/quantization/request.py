@@ -50,8 +50,9 @@ class Request:
     def __post_init__(self) -> None:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
         self.points.check_points(self.profile)
-        if self.recovery.equalize and self.record is not None:
-            message = "cannot be used with equalization: its parameters are those of the channels as they are"
+        if (self.recovery.rotate or self.recovery.equalize) and self.record is not None:
+            what = "rotation" if self.recovery.rotate else "equalization"
+            message = f"cannot be used with {what}: its parameters are those of the channels as they are"
             raise CompileError(message, where=self.where)
         if not self.profile.facts.balanced and self._balances():
             raise CompileError(
@@ -82,8 +83,8 @@ class Request:
 
     @property
     def equalized(self) -> Request:
-        """What is left to do once channels are equalized."""
-        return replace(self, recovery=replace(self.recovery, equalize=False))
+        """What is left to do once channels are rotated and equalized."""
+        return replace(self, recovery=replace(self.recovery, rotate=False, equalize=False))
 
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.

@@ -65,7 +65,7 @@ def test_phases_of_calibration(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert amct_opt.run([*argv, "-o", str(tmp_path / "o.mlir")]) == 0
     rows = [line[:40].rstrip() for line in capsys.readouterr().err.splitlines() if line[40:].strip()]
     inner = [row for row in rows if row.startswith("  ")]
-    assert inner[:4] == ["  equalize", "  insert-observers", "  balance-channels", "  calibrate"]
+    assert inner[:5] == ["  rotate", "  equalize", "  insert-observers", "  balance-channels", "  calibrate"]
     assert any(row.startswith("    pass 1 of ") for row in inner)
     assert inner[-4:] == ["    ranges", "  round-weights", "  convert-observers", "  shift-accumulators"]
     assert rows[-1] == "write"

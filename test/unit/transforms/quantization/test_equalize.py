@@ -429,8 +429,14 @@ def test_quantize_with_it_is_the_pass_before(options: str, tmp_path: Path) -> No
 def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:
     record = tmp_path / "record.txt"
     record.write_text("")
-    for name, options in (("equalize", ""), ("quantize", "equalize=true")):
-        with pytest.raises(CompileError, match="cannot be used with equalization"):
+    equalize, rotate = "cannot be used with equalization", "cannot be used with rotation"
+    for name, options, message in (
+        ("equalize", "", equalize),
+        ("quantize", "equalize=true", equalize),
+        ("rotate", "", rotate),
+        ("quantize", "rotate=true", rotate),
+    ):
+        with pytest.raises(CompileError, match=message):
             make_pass(name, f"record={record} {options}").apply(new_session(), ModuleOp([]))
 
 

@@ -64,6 +64,12 @@ class EqualizationTrial:
             self._best = new
         return reason
 
+    @property
+    def outcome(self) -> str:
+        """What the outputs have now."""
+        assert self._best is not None, "begin() comes first"
+        return ", ".join(f"{name} has {sqnr:.2f} dB" for name, sqnr in self._best.sqnr.items())
+
     def noise(self, layers: Collection[str]) -> Mapping[str, float]:
         """By layer the square error of all outputs when only it is quantized, before any change.
 
