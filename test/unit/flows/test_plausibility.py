@@ -77,6 +77,14 @@ def test_the_first_layer_and_usual_ranges(bias: str, array: np.ndarray, message:
     assert bool(found) == bool(message)
 
 
+def test_values_that_there_are_none_of() -> None:
+    """The cache of a decoder, before its first token, is not data that is 0."""
+    types = 'tensor<?x2x?x4xf32> {nn.name = "past"}) -> (tensor<?x2x?x4xf32> {nn.name = "y"'
+    module, _ = amct_opt.parse(f"func.func @main(%x: {types}}}) {{\n  func.return %x : tensor<?x2x?x4xf32>\n}}")
+    assert of_data(module, np.zeros((3, 2, 0, 4), np.float32)) == ""
+    assert "all values are 0" in of_data(module, np.zeros((3, 2, 1, 4), np.float32))
+
+
 def test_samples_that_measure() -> None:
     module, _ = amct_opt.parse(CONV.replace("BIAS", "9.0"))
     x = PIXELS / 255
