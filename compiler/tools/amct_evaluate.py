@@ -45,9 +45,7 @@ write, with its cache fed back, and counts the tokens that the first MODEL write
 
 def add_parser(commands: Any) -> None:
     """The command `amct evaluate` and its options."""
-    usage = (
-        "MODEL [MODEL ...] (--data DATA --labels LABELS | --evaluator FILE.py:FUNCTION | --perplexity TEXT) [options]"
-    )
+    usage = "MODEL [MODEL ...] (--labels LABELS | --evaluator FILE.py:FUNCTION | --perplexity TEXT) [options]"
     summary = "measure the accuracy of models, side by side"
     parser = add_command(commands, "evaluate", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
