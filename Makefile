@@ -41,7 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 
 # The generated parts of pages, written again. Figures come from `make bench` and from the scripts that pages of figures name.
 pages: $(READY)

@@ -31,7 +31,7 @@ def floats(*shape: int) -> np.ndarray:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-FORMS: dict[str, tuple[dict[str, object], dict[str, np.ndarray], int]] = {
+FORMS: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], int]] = {
     "plain": ({}, {}, 1),
     "mask": ({"mask_filter_value": -100.0}, {"mask": np.array([[1, 1, 0], [1, 1, 1]], np.int32)}, 1),
     "mask of rank 3": ({}, {"mask": RNG.integers(0, 2, (B, S, S)).astype(np.int32)}, 1),
@@ -45,9 +45,9 @@ FORMS: dict[str, tuple[dict[str, object], dict[str, np.ndarray], int]] = {
 """Attributes, inputs after the bias, and the number of outputs."""
 
 
-def model_of(build: Build, form: str, **more: object) -> tuple[ModelProto, dict[str, np.ndarray]]:
+def model_of(build: Build, form: str, **more: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     attributes, given, outputs = FORMS[form]
-    columns = sum(attributes.get("qkv_hidden_sizes", [K] * 3))  # pyright: ignore[reportArgumentType]
+    columns = sum(attributes.get("qkv_hidden_sizes", [K] * 3))
     weights = {"w": floats(K, columns), "b": floats(columns)}
     names = ["mask", "past", "bias"]
     inputs = ["x", "w", "b", *(n if n in given else "" for n in names)]
@@ -81,7 +81,7 @@ def test_the_product_is_visible(build: Build, load: Load, form: str) -> None:
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(names, feeds)
     found = run(module, feeds)
     for name, array in zip(names, wanted, strict=True):
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[name], np.asarray(array), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,7 @@ def test_its_weights_are_quantized(build: Build, amct_tool: Any, tmp_path: Path)
     assert {"MatMulNBits", "MultiHeadAttention"} < {*kinds}
     wanted, found = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, feeds) for m in (model, written))
     for a, b in zip(wanted, found, strict=True):
+        difference = np.abs(np.asarray(a) - np.asarray(b))
         assert (
-            np.abs(a - b).max() < K * 4 * 4 / 255
+            difference.max() < K * 4 * 4 / 255
         )  # half a step of weights up to 4, times inputs up to 4, K times, twice

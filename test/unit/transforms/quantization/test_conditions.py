@@ -25,12 +25,15 @@ STEPS = ("insert-observers", "balance-channels", "convert-observers", "shift-acc
 ELSEWHERE = {"called-once", "weight-unshared", "not-a-module", "weight-only"}
 """Conditions of AMCT for PyTorch, whose profile no option selects, and one of errors: test_legality.py has both sides."""
 CONDITIONS: Mapping[Condition[Any], type[CheckedPattern[Any]]] = {
-    one: each
-    for step in STEPS
-    for each in cast(Any, pass_named(step)).PATTERNS
-    for one in each.conditions
-    if one.name not in ELSEWHERE and one is not DecideLayer.integer_operator
-} | {one: DecideLayer for one in ASCEND.rows[nn.ConvOp].rules if isinstance(one, ComputedInIntegers)}
+    **{
+        one: each
+        for step in STEPS
+        for each in cast(Any, pass_named(step)).PATTERNS
+        for one in each.conditions
+        if one.name not in ELSEWHERE and one is not DecideLayer.integer_operator
+    },
+    **{one: DecideLayer for one in ASCEND.rows[nn.ConvOp].rules if isinstance(one, ComputedInIntegers)},
+}
 """Each, once however many patterns share it, and one of its patterns."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from importlib import import_module
+from typing import cast
 
 import pytest
 
@@ -260,7 +262,7 @@ def test_the_former_place_of_profiles_warns(name: str) -> None:
 
 def test_the_former_table_of_profiles_warns() -> None:
     with pytest.warns(DeprecationWarning, match="sessions have `profiles`"):
-        former = former_profiles.PROFILES
+        former = cast(Mapping[str, Profile], former_profiles.PROFILES)
     assert former["ascend"] is ASCEND
 
 

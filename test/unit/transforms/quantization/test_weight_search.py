@@ -17,7 +17,7 @@ def by_trial(part: np.ndarray, scale: float, point: int) -> float:
     """The best fraction of the scale of one range of 4 bits."""
     candidates = [np.float32(np.float64(scale) * fraction) for fraction in FRACTIONS]
     numbers = [(np.clip(np.rint(part / s) + point, -8, 7) - point) * s for s in candidates]
-    return candidates[int(np.argmin([np.square((n - part).astype(np.float64)).sum() for n in numbers]))]
+    return float(candidates[int(np.argmin([np.square((n - part).astype(np.float64)).sum() for n in numbers]))])
 
 
 @pytest.mark.parametrize("axis", [0, 1])
