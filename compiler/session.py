@@ -49,7 +49,7 @@ class ImportOptions:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Shapes by input, overriding those in the model; -1 is a size not known before run time (`--input-shape`)."""
     values: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Numbers by input that takes no other, and is no input any more: what chooses the branch of an If (`--input-value`)."""
+    """The number of each input that becomes a constant, such as what chooses the branch of an If (`--input-value`)."""
     carried: tuple[str, ...] = ()
     """Types of operators that stay as the source has them, with the kernels of its runtime (`--carry`)."""
     signature: str = ""

@@ -50,17 +50,25 @@ def files_read(model: Path, module: ModuleOp, session: Session) -> set[Path]:
     return {each.resolve() for each in (*frontends.files_of(model, session.imports), *mapped)}
 
 
-def companions(folder: Path, read: Collection[Path]) -> list[Path]:
+def companions(folder: Path, read: Collection[Path], session: Session) -> list[Path]:
     """The files that a model's folder has next to it, such as its configuration and tokenizer; empty for a file.
 
-    Without those that were `read`, other forms of the same decoder, weights of other frameworks, and hidden files.
+    Without those that were `read`, other forms of the same decoder, weights of other frameworks, hidden files and, with a note,
+    links to other folders than that of Hugging Face's cache (`blobs` above `snapshots/<revision>`).
     """
     if not folder.is_dir() or (model := model_in(folder)) == folder:
         return []
     forms = {*DECODERS} if model.name in DECODERS else {model.name}
     dropped = {f"{name}{ending}" for name in forms for ending in ("", ".data", "_data")}
     beside = [f for f in sorted(folder.iterdir()) if f.is_file() and not f.name.startswith(".")]
-    return [f for f in beside if f.name not in dropped and f.suffix not in _WEIGHTS and f.resolve() not in read]
+    wanted = [f for f in beside if f.name not in dropped and f.suffix not in _WEIGHTS and f.resolve() not in read]
+    home = folder.resolve()
+    homes = (home, home.parent.parent / "blobs")
+    within = {f for f in wanted if any(f.resolve().is_relative_to(each) for each in homes)}
+    for f in wanted:
+        if f not in within:
+            session.note(f"{f}: is not copied: it is a link to another folder, {f.resolve().parent}")
+    return [f for f in wanted if f in within]
 
 
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf"})

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..diagnostics import CompileError, first_line
 from ..files import refuse_pipe
+from ..frontends.folders import model_in
 from ..ir.array import Array
 from ..session import Session
 from ..tables import Table, Tabled
@@ -155,7 +156,7 @@ def perplexities(
     ids = _ids(text)
     windows: Array | None = None
     found: list[Predicted] = []
-    for i, path in enumerate(models):
+    for i, path in enumerate(map(model_in, models)):
         session = new_session(i)
         decoder = decoder_of(engine, path, session, device)
         if windows is None:

@@ -145,7 +145,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
     module = read_model(model, session, written, [*wanted.files, *options.data.files()])
     sources, original = files_read(model, module, session), module.clone()
-    beside = [f for f in companions(given, sources) if folder / f.name not in written]
+    beside = [f for f in companions(given, sources, session) if folder / f.name not in written]
     refuse_overwriting([folder / f.name for f in beside], beside)
     if wanted.settings.where:
         like_amct(module, session)

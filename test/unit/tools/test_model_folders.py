@@ -71,6 +71,28 @@ def test_optimum_has_a_decoder_in_several_forms(amct_tool: Amct, tmp_path: Path)
     assert not list(out.glob("decoder_model.onnx*"))
 
 
+def test_links_are_copied_within_a_folder_and_from_hugging_faces_cache(amct_tool: Amct, tmp_path: Path) -> None:
+    for name in ("blobs", "snapshots", "elsewhere"):
+        (tmp_path / name).mkdir()
+    source = make(tmp_path / "snapshots" / "1", "model.onnx", tokenizer="{}")
+    for link, target in {
+        "within": "snapshots/1/tokenizer.json",
+        "config": "blobs/f0",
+        "secret": "elsewhere/key",
+    }.items():
+        (tmp_path / target).write_text(target)
+        (source / f"{link}.json").symlink_to(tmp_path / target)
+    out = tmp_path / "out"
+    done = amct_tool("quantize", source, *WEIGHT_ONLY, "-o", out)
+    assert done.status == 0
+    assert (out / "within.json").read_text() == "snapshots/1/tokenizer.json"
+    assert (out / "config.json").read_text() == "blobs/f0"
+    assert not (out / "secret.json").exists()
+    assert (
+        f"{source / 'secret.json'}: is not copied: it is a link to another folder, {tmp_path / 'elsewhere'}" in done.err
+    )
+
+
 def merged(path: Path) -> None:
     """A decoder with and without a cache in one file, as optimum writes it: both branches read the same weight."""
     weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)

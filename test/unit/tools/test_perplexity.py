@@ -111,6 +111,13 @@ def test_windows_of_another_length_and_the_tables(amct_tool, tmp_path: Path, ids
     assert "8 of 8" in table
 
 
+def test_a_folder_is_run_by_the_runtime_of_its_file(amct_tool, tmp_path: Path, ids: Path) -> None:
+    file = decoder(tmp_path / "model.onnx")
+    found = amct_tool("evaluate", tmp_path, "--perplexity", f"{ids}:test", "--json")
+    (model,) = json.loads(found.out)["models"]
+    assert (model["model"], model["engine"]) == (str(file), "onnxruntime")
+
+
 def test_a_text_with_its_tokenizer(amct_tool, tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     words = {word: i for i, word in enumerate(["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op", "qr", "st", "uv"])}

@@ -358,7 +358,7 @@ def _layer(op: Operation, index: int) -> MatMulOp:
     if isinstance(op, ReturnOp):
         raise _NotRotated("graph-output", "it is an output of the model")
     if not isinstance(op, MatMulOp):
-        raise _NotRotated("reader", f"'{op.name}' {layer_of(op)} reads it, which is no linear layer")
+        raise _NotRotated("reader", f"'{op.name}' {layer_of(op)} reads it, which is not a linear layer")
     weight = array_of(op.rhs)
     if index != 0 or weight is None or weight.ndim != 2 or op.transpose_a is not None:
         raise _NotRotated("reader", f"'nn.matmul' {layer_of(op)} reads or writes it without a constant matrix")
@@ -417,7 +417,7 @@ def _heads(reader: MatMulOp, product: MatMulOp, size: int) -> _Rotation:
             break
         if not isinstance(op, _KEEPING):
             what = f"'{op.name}' {layer_of(op)}" if isinstance(op, Operation) else "an input of the model"
-            raise _NotRotated("values", f"{what} gives it values, which is no linear layer")
+            raise _NotRotated("values", f"{what} gives it values, which is not a linear layer")
         before, after = shape_of(op.input), shape_of(value)
         splits = isinstance(op, ReshapeOp) and isinstance(op.input.owner, MatMulOp)
         keeps = before[-1] == after[-1] == size and _keeps_last(op)

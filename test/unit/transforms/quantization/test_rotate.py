@@ -147,7 +147,11 @@ def half(ids: Any) -> Any:
 
 REFUSED: Mapping[str, tuple[Callable[[Any], Any], str, str]] = {
     "an output": (lambda i: (head(x := embedded(i)), x), "graph-output", "it is an output of the model"),
-    "a reader": (lambda i: (head(x := embedded(i)), nn.TanhOp.make(x)), "reader", "reads it, which is no linear layer"),
+    "a reader": (
+        lambda i: (head(x := embedded(i)), nn.TanhOp.make(x)),
+        "reader",
+        "reads it, which is not a linear layer",
+    ),
     "a reader of the norm": (read_by_tanh, "reader", "'nn.tanh'"),
     "a writer": (lambda i: head(nn.TanhOp.make(embedded(i))), "writer", "'nn.tanh'"),
     "an offset": (lambda i: head(offset(embedded(i))), "stream", "adds something of another shape to it"),
