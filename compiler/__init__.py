@@ -6,7 +6,18 @@ TYPE_CHECKING = False  # type checkers take it for typing's, which would be the 
 if TYPE_CHECKING:
     from . import torch as torch
     from .api import Loaded, calibrate, execute, load, parse, report, run_pipeline, save, to_text
-    from .api.files import Quantized, bisect, compare, evaluate, quantize, quantize_file, reduce, sensitivity, tune
+    from .api.files import (
+        Quantized,
+        bisect,
+        compare,
+        evaluate,
+        perplexity,
+        quantize,
+        quantize_file,
+        reduce,
+        sensitivity,
+        tune,
+    )
     from .configuration.settings import Activation, Arq, Calibration, Settings
     from .data.images import Preprocess
     from .diagnostics import CompileError, Remark
@@ -50,6 +61,7 @@ __all__ = [
     "load",
     "new_session",
     "parse",
+    "perplexity",
     "quantize",
     "quantize_file",
     "reduce",
@@ -78,6 +90,7 @@ _PLACES = {
         "bisect",
         "compare",
         "evaluate",
+        "perplexity",
         "quantize",
         "quantize_file",
         "reduce",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..checking.bisection import Bisection
     from ..flows.engines import Engine
     from ..flows.evaluation import Labels, Metric
+    from ..flows.perplexity import Perplexities
     from ..flows.scoring import Scores
     from ..flows.sensitivity import Sensitivity
     from ..flows.summary import Summary
@@ -374,6 +375,31 @@ def evaluate(
     measure = None if metric is None else _metric(metric)
     asked = cast("Engine | None", engine and engine_named(engine))
     return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, asked, runner)
+
+
+def perplexity(
+    models: PathLike | Sequence[PathLike],
+    text: PathLike,
+    *,
+    tokenizer: PathLike | None = None,
+    window: int | None = None,
+    decode: int | None = None,
+    engine: Engine | None = None,
+    session: Session | None = None,
+) -> Perplexities:
+    """Score language models on the same text, with or without a cache, as `amct evaluate --perplexity` does.
+
+    `text` is a file of text, with its `tokenizer` (`tokenizer.json`), or token ids: FILE.npy, FILE.npz or FILE.npz:KEY. `window`
+    is the number of tokens that a model sees at a time. With `decode` each model writes that many tokens after some prompts.
+    `engine` as in `evaluate`. Raises CompileError, located.
+    """
+    from ..flows.options import TextOptions
+    from ..flows.perplexity import perplexities
+
+    paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
+    given = TextOptions(perplexity=os.fspath(text), tokenizer=_text(tokenizer), window=window, decode=decode)
+    asked = cast("Engine | None", engine and engine_named(engine))
+    return perplexities(paths, given, lambda _: _session(session, None), asked)
 
 
 def _labelled(loader: Any, model: Path, session: Session | None) -> tuple[Samples, Array]:

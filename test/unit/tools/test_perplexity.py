@@ -11,6 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import amct_opt
+
 WORDS, SIZE = 11, 4
 _RNG = np.random.default_rng(5)
 EMBEDDING = _RNG.normal(size=(WORDS, SIZE)).astype(np.float32)
@@ -109,6 +111,17 @@ def test_windows_of_another_length_and_the_tables(amct_tool, tmp_path: Path, ids
     assert "+0.00 ± 0.00   100.00" in table
     assert "2 tokens written after each of 4 prompts" in table
     assert "8 of 8" in table
+
+
+def test_in_python(amct_tool, tmp_path: Path, ids: Path) -> None:
+    models = [decoder(tmp_path / "cached.onnx"), decoder(tmp_path / "plain.onnx", cached=False)]
+    found = amct_opt.perplexity(models, f"{ids}:test", decode=3)
+    said = amct_tool("evaluate", *models, "--perplexity", f"{ids}:test", "--decode", "3", "--json")
+    assert [each.perplexity for each in found.models] == [each["perplexity"] for each in json.loads(said.out)["models"]]
+    assert [found.same(each) for each in found.models] == [12, 12]
+    assert repr(found).startswith("Perplexities(cached.onnx ")
+    with pytest.raises(amct_opt.CompileError, match="too few for a window of 999"):
+        amct_opt.perplexity(models[0], f"{ids}:test", window=999)
 
 
 def test_a_folder_is_run_by_the_runtime_of_its_file(amct_tool, tmp_path: Path, ids: Path) -> None:
