@@ -48,8 +48,8 @@ class TextOptions:
     tokenizer: str | None = option(None, "FILE")
     """The `tokenizer.json` of the model, which makes token ids of the text."""
     window: int | None = option(None, "N")
-    """Tokens that a model sees at a time: all but the first of each window are predicted from those before them. Those of a row
-    when not given, or 128 for a text.
+    """Tokens that a model sees at a time: all but the first of each window are predicted from those before them. By default a row
+    of ids, or 128 tokens of a text.
     """
     decode: int | None = option(None, "N")
     """Let each model write N tokens after each of four prompts, the most likely one at each step, and time it."""

@@ -80,7 +80,7 @@ _DECISIONS = """\
 * Data formats must agree: after an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
 * Batch norm before a convolution with padding stays: the zeros of the padding are not shifted.
 * If two convolutions share a weight and only one of them is folded into, that one gets a copy.
-* A graph output counts as one more use of a result: nothing behind it is folded into its operation.
+* A graph output counts as one more use of a result: nothing after it is folded into its operation.
 * Fused batch norms of training keep their mode: frontends carry them as `nn.opaque`, which no pattern matches.
 * Quantization elsewhere in a module does not matter to a fold: it is as exact there. No fold crosses quantize, dequantize or
   FakeQuant, and what follows a layer with a quantized weight is left to `--adapt-qat`. AMCT rebuilds batch norms from small
