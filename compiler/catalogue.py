@@ -160,6 +160,11 @@ PASSES: Mapping[str, PassRow] = {
         "the whole quantization: decision, channel balancing if requested, calibration, conversion, shifts if requested",
         "quantized",
     ),
+    "quantize-cache": PassRow(
+        ".transforms.quantization.convert.quantize_cache:QuantizeCachePass",
+        "a decoder's cache goes in and out as the integers that attention reads",
+        "chosen",
+    ),
     "lower-to-ascend": PassRow(
         ".lowering.ascend:LowerToAscendPass",
         "nn to the ascend dialect, integer arithmetic explicit",

@@ -60,7 +60,7 @@ class ComputedInIntegers(Condition[Site]):
 
     def __init__(self, statement: str, judge: Judge | None = None):
         super().__init__(self._refused, statement)
-        self.judge = judge
+        self.judge: Judge | None = judge
 
     def by(self, judge: Judge) -> ComputedInIntegers:
         """The rule as this judge decides it."""
@@ -122,7 +122,7 @@ class DecideLayer(CheckedPattern[Site]):
         """pooling, addition and products of two inputs stay float in float16 and mixed models (AMCT)"""
         return "the model is of float16 or mixed types" if site.half_precision else None
 
-    integer_operator = ComputedInIntegers(
+    integer_operator: ClassVar[ComputedInIntegers] = ComputedInIntegers(
         "an operator of Ascend IR computes the layer in integers: `--lower-to-ascend` would find one"
     )
 

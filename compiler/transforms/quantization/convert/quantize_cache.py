@@ -1,0 +1,145 @@
+"""`--quantize-cache`: the cache of a decoder goes in and out as the integers that attention computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
+
+from ....dialects.nn import ConcatOp, DequantizeOp, MovingOp, QParamsAttr, QuantizeOp, ShapeOp
+from ....dialects.nn.shapes import element_of, shape_of, tensor
+from ....ir.dtypes import is_float
+from ....ir.functions import input_names, main_function, output_names
+from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite
+from ....session import session_of
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The cache of a layer: an input, joined with what is new, is an output."""
+
+    join: ConcatOp
+    past: BlockArgument
+    uses: tuple[Use, ...]
+    """What reads the joined values, apart from outputs and from what only asks for their shape."""
+
+
+class _Reads(NamedTuple):
+    """How a value is read in the end, past what only moves elements."""
+
+    quantized: set[QParamsAttr]
+    otherwise: list[Operation]
+
+
+class QuantizeCache(StepPattern[Cache]):
+    """a cache whose values are quantized by the same parameters wherever they are read: it holds these integers"""
+
+    name = "cache"
+    roots: ClassVar[Roots] = (ConcatOp,)
+
+    @condition
+    def past_joined(self, m: Cache) -> str | None:
+        """the past is read only where what is new joins it, apart from its shape"""
+        others = [
+            u.operation for u in m.past.uses if u.operation is not m.join and not isinstance(u.operation, ShapeOp)
+        ]
+        return None if not others else f"{layer_of(others[0])} reads the past as well"
+
+    @condition
+    def quantized_reads(self, m: Cache) -> str | None:
+        """what reads the values takes integers"""
+        reads = _reads(m.join.result)
+        if reads.otherwise:
+            return f"'{reads.otherwise[0].name}' {layer_of(reads.otherwise[0])} reads its values as floats"
+        return None if reads.quantized else "nothing quantizes its values"
+
+    @condition
+    def same_parameters(self, m: Cache) -> str | None:
+        """its values are quantized by the same parameters everywhere"""
+        count = len(_reads(m.join.result).quantized)
+        return None if count == 1 else f"its values are quantized in {count} ways"
+
+    @condition
+    def one_scale(self, m: Cache) -> str | None:
+        """its values have one scale"""
+        (qparams,) = _reads(m.join.result).quantized
+        return None if qparams.data.axis is None else "its values have more than one scale"
+
+    def match(self, op: Operation) -> Cache | None:
+        if not isinstance(op, ConcatOp) or not isinstance(past := op.inputs[0], BlockArgument):
+            return None
+        is_output = any(isinstance(use.operation, ReturnOp) for use in op.result.uses)
+        if not is_output or not is_float(element_of(past)) or not isinstance(past.block.parent_op(), FuncOp):
+            return None
+        return Cache(op, past, tuple(_computing(op.result)))
+
+    def rewrite(self, m: Cache, rewriter: PatternRewriter) -> None:
+        (qparams,) = _reads(m.join.result).quantized
+        type_, location = m.past.type, m.join.location
+        past = rewriter.replace_value_with_new_type(m.past, tensor(qparams.data.storage, shape_of(m.past)))
+        real = DequantizeOp.make(past, qparams=qparams, result_types=[type_], location=location)
+        past.replace_uses_with_if(real.result, lambda use: use.operation is not real)
+        block = m.join.parent_block()
+        assert isinstance(block, Block), "it is in the graph"
+        rewriter.insert(real, InsertPoint.at_start(block))
+        present = QuantizeOp.make(m.join.result, qparams=qparams, location=location)
+        rewriter.insert(present, InsertPoint.after(m.join))
+        m.join.result.replace_uses_with_if(present.result, lambda use: isinstance(use.operation, ReturnOp))
+        function = block.parent_op()
+        assert isinstance(function, FuncOp), "it is in the graph"
+        function.update_function_type()
+        ends = block.last_op
+        assert isinstance(ends, ReturnOp), "of a graph"
+        outputs = zip(output_names(function), ends.arguments, strict=True)
+        names = ", ".join(f"'{name}'" for name, value in outputs if value is present.result)
+        taken = input_names(function)[past.index]
+        self.remarks.applied(m.join, "cache", f"input '{taken}' and output {names} are {qparams.data.storage}")
+
+
+def _computing(value: SSAValue) -> Iterator[Use]:
+    return (use for use in value.uses if not isinstance(use.operation, ReturnOp | ShapeOp))
+
+
+def _reads(value: SSAValue) -> _Reads:
+    """What reads a value of the graph in the end; outputs and shapes do not count."""
+    found = _Reads(set(), [])
+    waiting = [value]
+    while waiting:
+        for use in _computing(waiting.pop()):
+            op = use.operation
+            if isinstance(op, QuantizeOp):
+                found.quantized.add(op.qparams)
+            elif isinstance(op, MovingOp) and op.is_passive and use.index == 0:
+                waiting += op.results
+            else:
+                found.otherwise.append(op)
+    return found
+
+
+@dataclass(frozen=True)
+class QuantizeCachePass(ModulePass):
+    """Give a decoder's cache the type of the integers that attention reads, after `--quantize`.
+
+    A cache is an input that new values are joined to, with the result as an output, such as `past_key_0` and `present_key_0`.
+    What the model computes does not change: past values are quantized once, by the parameters by which they were quantized in
+    each step. A cache that stays float has a remark. Raises CompileError for a module without a graph.
+    """
+
+    name = "quantize-cache"
+
+    PATTERNS: ClassVar[tuple[type[QuantizeCache], ...]] = (QuantizeCache,)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        session = session_of(ctx)
+        remarks = Remarks(session, self.name)
+        main_function(op)
+        rewrite(op, *(kind(remarks) for kind in (*session.patterns_of(self.name), *self.PATTERNS)), erase_dead=False)
+        remarks.flush()
