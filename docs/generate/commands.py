@@ -48,8 +48,8 @@ finite are null.
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
 | `amct bisect` | `first`, `quantized`, `layers`, `not_compared` |
-| `amct evaluate` | `samples`, `source`, `models`, `pairs`; with `--perplexity` `source`, `windows`, `window`, `tokens`, \
-`models` |
+| `amct evaluate` | `samples`, `source`, `models`, `pairs` |
+| `amct evaluate --perplexity` | `source`, `windows`, `window`, `tokens`, `models` |
 | `amct benchmark` | `onnxruntime`, `threads`, `batch`, `models` |
 | `amct reduce` | `failure`, `operations`, `runs`, `files` |
 

@@ -21,7 +21,14 @@ from amct_opt.transforms.quantization.decide.conditions import ComputedInInteger
 from amct_opt.universe import new_session
 
 LIT = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
-STEPS = ("insert-observers", "balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache")
+STEPS = (
+    "insert-observers",
+    "balance-channels",
+    "convert-observers",
+    "shift-accumulators",
+    "adapt-qat",
+    "quantize-cache",
+)
 ELSEWHERE = {"called-once", "weight-unshared", "not-a-module", "weight-only"}
 """Conditions of AMCT for PyTorch, whose profile no option selects, and one of errors: test_legality.py has both sides."""
 CONDITIONS: Mapping[Condition[Any], type[CheckedPattern[Any]]] = {

@@ -15,8 +15,11 @@ from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session
 
 ATTENTION = """
-func.func @main(%q: tensor<1x?x8xf32> {nn.name = "q"}, %past: tensor<1x?x8xf32> {nn.name = "past"}, %new: tensor<1x?x8xf32> {nn.name = "new"})
-    -> (tensor<1x?x?xf32> {nn.name = "y"}, tensor<1x?x8xf32> {nn.name = "present"}) {
+func.func @main(
+    %q: tensor<1x?x8xf32> {nn.name = "q"},
+    %past: tensor<1x?x8xf32> {nn.name = "past"},
+    %new: tensor<1x?x8xf32> {nn.name = "new"}
+) -> (tensor<1x?x?xf32> {nn.name = "y"}, tensor<1x?x8xf32> {nn.name = "present"}) {
   %j = nn.concat %past, %new axis 1 : (tensor<1x?x8xf32>, tensor<1x?x8xf32>) -> tensor<1x?x8xf32>
   %t = nn.transpose %j perm [0, 2, 1] : (tensor<1x?x8xf32>) -> tensor<1x8x?xf32>
   %i = nn.quantize %t by <i8, scale = 0.02, zero_point = 5> : (tensor<1x8x?xf32>) -> tensor<1x8x?xi8>

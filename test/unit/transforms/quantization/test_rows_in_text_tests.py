@@ -73,7 +73,9 @@ def few_levels(tmp_path: Path) -> str:
     return f"config={path}"
 
 
-@pytest.mark.parametrize("name", ["balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache"])
+@pytest.mark.parametrize(
+    "name", ["balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache"]
+)
 def test_conditions(name: str) -> None:
     """Each has a statement, and a remark that names it; one that is an error has a function of its name that breaks it."""
     texts = "".join(path.read_text("utf-8") for path in FOLDER.glob("*.mlir"))
