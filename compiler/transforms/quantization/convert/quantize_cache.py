@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -28,8 +28,6 @@ class Cache:
 
     join: ConcatOp
     past: BlockArgument
-    uses: tuple[Use, ...]
-    """What reads the joined values, apart from outputs and from what only asks for their shape."""
 
 
 class _Reads(NamedTuple):
@@ -79,11 +77,11 @@ class QuantizeCache(StepPattern[Cache]):
         is_output = any(isinstance(use.operation, ReturnOp) for use in op.result.uses)
         if not is_output or not is_float(element_of(past)) or not isinstance(past.block.parent_op(), FuncOp):
             return None
-        return Cache(op, past, tuple(_computing(op.result)))
+        return Cache(op, past)
 
     def rewrite(self, m: Cache, rewriter: PatternRewriter) -> None:
         (qparams,) = _reads(m.join.result).quantized
-        type_, location = m.past.type, m.join.location
+        type_, index, location = m.past.type, m.past.index, m.join.location
         past = rewriter.replace_value_with_new_type(m.past, tensor(qparams.data.storage, shape_of(m.past)))
         real = DequantizeOp.make(past, qparams=qparams, result_types=[type_], location=location)
         past.replace_uses_with_if(real.result, lambda use: use.operation is not real)
@@ -100,11 +98,12 @@ class QuantizeCache(StepPattern[Cache]):
         assert isinstance(ends, ReturnOp), "of a graph"
         outputs = zip(output_names(function), ends.arguments, strict=True)
         names = ", ".join(f"'{name}'" for name, value in outputs if value is present.result)
-        taken = input_names(function)[past.index]
+        taken = input_names(function)[index]
         self.remarks.applied(m.join, "cache", f"input '{taken}' and output {names} are {qparams.data.storage}")
 
 
 def _computing(value: SSAValue) -> Iterator[Use]:
+    """What reads a value, apart from outputs and from what only asks for its shape."""
     return (use for use in value.uses if not isinstance(use.operation, ReturnOp | ShapeOp))
 
 
@@ -124,6 +123,9 @@ def _reads(value: SSAValue) -> _Reads:
     return found
 
 
+Patterns = tuple[type[QuantizeCache], ...]
+
+
 @dataclass(frozen=True)
 class QuantizeCachePass(ModulePass):
     """Give a decoder's cache the type of the integers that attention reads, after `--quantize`.
@@ -135,11 +137,12 @@ class QuantizeCachePass(ModulePass):
 
     name = "quantize-cache"
 
-    PATTERNS: ClassVar[tuple[type[QuantizeCache], ...]] = (QuantizeCache,)
+    PATTERNS: ClassVar[Patterns] = (QuantizeCache,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
         remarks = Remarks(session, self.name)
         main_function(op)
-        rewrite(op, *(kind(remarks) for kind in (*session.patterns_of(self.name), *self.PATTERNS)), erase_dead=False)
+        kinds = (*cast(Patterns, session.patterns_of(self.name)), *self.PATTERNS)
+        rewrite(op, *(kind(remarks) for kind in kinds), erase_dead=False)
         remarks.flush()
