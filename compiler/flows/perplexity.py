@@ -30,7 +30,7 @@ PROMPTS = 4
 """Windows whose first halves are prompts of `decode`."""
 _ARRAYS = (".npz", ".npy")
 _LOGITS = 1 << 26
-"""Logits of a run, at most, if a window has not more."""
+"""The most logits of a run, unless a single window has more."""
 _INSTALL = "pip install 'amct-opt[text]'"
 
 

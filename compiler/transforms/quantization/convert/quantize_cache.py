@@ -132,7 +132,8 @@ class QuantizeCachePass(ModulePass):
 
     A cache is an input that new values are joined to, with the result as an output, such as `past_key_0` and `present_key_0`.
     What the model computes does not change: past values are quantized once, by the parameters by which they were quantized in
-    each step. A cache that stays float has a remark. Raises CompileError for a module without a graph.
+    each step. A cache that stays float has a remark, and a module without one a warning. Raises CompileError for a module
+    without a graph.
     """
 
     name = "quantize-cache"
@@ -142,7 +143,11 @@ class QuantizeCachePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
         remarks = Remarks(session, self.name)
-        main_function(op)
         kinds = (*cast(Patterns, session.patterns_of(self.name)), *self.PATTERNS)
-        rewrite(op, *(kind(remarks) for kind in kinds), erase_dead=False)
+        patterns = [kind(remarks) for kind in kinds]
+        if not any(each.match(inner) for inner in main_function(op).walk() for each in patterns):
+            session.warn(
+                "--quantize-cache has nothing to do: no output is an input of floats with new values joined to it"
+            )
+        rewrite(op, *patterns, erase_dead=False)
         remarks.flush()

@@ -43,6 +43,15 @@ def decode(step: Step, past: np.ndarray) -> list[np.ndarray]:
     return found
 
 
+def test_a_module_without_a_cache_gets_a_warning() -> None:
+    session = new_session()
+    module = parse_module(session, ATTENTION.replace("func.return %y, %j", "func.return %y, %new"))
+    make_pass("quantize-cache").apply(session, module)
+    assert session.warnings == [
+        "--quantize-cache has nothing to do: no output is an input of floats with new values joined to it"
+    ]
+
+
 def test_each_step_is_equal_to_the_bit(tmp_path: Path) -> None:
     session = new_session()
     floats, integers = parse_module(session, ATTENTION), parse_module(session, ATTENTION)
