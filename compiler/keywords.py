@@ -73,7 +73,7 @@ class Keywords(DataKeywords, total=False):
     equalize: bool
     fit_ranges: bool
     round_weights: Method | None
-    correct_bias: bool
+    correct_bias: bool | None
     engine: Engine
     threads: int | None
     device: Device

@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
 from ..dialects.ascend.cube import DATA
-from ..dialects.nn import ConstantOp, DequantizeOp
+from ..dialects.nn import CORRECTED, ConstantOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
 from ..runtime.executor import RunError, flatten
@@ -58,7 +58,13 @@ class Graph:
         self.makers: dict[int, Row] = {slot: row for row in self.program.rows for slot in row.results}
         self._kernels: dict[Operation, Kernel] = {}
         constants = ((slot, value.owner) for value, slot in self.slots.items())
-        self._constants = {slot: owner.value for slot, owner in constants if isinstance(owner, ConstantOp)}
+        found = {slot: owner for slot, owner in constants if isinstance(owner, ConstantOp)}
+        self._constants = {slot: owner.value for slot, owner in found.items()}
+        self.corrected: set[int] = {slot for slot, owner in found.items() if CORRECTED in owner.key}
+        """Biases that make up for the mean errors of their layers."""
+        for row in self.program.rows:
+            if isinstance(row.op, DequantizeOp) and not self.corrected.isdisjoint(row.operands):
+                self.corrected.update(row.results)
 
     def identity(self, row: Row, values: Mapping[int, Array]) -> Hashable:
         """What decides the results of a row: the same operation on the same arrays gives them in any module; None if unknown."""
@@ -154,6 +160,8 @@ class Analysis:
         found = errors_of(row.op, read, errors, made)
         if self.steps is not None and (rounded := intended(row.op, read, errors)) is not None:
             found[0] = rounded
+        if self.steps is not None and not self.graph.corrected.isdisjoint(row.operands) and found[0] is not None:
+            found[0] = found[0] + found[0].max(initial=0.0)  # a mean error is not larger than the largest
         self._known.update(zip(row.results, found, strict=True))
 
 

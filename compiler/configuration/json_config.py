@@ -223,7 +223,7 @@ def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
     if alone and isinstance(weight, Arq):
         values.update({"asymmetric": True} if weight.asymmetric else {})
         values.update({} if weight.group_size is None else {"group_size": weight.group_size})
-    if isinstance(weight, Arq) and weight.search:
+    if isinstance(weight, Arq) and weight.searched:
         values["search"] = True
     values["wts_algo"] = algorithm
     return values

@@ -59,11 +59,11 @@ def _write_calibration(message: Any, calibration: Calibration) -> None:
     message.SetInParent()
     if isinstance(calibration.weight, Arq) and calibration.weight.group_size is not None:
         raise CompileError("a simplified configuration has no group_size", hint="write JSON")
-    if isinstance(calibration.weight, Arq) and calibration.weight.search:
+    if isinstance(calibration.weight, Arq) and calibration.weight.searched:
         raise CompileError("a simplified configuration has no search for scales of weights", hint="write JSON")
     if calibration.weight_compress_only:
         message.weight_compress_only = True
-    if calibration.weight != Arq():
+    if calibration.weight not in (Arq(), Arq(search=None)):
         _write(
             getattr(message, next(n for n, c in WEIGHTS.items() if isinstance(calibration.weight, c))),
             calibration.weight,

@@ -43,6 +43,7 @@ from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split, available, split
 from ..transforms.quantization.options import (
     AUTOMATIC,
+    BY_DEFAULT,
     NO_DATA,
     NO_RECOVERY,
     DataOptions,
@@ -269,8 +270,9 @@ class _Measurement:
         if samples.calibration is None:
             return
         by_stage = {STAGES[stage]: each for stage, each in differences.items()}
+        used = "samples" in metadata(forms.quantized) or recovery not in (BY_DEFAULT, NO_RECOVERY)
         for doubt in (
-            *doubts_of_use(samples.calibration, "samples" in metadata(forms.quantized) or recovery != NO_RECOVERY),
+            *doubts_of_use(samples.calibration, used),
             *doubts_of_data(forms.original, samples.calibration, commands),
             *doubts_of_result(forms.original, by_stage, commands),
             *(doubts_of_split(samples.calibration, samples.held) if samples.apart else ()),

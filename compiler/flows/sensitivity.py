@@ -116,11 +116,11 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.
 
-    `measure` is one of `MEASURES`. Raises CompileError, located, for anything that cannot be done, and if no layer of the model
-    is quantized.
+    Biases are corrected only if that is asked for. `measure` is one of `MEASURES`. Raises CompileError, located, for anything
+    that cannot be done, and if no layer of the model is quantized.
     """
     whole = read_model(model, session, ())
-    request = request_of(options, session)
+    request = request_of(options, session).layer_by_layer
     split_data = split(data, request.settings, whole, session)
     held, calibrating = split_data.held, split_data.calibrating
     if split_data.calibration is not None:

@@ -21,7 +21,7 @@ from ..configuration.record import (
     record_text,
 )
 from ..diagnostics import CompileError
-from ..dialects.nn import DequantizeOp, QParams, QuantizeOp, dequantize_of
+from ..dialects.nn import CORRECTED, ConstantOp, DequantizeOp, QParams, QuantizeOp, dequantize_of
 from ..dialects.nn.shapes import element_of
 from ..files import replacing
 from ..ir.dtypes import numpy_dtype
@@ -68,8 +68,14 @@ class RecordTarget(Target):
                 f"the record marks {', '.join(own)} as amct-opt's own: AMCT's record for {self.flavour} has no such field"
             )
         with replacing(path) as stream:
-            stream.write(record_text(record, self.flavour).encode())
+            stream.write((_note_of_biases(module) + record_text(record, self.flavour)).encode())
         return [path]
+
+
+def _note_of_biases(module: ModuleOp) -> str:
+    """A comment, if biases are not those of the model: a record has no place for them."""
+    corrected = any(isinstance(op, ConstantOp) and CORRECTED in op.key for op in module.walk())
+    return "# Biases were corrected. With this record the model keeps its own.\n" if corrected else ""
 
 
 def _as_made(record: Record, module: ModuleOp) -> Record:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 INLINE_ELEMENTS = 16
 """Constants of up to this many elements are in the text."""
 
+CORRECTED = ".corrected"
+"""In the name of a bias that makes up for the mean error that quantization makes of its layer."""
+
 _TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 
 
@@ -173,4 +176,4 @@ def constant_ints(value: SSAValue) -> tuple[int, ...] | None:
     return tuple(int(v) for v in constant.array.reshape(-1))
 
 
-__all__ = ["ConstantOp", "array_of", "constant_ints", "constant_of"]
+__all__ = ["CORRECTED", "ConstantOp", "array_of", "constant_ints", "constant_of"]

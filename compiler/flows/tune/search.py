@@ -98,7 +98,7 @@ class TuneSearch:
         """What each layer costs at each width, with rounding that fits each layer to its own inputs, and no corrected biases:
         what a layer corrects of others is not its own.
         """
-        ranked = {name: value for name, value in recipe.items() if name != "correct_bias"}
+        ranked = {**recipe, "correct_bias": False}
         if ranked.get("round_weights") == "mismatch":
             ranked["round_weights"] = "gptq"
         name = name_of(ranked)

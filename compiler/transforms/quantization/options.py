@@ -89,7 +89,7 @@ class SettingsOptions:
     """Input channels that share a scale, for each output channel, of weights that are quantized by themselves (`weight-only`)."""
     weight_search: bool | None = None
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
-    It needs no data.
+    It needs no data. When neither this nor `config` says so: for groups of weights of 3 and 4 bits.
     """
     activation_offset: bool | None = None
     """False for activations without a zero point."""
@@ -193,7 +193,7 @@ AS_THE_PROFILE = PointOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
-    """Each option runs a separate pass; by default none runs."""
+    """Each option runs a separate pass; of these only the correction of biases runs by default, on a few samples."""
 
     GROUP: ClassVar[str] = _RECOVERY
 
@@ -207,11 +207,14 @@ class RecoveryOptions:
     """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
     """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`. By default they are the nearest."""
-    correct_bias: bool = False
-    """Correct biases for the mean shift of layers' outputs by quantization."""
+    correct_bias: bool | None = None
+    """Correct biases for the mean shift of layers' outputs by quantization. When not given: on at most 48 runs of `data`,
+    unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
+    """
 
 
-NO_RECOVERY = RecoveryOptions()
+BY_DEFAULT = RecoveryOptions()
+NO_RECOVERY = RecoveryOptions(correct_bias=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +223,7 @@ class QuantizeOptions:
 
     settings: SettingsOptions = SettingsOptions()
     points: PointOptions = AS_THE_PROFILE
-    recovery: RecoveryOptions = NO_RECOVERY
+    recovery: RecoveryOptions = BY_DEFAULT
 
 
 @dataclass(frozen=True, kw_only=True)

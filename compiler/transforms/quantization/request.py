@@ -86,6 +86,13 @@ class Request:
         """What is left to do once channels are rotated and equalized."""
         return replace(self, recovery=replace(self.recovery, rotate=False, equalize=False))
 
+    @property
+    def layer_by_layer(self) -> Request:
+        """The request for a network whose layers are measured one by one: a bias that is corrected by default makes up for the
+        layers before, too.
+        """
+        return replace(self, recovery=replace(self.recovery, correct_bias=bool(self.recovery.correct_bias)))
+
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.
 
@@ -126,8 +133,13 @@ class Wanted:
 def wanted_of(options: QuantizeOptions) -> Wanted:
     """Raises CompileError for bad options and files, located at the line or layer."""
     settings = settings_of(options.settings)
-    record = _record_of(options.settings, settings)
-    return Wanted(settings, record, options.points, options.recovery, tuple(options.settings.files()))
+    record, recovery = _record_of(options.settings, settings), options.recovery
+    alone = settings.common is not None and settings.common.weight_compress_only
+    if recovery.correct_bias is None and (
+        options.settings.config is not None or record is not None or recovery.round_weights is not None or alone
+    ):
+        recovery = replace(recovery, correct_bias=False)
+    return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
 
 
 def request_of(options: QuantizeOptions, session: Session) -> Request:
@@ -183,7 +195,7 @@ def settings_of(options: SettingsOptions) -> Settings:
 
 def _configured(config: str | Settings | None) -> Settings:
     if config is None:
-        return Settings(common=Calibration(Activation(DEFAULT_OBSERVER)))
+        return Settings(common=Calibration(Activation(DEFAULT_OBSERVER), Arq(search=None)))
     return config if isinstance(config, Settings) else read_settings(Path(config))
 
 

@@ -14,7 +14,7 @@ from .convert.convert_observers import convert_observers
 from .convert.shift_accumulators import shift_accumulators
 from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
-from .recover.correct_bias import correct_bias
+from .recover.correct_bias import correct_bias, few_of
 from .recover.fit_ranges import fit_ranges
 from .recover.round_weights import round_weights
 from .request import Request
@@ -38,9 +38,12 @@ def quantize_channels(
             fit_ranges(module, samples, session, runner)
     with session.phase("round-weights"):
         round_weights(module, request.recovery.round_weights, samples, session, runner)
-    if request.recovery.correct_bias:
+    if request.recovery.correct_bias is not False:
         with session.phase("correct-bias"):
-            correct_bias(module, samples, session, runner)
+            if request.recovery.correct_bias:
+                correct_bias(module, samples, session, runner)
+            else:
+                correct_bias(module, lambda: few_of(module, samples(), session), session)
     with session.phase("convert-observers"):
         convert_observers(module, session)
     with session.phase("shift-accumulators"):

@@ -341,7 +341,8 @@ def compiled(name: str, seed: int, framework: str, profile: str, folder: Path) -
     outputs = {"float": run()}
     amct_opt.run_pipeline(module, "fuse", session)
     outputs["fused"] = run()
-    amct_opt.quantize(module, session, data=inputs)
+    # the rows that correct biases are chosen by their places, which layouts order in their own way
+    amct_opt.quantize(module, session, data=inputs, correct_bias=False)
     outputs["simulated"], layers = run(), quantized_layers(module)
     if profile in ("qdq", "ppq"):
         outputs["integers"] = run(amct_opt.in_integers)

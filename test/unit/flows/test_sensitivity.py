@@ -27,7 +27,7 @@ def quantized(profile: str, options: str, total: M) -> M:
     samples = load_samples(DATA, main_function(float_module))
     held = samples.count // 10
     module = float_module.clone()
-    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {options}")]
+    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} correct-bias=false {options}")]
     amct_opt.run_pipeline(module, passes, session)
     for batch in samples.tail(held).batches():
         found = amct_opt.execute(module, batch)

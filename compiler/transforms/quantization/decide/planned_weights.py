@@ -41,7 +41,8 @@ def planned_weight(
     first = settings.as_amct if settings.weights_first is None else settings.weights_first
     plan = replace(plan, epsilon=row.as_amct, first=first and not row.calibrated_in_float)
     if plan.block is not None:
-        return _in_groups(site, plan)
+        asked = isinstance(held.weight, Arq) and bool(held.weight.search)
+        return _in_groups(site, plan, replace(plan, block=None, search=asked))
     if wanted is None or (refused := non_uniform_broken(site, row.rules)) is None:
         return plan, None
     if name in settings.by_layer:
@@ -49,11 +50,11 @@ def planned_weight(
     return replace(plan, levels=None), refused
 
 
-def _in_groups(site: Site, plan: WeightPlan) -> tuple[WeightPlan, Broken | None]:
-    """The plan with groups of input channels; without groups, and the broken rule, if the weight is not a matrix."""
+def _in_groups(site: Site, plan: WeightPlan, other: WeightPlan) -> tuple[WeightPlan, Broken | None]:
+    """The plan with groups of input channels; the other, and the broken rule, if the weight is not a matrix."""
     assert isinstance(site.compute, MatMulOp), "no other weight is quantized by itself"
     if (broken := first_of(site, (DecideProduct.matrix_weight,))) is not None:
-        return replace(plan, block=None), broken
+        return other, broken
     return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None
 
 
@@ -63,7 +64,7 @@ def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
     block = held.group_size if isinstance(held, Arq) else None
     levels = held.num_steps if isinstance(held, Nuq) else None
     rounding = _adaround(held) if isinstance(held, Ada) else None
-    search = isinstance(held, Arq) and held.search
+    search = isinstance(held, Arq) and held.searched
     return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding, search=search)
 
 

@@ -12,8 +12,8 @@
 // CHECK-DAG: [insert-observers missed weight-compress-only] "conv": only weights are quantized, and it has no weight that can be quantized by itself
 // CHECK-DAG: [insert-observers missed matrix-weight] "gru": its weights have a scale for each row, not for each group: they are not matrices
 // CHECK-LABEL: func.func @main
-// CHECK: from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight i4 axis 0 block 16>}
-// CHECK: from <onnx, "Gemm", "turned"> {nn.plan = #nn.plan<weight i4 axis 1 block 16>}
+// CHECK: from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight i4 axis 0 block 16 search>}
+// CHECK: from <onnx, "Gemm", "turned"> {nn.plan = #nn.plan<weight i4 axis 1 block 16 search>}
 // CHECK: from <onnx, "MatMul", "batch"> {nn.plan = #nn.plan<weight i4 axis 2>}
 
 // INTEGERS-DAG: [convert-observers applied quantized] "fc": int4 weight per group of 16, alone

@@ -50,9 +50,9 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 RECOVERY = {
-    "": (),
+    "correct-bias=false": (),
     "round-weights=gptq": (("round-weights", "gptq data=x.npz"),),
-    "fit-ranges=true": (("fit-ranges", "data=x.npz"),),
+    "fit-ranges=true correct-bias=false": (("fit-ranges", "data=x.npz"),),
     "correct-bias=true": (("correct-bias", "data=x.npz"),),
     "round-weights=mismatch correct-bias=true": (
         ("round-weights", "mismatch data=x.npz"),
@@ -62,7 +62,7 @@ RECOVERY = {
 """Options of `--quantize`, and the passes that they stand for."""
 
 
-def in_steps(text: str, session: Session, options: str, recovery: str = "") -> str:
+def in_steps(text: str, session: Session, options: str, recovery: str = "correct-bias=false") -> str:
     """The passes of `--quantize` one by one, printed and parsed between any two; only the first is given the options."""
     data = "data=x.npz"
     for name, given in (
@@ -97,7 +97,7 @@ def test_the_whole_is_its_steps(net: str, profile: str, options: str) -> None:
         session = new_session()
         session.profile = profile
         module, _ = amct_opt.parse(net, session, name="net.mlir")
-        make_pass("quantize", f"data=x.npz {given}").apply(session, module)
+        make_pass("quantize", f"data=x.npz {given} correct-bias=false").apply(session, module)
         whole[given] = amct_opt.to_text(module)
     assert whole[options] != whole[""]
     quantized = {

@@ -27,7 +27,9 @@ from amct_opt.runtime.layerwise import Layerwise
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
 from amct_opt.transforms.quantization.decide.sites import sites
+from amct_opt.transforms.quantization.options import NO_DATA, DataOptions
 from amct_opt.transforms.quantization.profiles import profile_of
+from amct_opt.transforms.quantization.recover import correct_bias
 from amct_opt.transforms.quantization.recover.round_weights import rounding
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
@@ -581,6 +583,37 @@ def test_a_corrected_bias_takes_away_the_mean_error() -> None:
         means = [mean_error(reference, each) for each in (plain, corrected)]
         assert np.abs(means[1]).max() < 0.2 * np.abs(means[0]).max()  # int32 in units of the sums
         assert not any("nn.rounded_from" in op.attributes for op in corrected.walk())
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "corrected"),
+    [
+        ("", 32, True),
+        ("", 3, False),  # too few
+        ("", 0, False),  # synthetic
+        ("correct-bias=false", 32, False),
+        ("round-weights=gptq", 32, False),
+        ("weight-only=true", 32, False),
+        ("round-weights=gptq correct-bias=true", 3, True),
+    ],
+)
+def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: int, corrected: bool) -> None:
+    session = new_session()
+    module = parse_module(session, network())
+    (each,) = parse_pipeline(f"quantize{{weight-bits=4 {options}}}", session.passes)
+    data = DataOptions(samples_from(DATA[:count], module)) if count else NO_DATA
+    run_passes(module, [replace(each, calibration=data)], session)
+    rules = {remark.rule for remark in session.remarks if remark.pass_name == "correct-bias"}
+    assert bool(rules & {"corrected", "improves", "outputs"}) == corrected
+
+
+def test_a_fifth_of_the_samples_of_a_large_network_corrects_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse_module(session := new_session(), network())
+    given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (16, 40, 64, 400)]
+    for numbers, counts in ((1 << 28, [16, 40, 48, 48]), (1, [None, 8, 12, 48])):
+        monkeypatch.setattr(correct_bias, "_NUMBERS", numbers)
+        found = [correct_bias.few_of(module, samples, session) for samples in given]
+        assert [each and each.count for each in found] == counts
 
 
 def conv_result(module: ModuleOp) -> list[SSAValue]:

@@ -11,10 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from .....backends import HERE, Runner
+from .....backends import HERE, Runner, Work
+from .....backends.estimate import numbers
 from .....data import Samples
 from .....diagnostics import Gain
-from .....dialects.nn import ConstantOp, constant_of
+from .....dialects.nn import CORRECTED, ConstantOp, constant_of
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
 from .....session import Session, session_of
@@ -26,6 +27,13 @@ from ...running import sharing_runner
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
+
+_FEWEST, _MOST = 4, 48
+"""Runs that correct biases if nobody asks for it."""
+_HELD_BACK = 4
+"""One run in this many is held back: means take few samples, and the outputs of a few may lose where those of most win."""
+_NUMBERS = 1 << 28
+"""Numbers that numpy moves in about a second."""
 
 
 @dataclass(frozen=True, init=False)
@@ -44,9 +52,21 @@ class CorrectBiasPass(Parts, ModulePass):
         correct_bias(op, lambda: load(self.calibration, op, session), session, sharing_runner(self.sharing))
 
 
-def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner = HERE) -> None:
-    """Correct the biases of layers with planned integer weights; each layer reads the outputs of corrected layers before it.
-    The cluster of `runner`, if it has one, computes the means.
+def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | None:
+    """The samples that correct biases if nobody asks for it: a fifth of them, or as many as cost little. None if they are too
+    few, or synthetic.
+    """
+    work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
+    cheap = _NUMBERS * samples.runs // max(numbers(work), 1)
+    runs = min(samples.runs, _MOST, max(samples.runs // 5, cheap))
+    return None if samples.synthetic or runs < _FEWEST else samples.head(min(samples.count, runs * samples.batch_size))
+
+
+def correct_bias(
+    module: ModuleOp, samples: Callable[[], Samples | None], session: Session, runner: Runner = HERE
+) -> None:
+    """Correct the biases of layers with planned integer weights, if there are samples; each layer reads the outputs of corrected
+    layers before it. The cluster of `runner`, if it has one, computes the means.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
     a layer or in the data.
@@ -60,8 +80,10 @@ def correct_bias(module: ModuleOp, samples: Callable[[], Samples], session: Sess
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
-    if len(broken) < len(layers):
-        layer_by_layer(module, layers, step, samples(), remarks, runner, work=CorrectBiasPass.name, beside=True)
+    if len(broken) < len(layers) and (found := samples()) is not None:
+        layer_by_layer(
+            module, layers, step, found, remarks, runner, work=CorrectBiasPass.name, beside=True, one_in=_HELD_BACK
+        )
     erase_dead_constants(module)
     remarks.flush()
 
@@ -112,6 +134,6 @@ def _write(layer: IntegerLayer, bias: Array) -> None:
     value = layer.site.operand(BIAS)
     old = constant_of(value)
     assert old is not None, "a condition"
-    constant = ConstantOp.of(bias, f"{old.key.removesuffix('.folded')}.corrected", old.location)
+    constant = ConstantOp.of(bias, old.key.removesuffix(".folded") + CORRECTED, old.location)
     Rewriter.insert_op(constant, InsertPoint.after(old))
     layer.site.set_operand(BIAS, constant.result)

@@ -24,6 +24,7 @@ from ...decide.layers import Layers
 from ...decide.sites import Site
 from ...options import (
     AUTOMATIC,
+    BY_DEFAULT,
     NO_RECOVERY,
     DataOptions,
     EngineOptions,
@@ -145,7 +146,7 @@ def _equalize(
     divided = {link for each in done for link in each}
     changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
     changes += _absorb(links, divided, search, trial, remarks)
-    if changes and request.recovery != RecoveryOptions(equalize=True):
+    if changes and replace(request.recovery, equalize=False) not in (BY_DEFAULT, NO_RECOVERY):
         _judge(changes, final, remarks)
 
 

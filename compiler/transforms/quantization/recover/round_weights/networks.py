@@ -57,11 +57,13 @@ class Networks:
         *,
         work: str,
         beside: bool,
+        one_in: int = HELD_BACK,
     ):
-        """`layers` in the order of the module. `work` names what is solved. `beside` is false if the float network is not needed:
-        then the quantized one is used for both. A cluster of `runner` runs the networks over the samples that are not held back.
+        """`layers` in the order of the module. `work` names what is solved; one run in `one_in` is held back. `beside` is false
+        if the float network is not needed: then the quantized one is used for both. A cluster of `runner` runs the networks over
+        the samples that are not held back.
         """
-        fit, held = split(samples)
+        fit, held = split(samples, one_in)
         self.held_back: int = 0 if held is None else held.count
         """The number of samples that are held back from the sums."""
         self._numbers = {layer.compute: i for i, layer in enumerate(layers)}
@@ -161,9 +163,9 @@ def measured_on(count: int) -> str:
     return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
 
 
-def split(samples: Samples) -> tuple[Samples, Samples | None]:
+def split(samples: Samples, one_in: int = HELD_BACK) -> tuple[Samples, Samples | None]:
     """The samples to sum, and those to hold back."""
-    back = max(samples.runs // HELD_BACK, int(samples.runs > 1)) * samples.batch_size
+    back = max(samples.runs // one_in, int(samples.runs > 1)) * samples.batch_size
     return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
 
 
@@ -181,6 +183,7 @@ def layer_by_layer(
     *,
     work: str,
     beside: bool,
+    one_in: int = HELD_BACK,
 ) -> None:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
     `work` names what the steps do; `beside` is false if they do not use the float network. The cluster of `runner` computes what
@@ -190,7 +193,9 @@ def layer_by_layer(
     """
     undo: list[tuple[IntegerLayer, Callable[[], None]]] = []
     with scratch() as folder:
-        networks = Networks(module, layers, samples, folder, remarks.session, runner, work=work, beside=beside)
+        networks = Networks(
+            module, layers, samples, folder, remarks.session, runner, work=work, beside=beside, one_in=one_in
+        )
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
