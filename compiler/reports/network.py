@@ -16,9 +16,10 @@ from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, NNOp, OpaqueOp, QPa
 from ..dialects.nn.fused import outside
 from ..dialects.nn.shapes import shape_of
 from ..ir.array import Array
-from ..ir.dtypes import integer_range
+from ..ir.dtypes import as_stored, integer_range
 from ..ir.functions import input_names, main_function
 from ..rewriting import layer_of
+from ..runtime.affine import in_blocks
 from ..transforms.quantization.decide.layers import channel_axis
 from .measures import clip_lines, quantize_ops
 from .reading import LayerError, Run
@@ -181,11 +182,20 @@ def _ranges(integers: Array, params: QParams, channels: int | None) -> Weights:
     """`channels` is the axis of the output channels."""
     axis = (params.axis if params.block is None and params.axis is not None else channels or 0) % integers.ndim
     others = tuple(i for i in range(integers.ndim) if i != axis)
-    scales, zeros = params.broadcastable(integers.shape)
-    reals = (integers.astype(np.float32) - zeros) * scales
-    low, high = reals.min(axis=others), reals.max(axis=others)
+    stored = as_stored(integers)
+    if params.axis is None or params.block is None:
+        least, most = stored.min(axis=others, keepdims=True), stored.max(axis=others, keepdims=True)
+        scales, zeros = params.broadcastable(integers.shape)
+    else:  # only the ends of each group become reals
+        missing = -integers.shape[params.axis] % params.block
+        filled = [(0, missing if i == params.axis else 0) for i in range(integers.ndim)]
+        groups = in_blocks(np.pad(stored, filled, "edge") if missing else stored, params.axis, params.block)
+        least, most = groups.min(axis=params.axis + 1), groups.max(axis=params.axis + 1)
+        scales, zeros = (p.reshape(least.shape) if p.ndim else p for p in (params.scales(), params.zero_points()))
+    low, high = ((end.astype(np.float32) - zeros) * scales for end in (least, most))
+    low, high = low.min(axis=others), high.max(axis=others)
     ends = [np.abs((end - zeros) * scales) for end in integer_range(params.storage)]
-    limit = np.broadcast_to(np.maximum(*ends), integers.shape).max(axis=others)
+    limit = np.broadcast_to(np.maximum(*ends), least.shape).max(axis=others)
     largest = np.maximum(np.abs(low), np.abs(high))
     median = float(np.median(largest[largest > 0])) if (largest > 0).any() else 1.0
     count = int(low.size)

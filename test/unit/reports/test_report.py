@@ -9,13 +9,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from xdsl.dialects.builtin import IntegerType
 
 import amct_opt
 from amct_opt.data.given import samples_from
+from amct_opt.dialects.nn import QParams
 from amct_opt.flows import report
+from amct_opt.ir.weights import Weight
 from amct_opt.reports import network
 from amct_opt.reports import page as pages
 from amct_opt.reports.measures import measure_layers
@@ -249,6 +253,24 @@ def test_layers_in_order_with_what_they_lose(digits_run: Path) -> None:
     assert weights is not None
     assert weights.scales == "a scale per channel"
     assert all(-m <= a <= b <= m for a, b, m in zip(weights.low, weights.high, weights.limit, strict=True))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_weights_in_groups_are_drawn_by_channel(symmetric: bool) -> None:
+    """By the definition, number by number; 40 input channels are two groups of 16 and one of 8."""
+    rng = np.random.default_rng(5)
+    k, n, block = 40, 6, 16
+    scales = rng.uniform(0.1, 5, (3, n)).astype(np.float32)
+    points = np.zeros((3, n), int) if symmetric else rng.integers(-4, 4, (3, n))
+    integers = rng.integers(0, 8, (k, n)).astype(np.int8)  # 0 is no group's least
+    integers[integers == 0] = 1
+    params = QParams(IntegerType(4), Weight("scale", array=scales.reshape(-1)), tuple(points.reshape(-1)), 0, block)
+    found = network._ranges(integers.view(ml_dtypes.int4), params, 1)
+    groups = np.arange(k) // block
+    reals = (integers - points[groups]) * scales[groups].astype(float)
+    limits = np.maximum(np.abs(-8 - points), np.abs(7 - points)) * scales.astype(float)
+    for numbers, expected in ((found.low, reals.min(0)), (found.high, reals.max(0)), (found.limit, limits.max(0))):
+        np.testing.assert_allclose(numbers, expected, rtol=1e-3)
 
 
 def test_pages_of_large_networks_stay_small(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
