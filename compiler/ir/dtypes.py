@@ -111,10 +111,13 @@ def element_type(dtype: np.dtype[Any]) -> TypeAttribute:
 
 
 def as_stored(array: Array) -> Array:
-    """The array in the form of text and files: signed numbers narrower than a byte are sign-extended."""
+    """The array in the form of text and files: signed numbers narrower than a byte are sign-extended; a view if they are."""
     import numpy as np
 
-    return array.astype(np.int8) if array.dtype.kind == "V" and array.dtype.name == "int4" else array
+    if array.dtype.kind != "V" or array.dtype.name != "int4":
+        return array
+    stored = array.view(np.int8)
+    return stored if stored.max(initial=0) < 8 and stored.min(initial=0) >= -8 else array.astype(np.int8)
 
 
 def from_stored(data: bytes | Array, dtype: np.dtype[Any]) -> Array:

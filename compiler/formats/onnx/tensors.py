@@ -225,8 +225,9 @@ def packed(array: Array) -> Array:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if array.dtype.name not in _HALF_BYTE:
         return flat
-    halves = np.append(flat & 0x0F, np.zeros(array.size % 2, np.uint8)).reshape(-1, 2)
-    return halves[:, 0] | halves[:, 1] << 4
+    halves = flat[::2] & 0x0F
+    halves[: array.size // 2] |= flat[1::2] << 4
+    return halves
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:

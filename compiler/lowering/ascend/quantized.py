@@ -14,6 +14,7 @@ from ...dialects.ascend.base import F, data_type_number, i4, i8
 from ...dialects.ascend.cube import DATA
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of
+from ...ir.dtypes import as_stored
 from ...ir.precision import forces_fp16, precision_mode, shortened
 from ...rewriting import condition
 from ...runtime.affine import are_normal
@@ -228,7 +229,7 @@ def stored_as_int8(build: Builder, weight: SSAValue) -> SSAValue:
     assert constant is not None
     if element_of(weight) == i8:
         return weight
-    return build.constant(constant.array.astype(np.int8), constant.key, constant.location)
+    return build.constant(as_stored(constant.array), constant.key, constant.location)
 
 
 def int8_behind(build: Builder, weight: SSAValue) -> SSAValue:

@@ -28,7 +28,7 @@ from ....dialects.nn import (
 from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
-from ....runtime.affine import asymmetric_params, ends_of, symmetric_scales
+from ....runtime.affine import LEAST_SCALE, asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site, sites
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
@@ -87,7 +87,12 @@ def _searched(plan: WeightPlan, array: Array, scales: Array, zero_points: Array)
 
 
 def zeroed_scales(weight: Weight) -> int:
-    """The number of scales under which all numbers of the weight round to zero, though one of them is not zero."""
+    """The number of scales under which all numbers of the weight round to zero, though one of them is not zero.
+
+    Scales that are computed reach to the largest number at most; only the least scale, and the 1 of AMCT's rule, are larger.
+    """
+    if not weight.fixed and not np.any((weight.scales == LEAST_SCALE) | (weight.scales == 1)):
+        return 0
     low, high = ends_of(weight.array, weight.axis, weight.block)
     largest = np.maximum(np.asarray(high, np.float64), -np.asarray(low, np.float64))
     return int(np.count_nonzero((largest > 0) & (np.rint(largest / weight.scales) == 0)))
@@ -166,7 +171,8 @@ def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
     location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
     integers, levels = integers_and_levels(weight)
     storage = IntegerType(4 if weight.bits <= 4 else 8)
-    stored = ConstantOp.of(integers.astype(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
+    # the integers of 4 bits are those of 8, a byte each
+    stored = ConstantOp.of(integers.view(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
     qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale", block=weight.block)
     back = DequantizeOp.make(

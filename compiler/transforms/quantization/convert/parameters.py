@@ -12,7 +12,7 @@ from ....dialects.nn import ObserveOp, QParamsAttr, spread
 from ....ir.array import Array
 from ....ir.precision import FORCE_FP16, float16_scales, force_fp16
 from ....rewriting import Remarks
-from ....runtime.affine import LEAST_SCALE, affine
+from ....runtime.affine import LEAST_SCALE, affine, in_blocks
 
 
 def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QParamsAttr:
@@ -22,7 +22,7 @@ def activation_params(low: float, high: float, bits: int, symmetric: bool) -> QP
 
 NO_OFFSET = np.zeros((), np.int32)
 """The zero point of symmetric integers."""
-_PIECE = 1 << 15
+_PIECE = 1 << 17
 """How many numbers are quantized at a time, so that intermediate results stay in the cache."""
 
 
@@ -38,11 +38,21 @@ def quantized(
 
     Scales and zero points have shape [], along `axis` [channels], or [blocks].
     """
+    if axis is None or block is None:
+        return _quantized(values, *(spread(p, values.shape, axis) for p in (scales, zero_points)), bits)
+    parts = in_blocks(values, axis, block)
+    blocks = (*parts.shape[: axis + 1], 1, *parts.shape[axis + 2 :])
+    found = _quantized(parts, *(p.reshape(blocks) if p.ndim else p for p in (scales, zero_points)), bits)
+    padded = found.reshape(*values.shape[:axis], -1, *values.shape[axis + 1 :])
+    return np.ascontiguousarray(padded[(slice(None),) * axis + (slice(values.shape[axis]),)])
+
+
+def _quantized(values: Array, scales: Array, zero_points: Array, bits: int) -> Array:
+    """The same with parameters that broadcast to the values."""
     limit = 2 ** (bits - 1)
     result = np.empty(values.shape, np.int8 if bits <= 8 else np.int32)
-    parameters = [spread(p, values.shape, axis, block) for p in (scales, zero_points)]
     pieces = np.nditer(
-        [values, *parameters, result],
+        [values, scales, zero_points, result],
         ["external_loop", "buffered", "zerosize_ok"],
         [["readonly"], ["readonly"], ["readonly"], ["writeonly"]],
         op_dtypes=[np.float32, np.float32, np.float32, result.dtype],

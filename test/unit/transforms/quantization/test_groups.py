@@ -22,6 +22,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct
+from amct_opt.transforms.quantization.convert import layer_weights
 from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import SettingsOptions
@@ -166,6 +167,18 @@ def test_the_command(tmp_path: Path) -> None:
     assert amct.run([*given, "--weight-only", "--matmul-nbits", "-o", str(tmp_path / "out")]) == 0
     model = onnx.load(tmp_path / "out" / "net_qdq.onnx")
     assert ([n.op_type for n in model.graph.node], model.opset_import[0].version) == (["MatMulNBits"], 17)
+
+
+def test_scales_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights: list[Array] = []
+
+    def searched(values: Array, scales: Array, *_: object) -> Array:
+        weights.append(values)
+        return scales
+
+    monkeypatch.setattr(layer_weights, "searched_scales", searched)
+    quantized(RNG.normal(size=(48, 6)).astype(np.float32), "weight-bits=4 weight-search=true")
+    assert len(weights) == 1
 
 
 def test_transposed_parameters() -> None:

@@ -69,6 +69,9 @@ def round_weights(
 
     Raises CompileError, located at a layer or in the data.
     """
+    plans = [plan for op in module.walk() if (plan := plan_of(op)) is not None]
+    if method is None and not any(weight.rounding for plan in plans for weight in plan.weights):
+        return
     remarks = Remarks(session, RoundWeightsPass.name)
     layers = integer_layers(module, profile_of(session))
     wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
