@@ -20,6 +20,7 @@ from ..data import Samples
 from ..diagnostics import CompileError, remarks_yaml
 from ..dialects.nn import constant_of, weights_of
 from ..files import filling, refuse_overwriting, scratch
+from ..formats.onnx.file import external_file
 from ..frontends.folders import model_in
 from ..ir.metadata import metadata
 from ..ir.weights import reclaim, side_file_of
@@ -93,8 +94,10 @@ _ESCAPED = "backslashreplace"
 _LARGE = 1 << 26
 """Bytes of weights from which on the stages are measured one after the other."""
 
-_LARGEST_TIMED = 1 << 28
-"""Bytes of weights from which on a model is not timed: onnxruntime would have it twice in memory."""
+_HUGE = 1 << 28
+"""Bytes of weights from which on a model is not timed, as onnxruntime would have it twice in memory; its ONNX file keeps arrays
+apart if the model's does; and no form is made only to be written that the profile is not for.
+"""
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
@@ -122,7 +125,8 @@ class _Forms(NamedTuple):
     reference: ModuleOp
     """The float module whose layers read what the quantized one's read: after equalization it is not the original."""
     quantized: ModuleOp
-    ascend: ModuleOp
+    ascend: ModuleOp | None
+    """None for a huge network that does not run, in a profile for other targets."""
     stages: Mapping[str, Stage]
     """The programs of the quantized forms, by `STAGES`."""
     large: bool
@@ -142,10 +146,11 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     results = options.results
     given, model = model, model_in(model)
     files = outputs_of(given, folder)
-    onnx = OnnxTarget(opset=results.opset, matmul_nbits=results.matmul_nbits)
-    written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values())]
+    written = [*files.values(), folder / LAYERS, *map(side_file_of, files.values()), external_file(files["onnx"])]
     module = read_model(model, session, written, [*wanted.files, *options.data.files()])
     sources, original = files_read(model, module, session), module.clone()
+    external = weight_bytes(original) > _HUGE and len(sources) > 1
+    onnx = OnnxTarget(opset=results.opset, external=external, matmul_nbits=results.matmul_nbits)
     beside = [f for f in companions(given, sources, session) if folder / f.name not in written]
     refuse_overwriting([folder / f.name for f in beside], beside)
     if wanted.settings.where:
@@ -168,14 +173,18 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         request = in_float_too(request, returned)
     forms = _quantized(original, module, request, samples, options.running, session)
     session.remarks[:] = with_reasons(session.remarks, returned)
-    runs = options.data.data is not None or metadata(forms.quantized).get("synthetic") == "true"
+    runs = _runs(forms.quantized, samples)
+    if forms.ascend is None:
+        ascend, target = files.pop("ascend"), profile_of(session).target
+        made = f"amct-opt {files['nn']} --lower-to-ascend -o {ascend} makes it"
+        session.note(f"{ascend} is not written: weights have more than {_HUGE >> 20} MiB, for {target}; {made}")
     measurement = _Measurement(forms, samples, session)
     differences = measurement.differences() if runs else {}
     measurement.warn_of_doubts(differences, request.recovery)
     answers = {} if labels is None else measurement.answers(labels)
     summary = Summary(
         model=model,
-        metadata=metadata(forms.ascend),
+        metadata={"profile": profile_of(session).name, **metadata(forms.quantized)},
         layers=describe_layers(forms.quantized, session.remarks),
         accuracy=Accuracy(
             samples.held.count if runs else 0,
@@ -192,9 +201,10 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     formats: dict[str, tuple[Target, ModuleOp]] = {
         "onnx": (onnx, forms.quantized),
         "nn": (MlirTarget(), forms.quantized),
-        "ascend": (MlirTarget(), forms.ascend),
         "record": (RecordTarget(flavour=profile_of(session).amct), forms.quantized),
     }
+    if forms.ascend is not None:
+        formats["ascend"] = MlirTarget(), forms.ascend
     layers: dict[str, Any] | None = None
     if options.report and runs:
         layers = measurement.layers()
@@ -228,10 +238,17 @@ def _quantized(
     _settle(large)
     run_on_verified(module, [Quantize(request.equalized, calibrating, running)], session)
     _settle(large)
+    if weight_bytes(original) > _HUGE and not _runs(module, samples) and profile_of(session).facts.kernels:
+        return _Forms(original, reference, module, None, {}, large)
     ascend = without_relu6(module, session)
     run_passes(ascend, [LowerToAscendPass()], session)
     programs = [partial(Executable, module), partial(Executable, ascend), *_integer_kernels(module, session)]
     return _Forms(original, reference, module, ascend, dict(zip(STAGES, programs, strict=False)), large)
+
+
+def _runs(quantized: ModuleOp, samples: Split) -> bool:
+    """Whether the model runs: on the data that is given, or on synthetic data that its quantization needed."""
+    return samples.calibration is not None or metadata(quantized).get("synthetic") == "true"
 
 
 def _settle(large: bool) -> None:
@@ -321,8 +338,8 @@ class _Measurement:
         None, with a note that says why, if the weights are too large or the float model does not run in onnxruntime.
         """
         session = self.session
-        if summary.sizes.float_weights > _LARGEST_TIMED:
-            session.note(f"{summary.model}: latency is not measured: weights have more than {_LARGEST_TIMED >> 20} MiB")
+        if summary.sizes.float_weights > _HUGE:
+            session.note(f"{summary.model}: latency is not measured: weights have more than {_HUGE >> 20} MiB")
             return None
         int8 = summary.files["onnx"]
         try:

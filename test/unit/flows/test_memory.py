@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,15 +61,39 @@ def test_larger_weights_become_floats_layer_by_layer(
     assert peak_of(profile, tmp_path, monkeypatch) < 0.8 * WEIGHTS
 
 
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_weights_alone_are_in_memory_as_integers_once(
+    profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A byte for each, and a 32nd of them as scales. A huge network is not lowered for a profile of other targets, which is said,
+    and its arrays stay in a file of their own.
+    """
+    monkeypatch.setattr(quantization, "_HUGE", 0)
+    command = [network(tmp_path), "--weight-only", "--weight-bits", "4", "--group-size", "32", "--profile", profile]
+    amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q", "--no-report"])  # what it imports is not counted
+    capsys.readouterr()
+    out = tmp_path / "out"
+    assert traced([*command, "-o", out, "--no-report"]) < 0.5 * WEIGHTS
+    for_ascend = profile == "ascend"
+    assert (out / "net_ascend.mlir").exists() == for_ascend
+    assert ("net_ascend.mlir is not written" in capsys.readouterr().err) != for_ascend
+    assert ("ascend" in json.loads((out / "summary.json").read_text())["files"]) == for_ascend
+    assert (out / "net_qdq.onnx.data").exists()
+
+
 def peak_of(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The largest number of bytes that are allocated at once."""
+    """The largest number of bytes that are allocated at once while activations are quantized, too."""
     monkeypatch.setattr(quantization, "_LARGE", 0)
     monkeypatch.setattr(quantization, "threads_here", lambda: 2)
-    argv = ["quantize", network(tmp_path), "--data", tmp_path / "x.npz", "-o", tmp_path / "out", "--engine", "numpy"]
-    argv += ["--profile", profile]
+    data = ["--data", tmp_path / "x.npz", "--engine", "numpy", "--no-report"]
+    return traced([network(tmp_path), *data, "-o", tmp_path / "out", "--profile", profile])
+
+
+def traced(argv: Sequence[object]) -> int:
+    """The largest number of bytes that `amct quantize` has allocated at once."""
     tracemalloc.start()
     try:
-        assert amct.run([*map(str, argv), "--no-report", "-q"]) == 0
+        assert amct.run(["quantize", *map(str, argv)]) == 0
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
