@@ -23,7 +23,7 @@ EXPANSION = 4
 INPUT = "x"
 
 
-class _Weights:
+class Weights:
     """Initializers whose numbers are in a file next to the model."""
 
     def __init__(self, stream: IO[bytes], location: str):
@@ -51,7 +51,7 @@ def write(path: Path, millions: int) -> int:
     blocks = max(1, round(millions * 1e6 / (2 * EXPANSION * WIDTH**2)))
     nodes: list[NodeProto] = []
     with path.with_name(f"{path.name}.data").open("wb") as stream:
-        weights = _Weights(stream, f"{path.name}.data")
+        weights = Weights(stream, f"{path.name}.data")
         value = INPUT
         for i in range(blocks):
             value = _block(nodes, weights, value, f"block{i}")
@@ -64,7 +64,7 @@ def write(path: Path, millions: int) -> int:
     return size
 
 
-def _block(nodes: list[NodeProto], weights: _Weights, value: str, name: str) -> str:
+def _block(nodes: list[NodeProto], weights: Weights, value: str, name: str) -> str:
     def add(op_type: str, *operands: str) -> str:
         result = f"{name}.{sum(n.output[0].startswith(f'{name}.') for n in nodes)}"
         nodes.append(helper.make_node(op_type, list(operands), [result], name=f"{result}.{op_type}"))

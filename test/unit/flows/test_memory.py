@@ -70,7 +70,8 @@ def test_weights_alone_are_in_memory_as_integers_once(
     """
     monkeypatch.setattr(quantization, "_HUGE", 0)
     command = [network(tmp_path), "--weight-only", "--weight-bits", "4", "--group-size", "32", "--profile", profile]
-    amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q", "--no-report"])  # what it imports is not counted
+    # what it imports is not counted
+    amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q", "--no-report"])
     capsys.readouterr()
     out = tmp_path / "out"
     assert traced([*command, "-o", out, "--no-report"]) < 0.5 * WEIGHTS

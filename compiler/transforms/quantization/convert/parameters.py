@@ -39,15 +39,15 @@ def quantized(
     Scales and zero points have shape [], along `axis` [channels], or [blocks].
     """
     if axis is None or block is None:
-        return _quantized(values, *(spread(p, values.shape, axis) for p in (scales, zero_points)), bits)
+        return _quantized(values, bits, *(spread(p, values.shape, axis) for p in (scales, zero_points)))
     parts = in_blocks(values, axis, block)
     blocks = (*parts.shape[: axis + 1], 1, *parts.shape[axis + 2 :])
-    found = _quantized(parts, *(p.reshape(blocks) if p.ndim else p for p in (scales, zero_points)), bits)
+    found = _quantized(parts, bits, *(p.reshape(blocks) if p.ndim else p for p in (scales, zero_points)))
     padded = found.reshape(*values.shape[:axis], -1, *values.shape[axis + 1 :])
     return np.ascontiguousarray(padded[(slice(None),) * axis + (slice(values.shape[axis]),)])
 
 
-def _quantized(values: Array, scales: Array, zero_points: Array, bits: int) -> Array:
+def _quantized(values: Array, bits: int, scales: Array, zero_points: Array) -> Array:
     """The same with parameters that broadcast to the values."""
     limit = 2 ** (bits - 1)
     result = np.empty(values.shape, np.int8 if bits <= 8 else np.int32)
