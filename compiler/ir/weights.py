@@ -353,6 +353,8 @@ def set_aside(weights: Iterable[Weight], path: Path) -> None:
     The file may be deleted afterwards: mapped arrays stay valid. Raises OSError.
     """
     large = [(w, str(id(w.array))) for w in weights if w.file is None and w.array.nbytes >= _WORTH_RELEASING]
+    if not large:
+        return
     ordered = _ordered({number: weight.array for weight, number in large})
     with path.open("wb") as stream:
         stream.write(_header(ordered, {}))

@@ -264,7 +264,9 @@ def test_weights_in_groups_are_drawn_by_channel(symmetric: bool) -> None:
     points = np.zeros((3, n), int) if symmetric else rng.integers(-4, 4, (3, n))
     integers = rng.integers(0, 8, (k, n)).astype(np.int8)  # 0 is no group's least
     integers[integers == 0] = 1
-    params = QParams(IntegerType(4), Weight("scale", array=scales.reshape(-1)), tuple(points.reshape(-1).tolist()), 0, block)
+    params = QParams(
+        IntegerType(4), Weight("scale", array=scales.reshape(-1)), tuple(points.reshape(-1).tolist()), 0, block
+    )
     found = network._ranges(integers.view(ml_dtypes.int4), params, 1)
     groups = np.arange(k) // block
     reals = (integers - points[groups]) * scales[groups].astype(float)

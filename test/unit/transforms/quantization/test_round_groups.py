@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from itertools import product as combinations
+from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
+from amct_opt.dialects.nn import weights_of
+from amct_opt.ir import weights as ir_weights
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.transforms.quantization.options import Method
+from amct_opt.transforms.quantization.recover import round_weights as rounding_pass
 from amct_opt.transforms.quantization.recover.round_weights import RoundWeightsPass, round_weights
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.rounding import (
@@ -24,6 +29,7 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     factored,
     gptq,
     output_error,
+    rounded,
     with_least_error,
 )
 from amct_opt.universe import new_session
@@ -137,6 +143,46 @@ def test_the_pass_beats_nearest_rounding(method: Method, asymmetric: bool) -> No
     said = {r.layer: r.rule for r in session.remarks if r.pass_name == RoundWeightsPass.name}
     assert said == {"a": "rounded", "b": "rounded"}
     assert all(op.qparams.data.block == 32 for op in module.walk() if isinstance(op, nn.DequantizeOp))
+
+
+def rounded_module(method: Method) -> ModuleOp:
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, TEXT, "net.mlir")
+    make_pass("insert-observers", "weight-only=true weight-bits=4 group-size=32").apply(session, module)
+    round_weights(module, method, lambda: samples_from({"x": X}, module), session)
+    return module
+
+
+@pytest.mark.parametrize("method", ["gptq", "mismatch"])
+def test_some_output_channels_at_a_time_are_rounded_as_all_are(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 of the 40 and 16 channels; to the last bits of sums, which depend on the size of matrices."""
+    together = rounded_module(method)
+    calls: list[int] = []
+
+    def counted(weights: Array, *rest: Any, **options: Any) -> Any:
+        calls.append(weights.shape[1])
+        return rounded(weights, *rest, **options)
+
+    monkeypatch.setattr(rounding_pass, "_AT_A_TIME", 7 * 40)
+    monkeypatch.setattr(rounding_pass, "rounded", counted)
+    apart = rounded_module(method)
+    assert max(calls) <= 7
+    for one, other in zip(constants(together), constants(apart), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def constants(module: ModuleOp) -> list[Array]:
+    return [op.array for op in module.walk() if isinstance(op, nn.ConstantOp)]
+
+
+def test_rounded_weights_wait_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many layers there are, no more than one has its new weights in memory."""
+    monkeypatch.setattr(ir_weights, "_WORTH_RELEASING", 1)
+    module = rounded_module("gptq")
+    weights = [each for each in weights_of(module) if each.array.size >= 40 * 16]
+    assert len(weights) == 2
+    assert all(each.file is not None for each in weights)
 
 
 def test_blocks_along_output_channels_are_not_rounded() -> None:

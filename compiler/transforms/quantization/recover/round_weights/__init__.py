@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -28,13 +29,15 @@ from ...running import sharing_runner
 from .adaround import adaround
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
-from .rounding import WIDE, Grid, factored, matched, rounded, with_least_error
+from .rounding import WIDE, Factor, Grid, factored, matched, rounded, with_least_error
 from .sums import Rows, Sums
 
 DAMPINGS = (0.0, 0.3, 1.0)
 """Shares of further damping, among which held-back samples choose where rows are few."""
 _CHANNELS = 64
 """About how many output channels of a wide layer choose the damping for all of them."""
+_AT_A_TIME = 1 << 22
+"""About how many weights are rounded at a time: what that takes is several times their size."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
@@ -172,7 +175,7 @@ class _Task(NamedTuple):
         *others, largest = DAMPINGS
         integers, scales = self._fitted(largest)
         step = max(1, self.weights.shape[1] // _CHANNELS)
-        some = self._replace(grid=self.grid._replace(scale=scales), fixed=True)._of_channels(step)
+        some = self._replace(grid=self.grid._replace(scale=scales), fixed=True)._of_channels(slice(None, None, step))
         best, most = largest, some._sqnr(integers[:, ::step], scales[:, ::step])
         for damping in reversed(others):
             found = some._sqnr(*some._fitted(damping))
@@ -181,10 +184,10 @@ class _Task(NamedTuple):
             best, most = damping, found
         return (integers, scales) if best == largest else self._fitted(best)
 
-    def _of_channels(self, step: int) -> _Task:
-        """The task for every `step`th output channel."""
-        grid, sums = self.grid.of_channels(step), self.sums.of_channels(step)
-        return self._replace(weights=self.weights[:, ::step], grid=grid, sums=sums, held=self.held.of_channels(step))
+    def _of_channels(self, some: slice) -> _Task:
+        """The task for some output channels."""
+        grid, sums = self.grid.of_channels(some), self.sums.of_channels(some)
+        return self._replace(weights=self.weights[:, some], grid=grid, sums=sums, held=self.held.of_channels(some))
 
     def _sqnr(self, integers: Array, scales: Array) -> float:
         return self.held.sqnr(integers * scales)
@@ -195,19 +198,27 @@ class _Task(NamedTuple):
             return self._replace(sums=sums)._found()
 
     def _found(self) -> tuple[Array, Array]:
-        """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`."""
-        sums, shared = self.sums, self.layer.shared
-
-        def scaled(target: Array) -> Grid:
-            return self.grid if self.fixed else with_least_error(target, sums.h, self.grid, shared)
-
+        """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`, which takes some output
+        channels at a time if these have scales of their own.
+        """
         if self.options is not None:
-            grid = scaled(self.weights)
-            return adaround(self.weights, sums.h, grid, self.options), grid.scale
-        factor = factored(sums.h)
-        target = self.weights if sums.c is None else matched(self.weights, sums.c, factor)
-        integers, grid = rounded(target, sums.h, factor, scaled(target), shared, fixed=self.fixed)
+            grid = self._scaled(self.weights)
+            return adaround(self.weights, self.sums.h, grid, self.options), grid.scale
+        factor, (groups, channels, columns) = factored(self.sums.h), self.weights.shape
+        some = max(1, channels if 1 in self.layer.shared else _AT_A_TIME // max(1, groups * columns))
+        if some >= channels:
+            return self._by_gptq(factor)
+        found = [self._of_channels(slice(i, i + some))._by_gptq(factor) for i in range(0, channels, some)]
+        return np.concatenate([q for q, _ in found], axis=1), np.concatenate([scale for _, scale in found], axis=1)
+
+    def _by_gptq(self, factor: Factor) -> tuple[Array, Array]:
+        c, h = self.sums.c, self.sums.h
+        target = self.weights if c is None else matched(self.weights, c, factor)
+        integers, grid = rounded(target, h, factor, self._scaled(target), self.layer.shared, fixed=self.fixed)
         return integers, grid.scale
+
+    def _scaled(self, target: Array) -> Grid:
+        return self.grid if self.fixed else with_least_error(target, self.sums.h, self.grid, self.layer.shared)
 
 
 def _method(layer: IntegerLayer, asked: Method | None) -> tuple[str, Ada | None]:

@@ -78,10 +78,9 @@ class IntegerLayer:
     @property
     def smallest(self) -> Array:
         """The smallest scales that sums and bias allow: float32, [] or [channels]."""
-        nothing = np.zeros(self.weight.scales.shape, np.float32)
         if self.weight.fixed or self.input_scale is None:
-            return nothing
-        return widened(nothing, self.bias, self.input_scale)
+            return np.zeros((), np.float32)
+        return widened(np.zeros(self.weight.scales.shape, np.float32), self.bias, self.input_scale)
 
     @property
     def scales(self) -> Array:
@@ -93,7 +92,7 @@ class IntegerLayer:
         block = self.weight.block
 
         def by_channel(values: Array) -> Array:
-            if block is not None:
+            if block is not None and values.size > 1:
                 return self.product.matrices(np.broadcast_to(self.along(values), self.weight.array.shape))
             rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
             return np.broadcast_to(rows, (groups, channels))[..., None]

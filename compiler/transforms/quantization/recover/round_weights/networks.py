@@ -18,9 +18,11 @@ from .....backends import HERE, Runner
 from .....backends.data_hash import digest_of
 from .....backends.sharing import shares_of
 from .....data import Samples
+from .....diagnostics import CompileError
+from .....dialects.nn import weights_of
 from .....files import scratch
 from .....ir.array import Array
-from .....ir.weights import return_freed_memory
+from .....ir.weights import return_freed_memory, set_aside
 from .....rewriting import Remarks
 from .....runtime.metrics import Differences
 from .....session import Session
@@ -200,6 +202,7 @@ def layer_by_layer(
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
             networks.change(layer, step(layer, networks).operands())
+            _set_aside(module, folder / f"{i}.safetensors")
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
             return_freed_memory()
@@ -210,6 +213,14 @@ def layer_by_layer(
             back()
             remarks.forget(layer.compute)
             remarks.missed(layer.compute, "outputs", lost)
+
+
+def _set_aside(module: ModuleOp, file: Path) -> None:
+    """Keep large weights that changed in a file: nothing reads them until all layers are done."""
+    try:
+        set_aside(weights_of(module), file)
+    except OSError as e:
+        raise CompileError(f"temporary files cannot be written: {e.strerror}", where=str(file.parent)) from None
 
 
 def _back(layer: IntegerLayer) -> Callable[[], None]:

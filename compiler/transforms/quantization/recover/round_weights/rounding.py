@@ -67,14 +67,14 @@ class Grid(NamedTuple):
         numbers *= self.scale
         return numbers
 
-    def of_channels(self, step: int) -> Grid:
-        """The grid of every `step`th output channel."""
+    def of_channels(self, some: slice) -> Grid:
+        """The grid of some output channels."""
 
-        def some(values: Array) -> Array:
-            return values[:, ::step] if values.ndim > 1 else values
+        def of(values: Array) -> Array:
+            return values[:, some] if values.ndim > 1 else values
 
-        smallest = some(np.asarray(self.smallest))
-        return self._replace(scale=some(self.scale), low=some(self.low), high=some(self.high), smallest=smallest)
+        smallest = of(np.asarray(self.smallest))
+        return self._replace(scale=of(self.scale), low=of(self.low), high=of(self.high), smallest=smallest)
 
 
 class Factor(NamedTuple):

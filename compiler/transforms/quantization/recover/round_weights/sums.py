@@ -107,11 +107,11 @@ class Sums:
         finally:
             diagonal[:] = before
 
-    def of_channels(self, step: int) -> Sums:
-        """The sums for every `step`th output channel."""
+    def of_channels(self, some: slice) -> Sums:
+        """The sums for some output channels."""
         if self.c is None or self.weights is None:
             return self
-        return replace(self, c=self.c[:, :, ::step], weights=self.weights[:, ::step])
+        return replace(self, c=self.c[:, :, some], weights=self.weights[:, some])
 
     def merge(self, other: Sums) -> None:
         """Add the sums of other rows."""
@@ -170,9 +170,9 @@ class Rows:
             rows.y.append(f @ turned)
         return rows
 
-    def of_channels(self, step: int) -> Rows:
-        """The rows for every `step`th output channel."""
-        return Rows(self.q, [y[:, :, ::step] for y in self.y])
+    def of_channels(self, some: slice) -> Rows:
+        """The rows for some output channels."""
+        return Rows(self.q, [y[:, :, some] for y in self.y])
 
     def sqnr(self, weights: Array, shift: Array | float = 0.0) -> float:
         """SQNR in dB of the output of these weights [G, M, K] plus `shift` [G, 1, M] in the quantized network against that of the
