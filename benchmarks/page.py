@@ -29,6 +29,7 @@ SECTIONS = {
     "native": "Native code",
     "compile_path": "Compiling large graphs",
     "large_weights": "Large weights",
+    "large_decoder": "A decoder of 1.1 billion parameters",
     "start_up": "Start-up",
 }
 """The benchmarks of the page, and their headings."""

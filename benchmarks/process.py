@@ -15,12 +15,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 _LAUNCHER = """
-import json, os, sys, time
+import json, os, sys, threading, time
+
+def own(pid):
+    with open(f"/proc/{pid}/status") as stream:
+        found = dict(line.split(":", 1) for line in stream)
+    kept = sum(int(found.get(name, "0 kB").split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+    with open(f"/proc/{pid}/task/{pid}/children") as stream:
+        return kept + sum(map(own, stream.read().split()))
+
+def watch():
+    global most
+    while not ended.wait(0.01):
+        try:
+            most = max(most, own(child))
+        except OSError:
+            pass  # a process that ends
+
+most, ended, watcher = 0, threading.Event(), threading.Thread(target=watch)
 start = time.perf_counter()
 child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+watcher.start()
 _, status, usage = os.wait4(child, 0)
 wall = time.perf_counter() - start
-report = [os.waitstatus_to_exitcode(status), wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024]
+ended.set()
+watcher.join()
+report = [os.waitstatus_to_exitcode(status), wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, most]
 os.write(int(sys.argv[1]), json.dumps(report).encode())
 """
 
@@ -34,6 +54,8 @@ class Cost(NamedTuple):
     """Seconds of all its threads, and of the processes that it waited for."""
     peak: int
     """Bytes resident at most; of several processes the largest."""
+    own: int
+    """Bytes at most that no file holds (RssAnon, RssShmem), of all its processes together; seen every hundredth of a second."""
     output: str
     """What it printed to stdout."""
 
@@ -64,10 +86,10 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         report = stream.read()
     if done.returncode:
         raise FailedError(f"{command[0]}: {done.stderr.strip()[-2000:]}")
-    status, wall, cpu, peak = json.loads(report)
+    status, wall, cpu, peak, own = json.loads(report)
     if status:
         raise FailedError(f"{' '.join(command)}: status {status}: {done.stderr.strip()[-2000:]}")
-    return Cost(wall, cpu, peak, done.stdout)
+    return Cost(wall, cpu, peak, own, done.stdout)
 
 
 def in_turn(runs: int, *commands: Callable[[], Cost]) -> list[list[Cost]]:
