@@ -9,7 +9,7 @@ RssAnon and RssShmem of `/proc/PID/status`, every hundredth of a second; weights
 in it. It is to be at most 2.5 GB, and wall clock and processor time at most 3 times those of the copy; ratios are round by
 round, `median (least-most)`.
 
-On a busy machine memory is reached, and the time of the clock by the ONNX file alone. Where the processor time of `amct quantize`
+Memory is reached, and the time of the clock by the ONNX file alone. Where the processor time of `amct quantize`
 goes, in seconds: 4 do not depend on the size of weights (Python and its packages, 1,300 operations that are read, verified,
 decided on and written, the page of the report), 7 compute (scales and integers of 1 billion weights, packing them, hashes of
 the 2.3 GB that are written and of what the report reads), 6 are the system's, which maps and writes files.
