@@ -46,6 +46,7 @@ class Keywords(DataKeywords, total=False):
     bits: Literal[4, 8, 16] | None
     weight_bits: Literal[3, 4, 6, 7, 8] | None
     layer_weight_bits: Sequence[str]
+    layer_bits: Sequence[str]
     channel_wise: bool | None
     weight_only: bool | None
     weight_asymmetric: bool | None

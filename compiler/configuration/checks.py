@@ -51,9 +51,10 @@ def check_names(
         if name in others and name not in settings.skip_layers:
             setting = "override_layer_configs" if settings.enabled is None else "quant_enable"
             raise error(setting, name, f"which cannot be quantized: {others[name]}")
-    for name in settings.weight_bits:
-        if name in others and name not in settings.skip_layers:
-            raise error("layer_weight_bits", name, f"which cannot be quantized: {others[name]}")
+    for setting, bits in (("layer_weight_bits", settings.weight_bits), ("layer_bits", settings.bits)):
+        for name in bits:
+            if name in others and name not in settings.skip_layers:
+                raise error(setting, name, f"which cannot be quantized: {others[name]}")
     for name in settings.only_layers:
         if name in others:
             raise error("only_layers", name, f"which cannot be quantized: {others[name]}")
@@ -73,6 +74,7 @@ def _layers_named(settings: Settings) -> Mapping[str, Iterable[str]]:
         "skip_layers": settings.skip_layers,
         "only_layers": settings.only_layers,
         "layer_weight_bits": settings.weight_bits,
+        "layer_bits": settings.bits,
         "override_layer_configs" if settings.enabled is None else "the configuration": settings.by_layer,
         "skip_fusion_layers": settings.skip_fusion_layers,
         "tensor_quantize": [t.layer_name for t in settings.tensor_quantize],

@@ -73,7 +73,7 @@ def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
     """
     levels = _levels(settings, layer)
     given = next((c for c in levels if c is not None), Calibration())
-    chosen = _with_own_bits(given, settings, layer)
+    chosen = _with_own_bits(_with_own_weight_bits(given, settings, layer), settings, layer)
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
     alone = chosen.weight_compress_only and layer.weight_only
@@ -140,6 +140,19 @@ def _levels(settings: Settings, layer: LayerFacts) -> _Levels:
 
 
 def _with_own_bits(given: Calibration, settings: Settings, layer: LayerFacts) -> Calibration:
+    """The settings with the bits that `layer_bits` gives the layer's activation, if it names the layer.
+
+    Raises CompileError, located in the settings' file, for bits that the activation cannot have.
+    """
+    if (bits := settings.bits.get(layer.name)) is None:
+        return given
+    if bits == 16 and not layer.wide:
+        message = f"layer_bits gives '{layer.name}' 16 bits: it {_NARROW}"
+        raise CompileError(message, where=settings.where, option="layer_bits")
+    return replace(given, activation=replace(given.activation, bits=bits))
+
+
+def _with_own_weight_bits(given: Calibration, settings: Settings, layer: LayerFacts) -> Calibration:
     """The settings with the bits that `layer_weight_bits` gives the layer's weight, if it names the layer.
 
     Raises CompileError, located in the settings' file, for bits that the weight cannot have.

@@ -180,6 +180,8 @@ class Settings:
     """If not empty, only these layers are quantized. An option; AMCT's files do not have it."""
     weight_bits: Mapping[str, int] = field(default_factory=dict[str, int])
     """Bits of the weights of single layers, in place of all other settings. An option; AMCT's files do not have it."""
+    bits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bits of the activations of single layers, in place of all other settings. An option; AMCT's files do not have it."""
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None = None
     nuq_config: NuqConfig | None = None
     enable_auto_nuq: bool = False
@@ -229,6 +231,8 @@ class Settings:
             no_repetition(name, getattr(self, name))
         for bits in self.weight_bits.values():
             one_of("layer_weight_bits", bits, (3, 4, 6, 7, 8))
+        for bits in self.bits.values():
+            one_of("layer_bits", bits, (4, 8, 16))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
 
 

@@ -17,13 +17,13 @@ def simplified_text(settings: Settings) -> str:
     """Settings as protobuf text, without defaults.
 
     Raises CompileError for what the format cannot express: observers that AMCT lacks, a list of the only layers, bits of single
-    weights, weights in groups, scales that are searched for.
+    layers, weights in groups, scales that are searched for.
     """
     if settings.enabled is not None or settings.only_layers:
         hint = "name the others in skip_layers, or write JSON"
         raise CompileError("a simplified configuration cannot list the only layers that are quantized", hint=hint)
-    if settings.weight_bits:
-        raise CompileError("a simplified configuration cannot give single weights other bits", hint="write JSON")
+    if settings.weight_bits or settings.bits:
+        raise CompileError("a simplified configuration cannot give single layers other bits", hint="write JSON")
     if settings.weight_offset:
         raise CompileError("a simplified configuration has no weight_offset", hint="set asymmetric of its weights")
     message, default = classes()["AMCTConfig"](), Settings()

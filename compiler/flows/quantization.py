@@ -387,6 +387,7 @@ def _check_bits(opset: int | None, request: Request) -> None:
     wanted, record = request.settings, request.record
     held = [c for c in (wanted.common, *wanted.by_type.values(), *wanted.by_layer.values()) if c is not None]
     inputs = {c.activation.bits for c in held} | {t.activation.bits for t in wanted.tensor_quantize}
+    inputs.update(wanted.bits.values())
     weights = {*(c.weight.bits for c in held), *wanted.weight_bits.values()}
     if record is not None:
         inputs.update(layer.bits for layer in record.layers.values())

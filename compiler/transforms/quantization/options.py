@@ -79,6 +79,10 @@ class SettingsOptions:
     """
     layer_weight_bits: tuple[str, ...] = option((), "LAYER:BITS,...")
     """Bits of the weights of single layers, `conv1:8,layer2.0:4`, in place of all other settings."""
+    layer_bits: tuple[str, ...] = option((), "LAYER:BITS,...")
+    """Bits of the activations of single layers, `conv1:16`, in place of all other settings: of the input; in profiles that
+    quantize values, of the result.
+    """
     channel_wise: bool | None = None
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = option(None, group=_WHAT)

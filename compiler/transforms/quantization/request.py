@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -187,7 +187,8 @@ def settings_of(options: SettingsOptions) -> Settings:
         skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),
         only_layers=options.only_layers or given.only_layers,
         by_layer=given.by_layer if given.enabled is None else _observed(given.by_layer, options.observer),
-        weight_bits={**given.weight_bits, **dict(map(_bits, options.layer_weight_bits))},
+        weight_bits={**given.weight_bits, **_bits_by_layer("layer_weight_bits", options.layer_weight_bits)},
+        bits={**given.bits, **_bits_by_layer("layer_bits", options.layer_bits)},
         joint_quant=given.joint_quant if options.joint_quant is None else options.joint_quant,
         tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in options.tensor_quantize)),
     )
@@ -231,12 +232,15 @@ def _record_of(options: SettingsOptions, settings: Settings) -> Record | None:
     return read_record(Path(options.record), joint_quant=settings.joint_quant or unsaid)
 
 
-def _bits(text: str) -> tuple[str, int]:
-    layer, bits = tensor_parts(text)
-    if bits < 0:
-        message = f"layer-weight-bits: '{text}' does not give a layer bits"
-        raise CompileError(message, hint="write layer:bits, conv1:4", option="layer-weight-bits")
-    return layer, bits
+def _bits_by_layer(name: str, texts: Iterable[str]) -> dict[str, int]:
+    """The bits that texts such as `conv1:4` give layers. Raises CompileError for a text without bits."""
+    found = {text: tensor_parts(text) for text in texts}
+    option = name.replace("_", "-")
+    for text, (_, bits) in found.items():
+        if bits < 0:
+            message = f"{option}: '{text}' does not give a layer bits"
+            raise CompileError(message, hint="write layer:bits, conv1:8", option=option)
+    return dict(found.values())
 
 
 def _tensor(text: str, activation: Activation) -> TensorQuantize:

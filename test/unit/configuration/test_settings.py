@@ -1,5 +1,6 @@
 """Which settings hold for a layer: precedence, defaults, and what a layer cannot have."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,23 @@ def test_bits_of_a_single_weight() -> None:
     assert holds(CONV, common=Calibration(weight=Nuq()), weight_bits={"conv1": 8}).weight == Arq(True, 8, False)
     with pytest.raises(CompileError, match="layer_weight_bits gives 'pool' 8 bits, but it has no weight"):
         holds(POOL, weight_bits={"pool": 8})
+
+
+def test_bits_of_a_single_input() -> None:
+    """They replace the bits alone, also those of a layer's own settings; a layer that cannot have 16 refuses them."""
+    own = Calibration(C, Arq(bits=6), migration_strength=0.3)
+    conv = holds(CONV, by_layer={"conv1": own}, bits={"conv1": 16})
+    assert (conv.observer, conv.bits, conv.weight, conv.migration_strength) == (
+        C.observer,
+        16,
+        Arq(True, 6, False),
+        0.3,
+    )
+    assert holds(FC, common=Calibration(Activation("ifmr", 16)), bits={"fc": 8}).bits == 8
+    narrow = replace(CONV, wide=False)
+    assert holds(narrow, common=Calibration(Activation("ifmr", 16))).bits == 8
+    with pytest.raises(CompileError, match="layer_bits gives 'conv1' 16 bits: it cannot have an input of 16 bits"):
+        holds(narrow, bits={"conv1": 16})
 
 
 def said(asymmetric: bool | None, observer: str = "ifmr") -> Calibration:

@@ -45,6 +45,7 @@ def in_module(settings: Settings, names: LayerNames, quantizable: Collection[str
         tensor_quantize=tuple(_tensor(tensor, names, settings.where) for tensor in settings.tensor_quantize),
         by_layer=_overrides(settings.by_layer, names, able),
         weight_bits=_overrides(settings.weight_bits, names, able),
+        bits=_overrides(settings.bits, names, able),
         enabled=None if settings.enabled is None else frozenset(_each(settings.enabled, able)),
     )
 
@@ -77,6 +78,7 @@ def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> Non
         settings.only_layers,
         settings.by_layer,
         settings.weight_bits,
+        settings.bits,
         settings.skip_fusion_layers,
     )
     named = [name for each in lists for name in each]

@@ -35,8 +35,16 @@
 // NOT-FC:   error: layer_weight_bits gives 'fc' 4 bits, but its weight can have 8
 // TYPO:     error: layer_weight_bits names 'conf', which is not a layer or module of the model
 // NO-BITS:  error: layer-weight-bits: 'conv' does not give a layer bits
-// NO-BITS:  hint: write layer:bits, conv1:4
+// NO-BITS:  hint: write layer:bits, conv1:8
 // FIVE:     error: layer_weight_bits must be one of 3, 4, 6, 7, 8, not 5
+
+// So do the bits of its activation, where it can have them.
+// RUN: amct-opt %s --quantize='layer-bits=fc:16' 2>/dev/null | filecheck %s --check-prefix WIDE
+// RUN: not amct-opt %s --quantize='layer-bits=volume:16' 2>&1 | filecheck %s --check-prefix NARROW
+
+// WIDE:     nn.quantize %x by <i8,
+// WIDE:     nn.quantize %m by <i16,
+// NARROW:   error: layer_bits gives 'volume' 16 bits: it cannot have an input of 16 bits
 
 // THREE:  %w.i4 = nn.constant dense<{{\[\[\[\[}}3]], {{.*}} : tensor<2x2x1x1xi4>
 // FOUR:   %w.i4 = nn.constant dense<{{\[\[\[\[}}7]], {{\[\[}}-4]]], {{\[\[\[}}4]], {{\[\[}}-8]]]]> : tensor<2x2x1x1xi4>
