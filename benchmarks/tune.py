@@ -33,7 +33,7 @@ TRIALS = Table(
     PAGE,
     "searches",
     "tune",
-    ("network", "goal", "samples", "trial", "in float", "4 bits", "kB", "chosen by", "", "judged"),
+    ("network", "goal", "samples", "trial", "in float", "other widths", "kB", "chosen by", "", "judged"),
     keys=2,
 )
 LIMIT = 3600
@@ -103,18 +103,25 @@ def rows(search: Search, folder: Path) -> Iterator[tuple[str, ...]]:
         raise RuntimeError(f"{search.network}: the search began anew: {done.stderr[-300:]}")
     found = zoo.Variant(next(out.glob("*_qdq.onnx")))
     reference = zoo.measure(task, task.model, [found])
-    best = max(trials, key=lambda t: (t["reached"], t["kept"], -len(_floats(t)) if t["reached"] else 0, t["quality"]))
+    best = max(trials, key=_quality)
     head = *_key(search), " / ".join(map(str, search.samples))
     for trial in trials:
         recipe = " ".join(f"{name}={value}" for name, value in trial["changes"].items() if name not in _WIDTHS)
-        floats, low = _floats(trial), trial["changes"].get("layer_weight_bits", ())
+        floats = _floats(trial)
+        other = {text.rpartition(":")[0] for name in _WIDTHS[1:] for text in trial["changes"].get(name, ())}
         result = "reached" if trial["reached"] else "missed" if trial["kept"] else "over budget"
         judged = f"{found.share}, {found.sqnr} dB; float {reference.share}" if trial is best else ""
-        cells = recipe or "as given", str(len(floats)), str(len(low)), f"{trial['costs']['bytes'] / 1000:,.1f}"
+        cells = recipe or "as given", str(len(floats)), str(len(other)), f"{trial['costs']['bytes'] / 1000:,.1f}"
         yield *head, *cells, f"{trial['quality']:.2f}", result + ", best" * (trial is best), judged
 
 
-_WIDTHS = "skip_layers", "layer_weight_bits"
+_WIDTHS = "skip_layers", "layer_weight_bits", "layer_bits"
+
+
+def _quality(trial: Mapping[str, Any]) -> tuple[float, ...]:
+    """The order of trials, as the search has it."""
+    spent = (-len(_floats(trial)), -trial["costs"]["read"]) if trial["reached"] else (0, 0)
+    return trial["reached"], trial["kept"], *spent, trial["quality"]
 
 
 def _floats(trial: Mapping[str, Any]) -> Sequence[str]:

@@ -32,20 +32,23 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
-corrected, which observer finds the ranges, and last which layers stay in float, the costliest first and as few as possible. It
-stops at the first options that reach the goal. Options that are given hold for all trials.
+corrected, which observer finds the ranges, and then which layers get more bits, as few as possible: weights of 4 or 8 bits where
+--weight-bits asks for fewer, inputs of 16 (profiles ascend and ascend-a2). Only if the most bits are too few do layers stay in
+float, the costliest first and as few as possible. It stops at the first options that reach the goal; bits are saved as long as it
+is reached. Options that are given hold for all trials; --weight-bits and --bits are where the search for widths begins, and
+--layer-weight-bits and --layer-bits hold for their layers.
 
 The goal is an SQNR of the outputs (--sqnr), the largest drop of the first output's top-1 in points (--labels, --drop) or of a
 metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an evaluator as amct auto-calibration takes it
 (--evaluator FILE.py). It is measured on samples that are held back from calibration as amct quantize does it, or on those of
 --test; a function gets them by model.batches().
 
-A budget limits the quantized model. Layers then get the widths that cost least within it: weights of 8 or 4 bits, or float.
+A budget limits the quantized model. Layers then get the widths that cost least within it, weights of 4 bits among them.
   bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes
   MACs=2M           at most this many multiply-accumulates of convolutions and matrix products stay in float, for one sample
   int8-layers=20    at least this many convolutions and matrix products compute on integers; weights of 4 bits count as well
-k, M and G are thousands, millions and billions. What each layer costs by itself is measured at the network's outputs, an integer
-program (scipy) chooses the widths, and the result is measured again.
+k, M and G are thousands, millions and billions. What each layer costs by itself at each width is measured at the network's
+outputs, an integer program (scipy) chooses the widths, and the result is measured again.
 
 With --faster-than-float, layers that lose time in int8 are found first, as amct quantize finds them, and are float in all trials.
 If the files of the best trial are not faster than float after all, nothing is written in their place.

@@ -25,11 +25,12 @@ from ..quantization import outputs_of
 from ..sensitivity import MEASURES
 from ..significance import Share
 from ..summary import finite, measured_on
-from .budget import UNLIMITED, Budget, multiply_accumulates
+from .budget import UNLIMITED, Budget, work_of
 from .goal import TOP1, Goal
 from .network import Network, merged
-from .search import TuneSearch
-from .trials import Trials, TuneTrial
+from .search import TuneSearch, ranked_recipe
+from .trials import Trials, TuneTrial, name_of
+from .widths import LayerWidth, layer_widths
 
 LOCK = ".amct-tune"
 """The file in the output folder that keeps a second search out of it."""
@@ -50,6 +51,10 @@ class Tuned(Tabled):
     """The number of trials taken from an earlier run."""
     returned: tuple[str, ...] = ()
     """The layers that are in float in every trial, because the file would be slower than float otherwise."""
+    float_bytes: int = 0
+    """What the arrays of the float network take in an ONNX file."""
+    widths: Sequence[LayerWidth] = ()
+    """What each layer got in the best trial, the one first that alone costs most; empty where no width was chosen."""
 
     def __repr__(self) -> str:
         return (
@@ -61,17 +66,19 @@ class Tuned(Tabled):
         titles = (
             "options",
             "in float",
-            "4 bits",
+            "widths",
             self.measure,
             "result",
             "kB",
+            "read kB",
             "float MACs",
             "int8 layers",
             "seconds",
             "",
         )
         rows = [(*trial.cells, "best" if trial is self.best else "") for trial in self.trials]
-        overview = [("measured on", measured_on(self.samples, self.held_back))]
+        size = f"{self.best.costs.bytes / 1000:,.1f} kB in the best trial, {self.float_bytes / 1000:,.1f} in float"
+        overview = [("arrays of the file", size), ("measured on", measured_on(self.samples, self.held_back))]
         if self.original is not None:
             overview.insert(0, ("float model", f"{self.original:.2f} {self.measure}"))
         if self.measure == TOP1:
@@ -81,8 +88,16 @@ class Tuned(Tabled):
             overview.append(("in float for speed", some(self.returned)))
         if self.resumed:
             overview.append(("trials of an earlier run", str(self.resumed)))
-        note = "4 bits, int8 layers: how many layers; kB: arrays of the file; float MACs: products in float, for one sample"
-        return [Table("trials", titles, rows, note), Table("search", (), overview)]
+        note = (
+            "widths: how many layers have other bits of weights (W) and inputs (A) than given; kB: arrays of the file; read kB: "
+            "weights and inputs of layers, float MACs: products in float, both for one sample; int8 layers: how many layers"
+        )
+        tables = [Table("trials", titles, rows, note), Table("search", (), overview)]
+        if not self.widths:
+            return tables
+        note = "noise: what the layer alone costs at the outputs, of what all cost as given"
+        titles = "layer", "weight bits", "input bits", "noise as given", "noise"
+        return [*tables, Table("widths", titles, [each.cells for each in self.widths], note)]
 
     def data(self) -> dict[str, Any]:
         """The search as plain data for JSON; `best` is the place of the best trial."""
@@ -96,6 +111,8 @@ class Tuned(Tabled):
                 "returned": list(self.returned),
                 "best": self.trials.index(self.best),
                 "reached": self.best.reached,
+                "float_bytes": self.float_bytes,
+                "widths": [finite(asdict(each)) for each in self.widths],
                 "trials": [finite(asdict(trial)) for trial in self.trials],
             }
         }
@@ -114,7 +131,7 @@ def tune_file(
     rank_by: str = "sqnr",
     faster_than_float: bool = False,
 ) -> Tuned:
-    """Search for the smallest change of options that reaches the goal, then for the fewest float layers that reach it.
+    """Search for the smallest change of options that reaches the goal, then for the fewest bits of layers that reach it.
 
     `options` apply to all trials; with a `budget`, layers get the widths that cost least within it. `test` is for measuring; by
     default the samples of `data` that `amct quantize` holds back. `rank_by` is one of `MEASURES`. With
@@ -145,14 +162,18 @@ def tune_file(
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
         judge = goal.judge(whole, measuring, session, runner_of(running))
-        macs, rank = multiply_accumulates(whole, measuring), MEASURES[rank_by]
-        network = Network(whole, options, samples.calibrating, running, measuring, rank, macs, session)
+        work, rank = work_of(whole, measuring, session), MEASURES[rank_by]
+        network = Network(whole, options, samples.calibrating, running, measuring, rank, work, session)
         results = Trials(onnx, log, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)
         TuneSearch(network, judge, budget, results).run()
-    trials, best = tuple(results.trials), results.best
-    return Tuned(trials, best, judge.measure, judge.original, held.count, samples.apart, resumed, returned)
+    best, size = results.best, OnnxTarget().stored_bytes(whole, session.silent())
+    first = next(iter(results.programs.values()), None)  # by it widths were chosen before other options were tried
+    program = results.programs.get(name_of(ranked_recipe(best.recipe)), first)
+    widths = () if program is None else layer_widths(program, best.changes)
+    found = tuple(results.trials), best, judge.measure, judge.original, held.count, samples.apart, resumed
+    return Tuned(*found, returned, size, widths)
 
 
 def _session_key(session: Session) -> object:

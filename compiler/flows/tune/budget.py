@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from math import prod
+from operator import add, sub
 from typing import Self
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
 from ...data import Samples
 from ...diagnostics import CompileError
-from ...dialects.nn import NNOp, WeightedOp
+from ...dialects.nn import DequantizeOp, NNOp, WeightedOp, before_points
+from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.array import Array
 from ...rewriting import layer_of
 from ...runtime.executor import Executable
@@ -21,6 +24,8 @@ from ...targets.onnx import OnnxTarget
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.decide.layers import is_dequantized
 from ...transforms.quantization.decide.sites import Site, sites
+from ...transforms.quantization.profiles import profile_of
+from ...transforms.quantization.recover.sensitivity import inputs_of, is_constant
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)")
@@ -37,12 +42,14 @@ class Costs:
     """Multiply-accumulates of convolutions and matrix products in float, for one sample."""
     int8_layers: int
     """Convolutions and matrix products that compute on integers."""
+    read: int
+    """Bits that layers read for one sample, of their weights and inputs: what wider layers cost. A weight of 3 bits counts 3."""
 
     def __add__(self, other: Costs) -> Costs:
-        return Costs(self.bytes + other.bytes, self.macs + other.macs, self.int8_layers + other.int8_layers)
+        return Costs(*map(add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Costs) -> Costs:
-        return Costs(self.bytes - other.bytes, self.macs - other.macs, self.int8_layers - other.int8_layers)
+        return Costs(*map(sub, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -91,12 +98,42 @@ UNLIMITED = Budget()
 _REASONS = "amct support says which layers, and why"
 
 
-def costs_of(module: ModuleOp, macs: Mapping[str, int], session: Session) -> Costs:
-    """What a quantized module costs; `macs` by layer, as `multiply_accumulates` counts them."""
+@dataclass(frozen=True)
+class Work:
+    """What layers do for one sample, by their names."""
+
+    macs: Mapping[str, int]
+    """Multiply-accumulates of convolutions and matrix products."""
+    inputs: Mapping[str, int]
+    """The numbers of all computed values that a layer reads."""
+
+
+def costs_of(module: ModuleOp, work: Work, session: Session) -> Costs:
+    """What a quantized module costs."""
     found = [site for site in sites(module, (WeightedOp,)) if computes_on_integers(site)]
     names = {layer_of(site.compute) for site in found}
-    in_float = sum(count for name, count in macs.items() if name not in names)
-    return Costs(OnnxTarget().stored_bytes(module, session.silent()), in_float, len(found))
+    in_float = sum(count for name, count in work.macs.items() if name not in names)
+    read = sum(bits_read(site, work) for site in sites(module, profile_of(session).rows))
+    return Costs(OnnxTarget().stored_bytes(module, session.silent()), in_float, len(found), read)
+
+
+def bits_read(site: Site, work: Work) -> int:
+    """The bits of the inputs that a layer reads for one sample, and of its weight."""
+    op = site.compute
+    operands = [site.operand(i) for i in range(len(op.operands))]
+    computed = [_width(each) for each in operands if each is not None and not is_constant(before_points(each))]
+    weight = operands[1] if isinstance(op, WeightedOp) else None
+    stored = 0 if weight is None or not is_constant(weight) else prod(shape_of(weight)) * _width(weight)
+    return work.inputs.get(layer_of(op), 0) * max(computed, default=0) + stored
+
+
+def _width(value: SSAValue) -> int:
+    """The bits of a number as integer kernels read it: before it is dequantized, if it is."""
+    value = _before_passive(value)
+    if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
+        return value.op.bits.value.data if value.op.bits is not None else value.op.qparams.data.storage.width.data
+    element = element_of(value)
+    return element.bitwidth if isinstance(element, AnyFloat | IntegerType) else 64
 
 
 def computes_on_integers(site: Site) -> bool:
@@ -106,22 +143,31 @@ def computes_on_integers(site: Site) -> bool:
 
 def _comes_from_integers(value: SSAValue | None) -> bool:
     """Whether a value is dequantized, maybe before operations that change no number."""
+    return value is not None and is_dequantized(_before_passive(value))
+
+
+def _before_passive(value: SSAValue) -> SSAValue:
     while isinstance(value, OpResult) and isinstance(value.op, NNOp) and value.op.is_passive:
         value = value.op.operands[0]
-    return is_dequantized(value)
+    return value
 
 
-def multiply_accumulates(module: ModuleOp, samples: Samples) -> dict[str, int]:
-    """By layer the multiply-accumulates for one sample, counted in a run: sizes may be unknown before."""
+def work_of(module: ModuleOp, samples: Samples, session: Session) -> Work:
+    """What the layers of a float module do for one sample, counted in a run: sizes may be unknown before."""
     module = module.clone()
     inline_fused(module)
     layers = [op for op in module.walk() if isinstance(op, WeightedOp)]
+    read = {layer_of(site.compute): inputs_of(site) for site in sites(module, profile_of(session).rows)}
     shapes: dict[SSAValue, tuple[int, ...]] = {}
 
     def watch(value: SSAValue, array: Array) -> None:
         shapes[value] = array.shape
 
-    executable = Executable(module, [value for op in layers for value in (op.operands[0], op.results[0])])
+    multiplied = (value for op in layers for value in (op.operands[0], op.results[0]))
+    executable = Executable(module, list({*multiplied, *(value for values in read.values() for value in values)}))
     executable.run(next(iter(samples.batches())), watch)
     in_run = min(samples.batch_size, samples.count)
-    return {layer_of(op): op.products(shapes[op.operands[0]], shapes[op.results[0]]) // in_run for op in layers}
+    return Work(
+        {layer_of(op): op.products(shapes[op.operands[0]], shapes[op.results[0]]) // in_run for op in layers},
+        {name: sum(prod(shapes[value]) for value in values) // in_run for name, values in read.items()},
+    )

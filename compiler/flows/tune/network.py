@@ -28,9 +28,9 @@ from ...transforms.quantization.recover.rotate import Rotate
 from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
-from .budget import Costs, computes_on_integers, costs_of
+from .budget import Costs, Work, bits_read, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
-from .widths import FLOAT, LOW, WHOLE, Choice, Program
+from .widths import FLOAT, LOW, WHOLE, WIDE, Choice, Program, Width, changes_of
 
 RANKED = 32
 """The largest number of samples used to rank the layers."""
@@ -46,7 +46,7 @@ class Network:
     running: EngineOptions
     measuring: Samples
     rank_by: type[Measure]
-    macs: Mapping[str, int]
+    work: Work
     session: Session
     kept: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
     """The module of the best trial, by its changes; no other module is kept."""
@@ -63,48 +63,69 @@ class Network:
 
     def costs(self, module: ModuleOp) -> Costs:
         """What a quantized copy of the network costs."""
-        return costs_of(module, self.macs, self.session)
+        return costs_of(module, self.work, self.session)
 
     def program(self, recipe: Changes, *, low_bits: bool) -> Program:
-        """What each layer costs at each width; with `low_bits` those of fewer bits are measured as well."""
+        """What each layer costs at each width; with `low_bits` also at fewer bits than the options have."""
         whole, silent = self.whole.clone(), self.session.silent()
         request = request_of(merged(self.options, recipe), self.session)
         on = self.calibration, self.running
         run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
         given = self.quantized(recipe)
         rest = self.costs(given)
-        forms = {WHOLE: given.clone()}
-        if (low := self._low_layers()) and low_bits:
-            bits = tuple(f"{name}:{LOW}" for name in low)
-            forms[LOW] = self.quantized({**recipe, "layer_weight_bits": bits}).clone()
-        for module in (whole, *forms.values()):
+        given = given.clone()
+        for module in (whole, given):
             inline_fused(module)
-        layers = quantized_layers(forms[WHOLE], self.session)
         samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
+        layers = quantized_layers(given, self.session)
         found: dict[str, list[Choice]] = {name: [] for name in layers}
         for name, site in self._sites(whole, layers).items():
-            found[name].append(Choice(name, FLOAT, 0.0, self._costs_of(site)))
-        for bits, module in forms.items():
-            names = layers if bits == WHOLE else low
+            found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site)))
+        forms = [form for form in self._forms(layers, low_bits) if form]
+        for i, form in enumerate(forms):
+            module = self._in_form(recipe, form, forms[0]) if i else given
+            names = [name for name in quantized_layers(module, self.session) if name in form]
             runner = runner_of(self.running)
             noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
             for name, site in self._sites(module, names).items():
-                found[name].append(Choice(name, bits, noise[name].noise, self._costs_of(site)))
+                found[name].append(Choice(name, *form[name], noise[name].noise, self._costs_of(site)))
         for choices in found.values():
             rest -= choices[1].costs
         return Program(tuple(map(tuple, found.values())), rest)
 
-    def _low_layers(self) -> list[str]:
-        """The layers whose weights can have `LOW` bits and are to have more, unless their bits are given for all trials."""
+    def _forms(self, layers: Sequence[str], low_bits: bool) -> list[dict[str, Width]]:
+        """Widths of layers: those that the options give, then others that a layer can have and the options leave open."""
         request = request_of(self.options, self.session).within(self.whole, self.session)
-        found = list[str]()
+        given = dict.fromkeys(layers, Width(None, WHOLE))
+        weights: dict[str, tuple[int, Sequence[int]]] = {}
+        narrow = list[str]()
         for each in request.layers.able:
             layer, held = each.layer, request.layers.held[each.site.compute]
-            if held.skipped or layer.name in request.settings.weight_bits or not isinstance(held.weight, Arq):
+            if layer.name not in given:
                 continue
-            if held.weight.bits > LOW and LOW in weight_bits(layer, held.weight_compress_only):
-                found.append(layer.name)
-        return found
+            given[layer.name] = Width(None if held.weight is None else held.weight.bits, held.bits)
+            if request.record is not None:
+                continue
+            if layer.name not in request.settings.weight_bits and isinstance(held.weight, Arq):
+                weights[layer.name] = held.weight.bits, weight_bits(layer, held.weight_compress_only)
+            widens = request.profile.points == "layers" and layer.wide and not held.weight_compress_only
+            if widens and layer.name not in request.settings.bits and held.bits < WIDE:
+                narrow.append(layer.name)
+        other = [
+            {
+                name: given[name]._replace(bits=bits)
+                for name, (own, possible) in weights.items()
+                if bits in possible and (own < bits or (low_bits and bits < own))
+            }
+            for bits in (LOW, WHOLE)
+        ]
+        wide = {name: Width(max(weights[name][1]) if name in weights else given[name].bits, WIDE) for name in narrow}
+        return [given, *other, wide]
+
+    def _in_form(self, recipe: Changes, form: Mapping[str, Width], given: Mapping[str, Width]) -> ModuleOp:
+        module = self.quantized({**recipe, **changes_of(form, given)}).clone()
+        inline_fused(module)
+        return module
 
     def _sites(self, module: ModuleOp, names: Sequence[str]) -> dict[str, Site]:
         found = {layer_of(site.compute): site for site in sites(module, profile_of(self.session).rows)}
@@ -113,7 +134,8 @@ class Network:
     def _costs_of(self, site: Site) -> Costs:
         integer, name = computes_on_integers(site), layer_of(site.compute)
         stored = OnnxTarget().stored_bytes(by_itself(site), self.session.silent())
-        return Costs(stored, 0 if integer else self.macs.get(name, 0), int(integer))
+        macs = 0 if integer else self.work.macs.get(name, 0)
+        return Costs(stored, macs, int(integer), bits_read(site, self.work))
 
 
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from ...diagnostics import CompileError
 from ...pipelines.options import values_of
@@ -12,8 +13,8 @@ from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget
 from .goal import Judge
 from .network import Network
-from .trials import WIDTHS, Changes, Trials, TuneTrial, name_of
-from .widths import FLOAT, LOW, Choice, Program
+from .trials import Changes, Trials, TuneTrial, name_of
+from .widths import Program
 
 STEPS: Sequence[Changes] = (
     {"round_weights": "mismatch"},
@@ -30,6 +31,9 @@ STEPS: Sequence[Changes] = (
 CORRECTIONS = 4
 """How often predicted costs are corrected by measured ones."""
 
+MARGIN = 1.01
+"""Bits that layers read are saved until less than this factor could be won."""
+
 
 @dataclass
 class TuneSearch:
@@ -41,8 +45,8 @@ class TuneSearch:
     results: Trials
 
     def run(self) -> None:
-        """Try the steps until the goal is reached, then leave layers in float."""
-        won = self.attempt({}) if self.budget == UNLIMITED else self.fitted({}, 0)
+        """Try the steps until the goal is reached, then spend bits."""
+        won = self.attempt({}) if self.budget == UNLIMITED else self.fitted({}, self.program({}).narrow, 0)
         given = values_of(self.network.options)
         for step in STEPS:
             if won.reached:
@@ -55,12 +59,35 @@ class TuneSearch:
                 self.network.session.warn(f"{', '.join(step)} is not tried: {e.message}")
                 continue
             won = max(won, trial, key=lambda each: (each.reached, each.kept, each.quality))
-        if won.reached:
-            return
-        if self.fitted(won.recipe, 0).reached:  # layers may cost something else with these options
-            return
-        count = self.program(won.recipe).most_in_float(self.budget)
-        fewest(count + 1, lambda number: self.fitted(won.recipe, number).reached)
+        if not won.reached:
+            self.spend(won)
+
+    def spend(self, missed: TuneTrial) -> None:
+        """Give layers more bits than the options have, and only if the most bits are too few leave layers in float, as few as
+        possible. Then save bits as long as the goal is reached.
+        """
+        recipe, program, floats = missed.recipe, self.program(missed.recipe), 0
+        if self.budget != UNLIMITED and self.fitted(recipe, program.narrow, 0).reached:
+            return  # layers may cost something else with these options
+        widest = self.fitted(recipe, program, 0)
+        if not widest.reached:
+            count = program.most_in_float(self.budget)
+            found = fewest(count + 1, lambda number: self.fitted(recipe, program, number).reached)
+            if found is None:
+                return
+            floats, widest = found, self.fitted(recipe, program, found)
+        if program != program.narrow:
+            self.save(recipe, program, floats, missed.costs.read, widest.costs.read)
+
+    def save(self, recipe: Changes, program: Program, floats: int, low: int, high: int) -> None:
+        """Find by bisection how few bits layers may read: more than `low`, at most `high`."""
+        while high > MARGIN * low:
+            bits = round(sqrt(low * high))
+            trial = self.fitted(recipe, program, floats, bits)
+            if trial.reached:
+                high = min(bits, trial.costs.read)
+            else:
+                low = bits
 
     def attempt(self, changes: Changes) -> TuneTrial:
         """Quantize and measure, or take the trial from an earlier run. If it is the best so far, its model is written."""
@@ -77,15 +104,16 @@ class TuneSearch:
             self.network.kept = {name: module}
         return trial
 
-    def fitted(self, recipe: Changes, floats: int) -> TuneTrial:
-        """The widths of least predicted noise within the budget, with this many layers in float, measured.
+    def fitted(self, recipe: Changes, program: Program, floats: int, read: int | None = None) -> TuneTrial:
+        """The widths of least predicted noise within the budget, with at most this many layers in float, measured. With `read`,
+        layers read at most these bits.
 
         What the network costs next to its layers is corrected by what was measured, until that changes no width.
         """
-        program, tried = self.program(recipe), list[TuneTrial]()
+        tried = list[TuneTrial]()
         for _ in range(CORRECTIONS):
-            chosen = program.choose(self.budget, floats)
-            trial = self.attempt({**recipe, **_widths(chosen)})
+            chosen = program.choose(self.budget, floats, read)
+            trial = self.attempt({**recipe, **program.changes(chosen)})
             if trial in tried:
                 break
             tried.append(trial)
@@ -98,9 +126,7 @@ class TuneSearch:
         """What each layer costs at each width, with rounding that fits each layer to its own inputs, and no corrected biases:
         what a layer corrects of others is not its own.
         """
-        ranked = {**recipe, "correct_bias": False}
-        if ranked.get("round_weights") == "mismatch":
-            ranked["round_weights"] = "gptq"
+        ranked = ranked_recipe(recipe)
         name = name_of(ranked)
         if name not in self.results.programs:
             program = self.network.program(ranked, low_bits=self.budget.bytes is not None)
@@ -110,8 +136,9 @@ class TuneSearch:
         return self.results.programs[name]
 
 
-def _widths(chosen: Sequence[Choice]) -> Changes:
-    """The options that give layers their widths, without empty ones."""
-    floats = tuple(each.layer for each in chosen if each.bits == FLOAT)
-    low = tuple(f"{each.layer}:{LOW}" for each in chosen if each.bits == LOW)
-    return {name: layers for name, layers in zip(WIDTHS, (floats, low), strict=True) if layers}
+def ranked_recipe(recipe: Changes) -> Changes:
+    """The options with which layers are measured."""
+    ranked = {**recipe, "correct_bias": False}  # what a bias makes up for is not the layer's own
+    if ranked.get("round_weights") == "mismatch":
+        ranked["round_weights"] = "gptq"
+    return ranked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,13 +16,10 @@ from ...session import Session
 from ...tables import some
 from ...targets.onnx import OnnxTarget
 from .budget import Costs
-from .widths import Program
+from .widths import WIDTHS, Program
 
 Changes = Mapping[str, Any]
 """Options of `QuantizeOptions`, by name."""
-
-WIDTHS = "skip_layers", "layer_weight_bits"
-"""The options that give layers a width. They add to those that are given for all trials."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +50,24 @@ class TuneTrial:
         """`reached`, `missed` or `over budget`."""
         return "reached" if self.reached else "missed" if self.kept else "over budget"
 
+    def _widths(self) -> Iterator[str]:
+        """How many layers have weights and inputs of which bits, where a trial gives them."""
+        for name, letter in (("layer_weight_bits", "W"), ("layer_bits", "A")):
+            counts = Counter(int(each.rpartition(":")[2]) for each in self.changes.get(name, ()))
+            yield from (f"{count} {letter}{bits}" for bits, count in sorted(counts.items()))
+
     @property
     def cells(self) -> tuple[str, ...]:
         """The trial in a table: its options, what they give, and what they cost."""
-        low, costs = self.changes.get("layer_weight_bits", ()), self.costs
+        costs = self.costs
         return (
             " ".join(_flags(self.recipe)) or "as given",
             some(self.floats) if self.floats else "-",
-            str(len(low)) if low else "-",
+            ", ".join(self._widths()) or "-",
             f"{self.quality:.2f}",
             self.result,
             f"{costs.bytes / 1000:,.1f}",
+            f"{costs.read / 8000:,.1f}",
             f"{costs.macs:,}",
             str(costs.int8_layers),
             f"{self.seconds:.1f}",
@@ -95,8 +100,15 @@ class Trials:
 
     @property
     def best(self) -> TuneTrial:
-        """The best trial; the first of equal ones, which changes less."""
-        return max(self.trials, key=lambda t: (t.reached, t.kept, -len(t.floats) if t.reached else 0, t.quality))
+        """The best trial: of those that reach the goal the one with the fewest layers in float, then the fewest bits; the first
+        of equal ones, which changes less.
+        """
+
+        def quality(each: TuneTrial) -> tuple[float, ...]:
+            spent = (-len(each.floats), -each.costs.read) if each.reached else (0, 0)
+            return each.reached, each.kept, *spent, each.quality
+
+        return max(self.trials, key=quality)
 
     def find(self, name: str) -> TuneTrial | None:
         """The trial of these changes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,52 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "STEPS", ({"observer": "minmax"},))
 
 
+def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
+    """With 3 bits the goal is missed: some layers get weights of 4 and 8 bits and inputs of 16, as few bits as possible. The
+    options that are printed write the same file.
+    """
+    result = amct_tool("tune", MODEL, "--data", DATA, "--weight-bits", "3", "--sqnr", "20", "-o", tmp_path)
+    assert result.status == 0, result.err
+    log = json.loads((tmp_path / "tune.json").read_text())
+    best, widest = (f((t for t in log["trials"] if t["reached"]), key=lambda t: t["costs"]["read"]) for f in (min, max))
+    assert not any(t["changes"].get("skip_layers") for t in log["trials"])
+    assert {each.rpartition(":")[2] for each in widest["changes"]["layer_bits"]} == {"16"}
+    assert best["costs"]["read"] < 0.9 * widest["costs"]["read"]
+    missed = [t["costs"]["read"] for t in log["trials"] if not t["reached"]]
+    assert best["costs"]["read"] < 1.03 * max(missed)
+    assert "noise as given" in result.out
+    assert " kB in the best trial, 87.6 in float" in result.out
+    command = shlex.split(result.out.splitlines()[-1])
+    assert command[command.index("--layer-weight-bits") + 1] == ",".join(best["changes"]["layer_weight_bits"])
+    assert amct_tool(*command[1:-1], tmp_path / "again").status == 0
+    assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
+
+
+def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
+    """Bits that are given to a layer are those of all trials."""
+    given = "--weight-bits", "3", "--layer-weight-bits", "conv2:3", "--layer-bits", "conv2:8,fc1:8"
+    result = amct_tool("tune", MODEL, "--data", DATA, *given, "--sqnr", "25", "-o", tmp_path)
+    assert "widths" in result.out
+    trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    chosen = {
+        each for t in trials for name in ("layer_weight_bits", "layer_bits") for each in t["changes"].get(name, ())
+    }
+    assert {"conv1:8", "conv3:16"} <= chosen
+    assert not any(each.startswith(("conv2:", "fc1:")) for each in chosen)
+
+
+def test_the_choice_of_widths_requires_scipy(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trials before are on disk."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    result = amct_tool("tune", MODEL, "--data", DATA, "--weight-bits", "3", "--sqnr", "20", "-o", tmp_path)
+    assert result.status == 1
+    assert "error: the choice of widths requires scipy\n  hint: pip install 'amct-opt[tune]'" in result.err
+    assert len(json.loads((tmp_path / "tune.json").read_text())["trials"]) == 3
+
+
 def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
     """The goal is beyond the observers': layers are left in float, and one fewer would not do."""
-    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "44", "-o", tmp_path)
+    result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "44", "-o", tmp_path)
     assert result.status == 0, result.err
     trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
     best = min((t for t in trials if t["reached"]), key=lambda t: len(t["changes"]["skip_layers"]))
@@ -164,7 +208,7 @@ def test_a_budget_of_bytes(amct_tool, tmp_path: Path) -> None:
 def test_a_budget_of_work_in_float(amct_tool, tmp_path: Path) -> None:
     """Layers may stay in float as long as they multiply little: not those that cost the most."""
     budget = "MACs=20k,int8-layers=4"
-    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "44", "--budget", budget, "-o", tmp_path)
+    result = amct_tool("tune", MODEL, "--data", DATA, "--sqnr", "47", "--budget", budget, "-o", tmp_path)
     trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
     assert all(t["costs"]["macs"] <= 20_000 and t["costs"]["int8_layers"] >= 4 for t in trials)
     assert any(t["changes"].get("skip_layers") for t in trials)
