@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..diagnostics import CompileError
+from ..files import refuse_overwriting, replacing
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
 from ..tables import print_tables, progress_bar
@@ -24,11 +25,15 @@ from .shared import (
     command_lines,
     options_of,
     print_json,
+    quantize_settings,
     quantizing_session,
 )
 
 if TYPE_CHECKING:
     from ..flows.tune.goal import Goal
+
+TUNED = "tuned.yaml"
+"""The file with the options that were found."""
 
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
@@ -54,8 +59,9 @@ With --faster-than-float, layers that lose time in int8 are found first, as amct
 If the files of the best trial are not faster than float after all, nothing is written in their place.
 
 OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
-a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again. If no trial
-reaches the goal within the budget, the best one is written and the exit status is 1."""
+a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again, and with its
+options as a file for --settings, OUTDIR/tuned.yaml. If no trial reaches the goal within the budget, the best one is written and
+the exit status is 1."""
 
 
 def add_parser(commands: Any) -> None:
@@ -92,6 +98,8 @@ def run(args: argparse.Namespace) -> None:
     from ..pipelines.options import values_of
     from ..transforms.quantization.request import wanted_of
 
+    tuned: Path = args.output / TUNED
+    refuse_overwriting([tuned], [] if args.settings is None else [args.settings])
     goal, asked = _goal(args), options_of(args, AllOptions)
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
     options, data, running = asked.quantization, asked.calibration, asked.running
@@ -107,16 +115,19 @@ def run(args: argparse.Namespace) -> None:
     changed = [*found.best.changes, *(["skip_layers"] if found.returned else [])]
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        session.commands = command_lines(_with(args, {name: values_of(best)[name] for name in changed}))
+        winning = _with(args, {name: values_of(best)[name] for name in changed})
+        session.commands = command_lines(winning)
         results = ResultOptions(faster_than_float=faster)
         options = FileOptions(wanted_of(best), data, running, results, timed=True)
         summary = quantize_file(args.model, args.output, options, session)
+    with replacing(tuned) as stream:
+        stream.write(quantize_settings(winning).encode())
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
-        print_json(args, {**found.data(), "again": again, **printed_data(summary, report.path)})
+        print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary, report.path)})
     else:
         print_summary(summary, report)
-        print(f"to write these files again:\n  {again}")
+        print(f"the options as a file for --settings: {tuned}\nto write these files again:\n  {again}")
     refuse(summary.peer, summary.files["onnx"], summary.model)
     if not found.best.reached:
         goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -252,12 +252,7 @@ def _has_folders(data: str | None) -> bool:
 def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
     """A line with the options that differ from what they are by default, without those that a run has of its own."""
     words: list[str] = parser.prog.split()
-    for action in parser.actions():
-        value = getattr(args, action.dest, action.default)
-        if action.help == argparse.SUPPRESS or action.dest in _OWN or value in (action.default, None, ""):
-            continue
-        if action.choices is not None and value not in action.choices:  # it is of another command's option of that name
-            continue
+    for action, value in _differing(parser, args):
         option = action.option_strings[-1 if value is False else 0 :][:1]
         text = str(value)
         # a value such as -1,1 would be taken for an option
@@ -269,6 +264,37 @@ def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
             else [*option, text]
         )
     return words
+
+
+def _differing(parser: Parser, args: argparse.Namespace) -> Iterator[tuple[argparse.Action, Any]]:
+    """The options of a command that differ from what they are by default, without those that a run has of its own."""
+    for action in parser.actions():
+        value = getattr(args, action.dest, action.default)
+        if action.help == argparse.SUPPRESS or action.dest in _OWN or value in (action.default, None, ""):
+            continue
+        if action.choices is None or value in action.choices:  # it may be of another command's option of that name
+            yield action, value
+
+
+def quantize_settings(args: argparse.Namespace) -> str:
+    """The options of `amct quantize` among those of another command, as YAML for `--settings`: without the model."""
+    import yaml
+
+    options = _differing(TOOLS["amct"]().commands()["quantize"], args)
+    given = {
+        action.option_strings[0].lstrip("-"): _setting(action, value)
+        for action, value in options
+        if action.option_strings
+    }
+    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
+
+
+def _setting(action: argparse.Action, value: Any) -> bool | int | float | str | list[str]:
+    """The value of an option in a file: a list, where its text is one."""
+    if isinstance(value, bool | int | float):
+        return value
+    text, form = str(value), str(action.metavar or "")
+    return text.split(form[-4]) if form.endswith("...") else text
 
 
 def add_batch(parser: Parser) -> None:

@@ -43,7 +43,7 @@ finite are null.
 | `amct convert` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct create-config` | `layers`, `files` |
 | `amct sensitivity` | `layers`, `quantized`, `samples`, `held_back`, `measure` |
-| `amct tune` | `search`, `again`, `model`, `metadata`, `warnings`, `imported`, \
+| `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \
 `layers`, `accuracy`, `onnxruntime`, `bytes`, `files`, `latency` |
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
@@ -61,7 +61,8 @@ finite are null.
 has the differences by layer.
 
 `amct quantize` writes the same into `summary.json`, with the names of files in place of their paths. `search` has the trials of
-`amct tune`, the index of the best one and whether it `reached` the goal; `again` is the command line that repeats the result."""
+`amct tune`, the index of the best one and whether it `reached` the goal; `again` is the command line that repeats the result, and
+`settings` the file with its options."""
 
 _PASSES = "Passes with their options, and targets with theirs, are in [passes.md](passes.md)."
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import numpy_helper
 
 import amct_opt
@@ -41,8 +42,17 @@ def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -
     assert " kB in the best trial, 87.6 in float" in result.out
     command = shlex.split(result.out.splitlines()[-1])
     assert command[command.index("--layer-weight-bits") + 1] == ",".join(best["changes"]["layer_weight_bits"])
-    assert amct_tool(*command[1:-1], tmp_path / "again").status == 0
-    assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
+    settings = yaml.safe_load((tmp_path / "tuned.yaml").read_text())
+    assert settings.pop("data") == str(DATA)
+    assert settings.pop("weight-bits") == 3
+    assert {name.replace("-", "_"): value for name, value in settings.items()} == best["changes"]
+    written = (tmp_path / "digits_qdq.onnx").read_bytes()
+    for number, again in enumerate((command[2:-2], [str(MODEL), "--settings", tmp_path / "tuned.yaml"])):
+        folder = tmp_path / f"again{number}"
+        assert amct_tool("quantize", *again, "-o", folder).status == 0
+        assert (folder / "digits_qdq.onnx").read_bytes() == written
+    refused = amct_tool("tune", MODEL, "--settings", tmp_path / "tuned.yaml", "--sqnr", "20", "-o", tmp_path)
+    assert "tuned.yaml: error: would overwrite a file that was read" in refused.err
 
 
 def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
