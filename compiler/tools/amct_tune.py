@@ -51,6 +51,7 @@ metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an eva
 A budget limits the quantized model. Layers then get the widths that cost least within it, weights of 4 bits among them.
   bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes
   MACs=2M           at most this many multiply-accumulates of convolutions and matrix products stay in float, for one sample
+  ms=1.5            a run of the ONNX file takes at most 1.5 ms in onnxruntime, with one thread on this machine
   int8-layers=20    at least this many convolutions and matrix products compute on integers; weights of 4 bits count as well
 k, M and G are thousands, millions and billions. What each layer costs by itself at each width is measured at the network's
 outputs, an integer program (scipy) chooses the widths, and the result is measured again.
@@ -78,7 +79,7 @@ def add_parser(commands: Any) -> None:
     add("--drop", type=float, metavar="POINTS", help=text)
     add_option(add, leaves(ResultOptions)["labels"])
     add("--test", metavar="DATA", help="samples that measure, in the form of --data (default: held back from it)")
-    text = "bytes=N, MACs=N, int8-layers=N, or several of them with commas: what the model may cost"
+    text = "bytes=N, MACs=N, int8-layers=N, ms=N, or several of them with commas: what the model may cost"
     add("--budget", metavar="BUDGET", help=text)
     add_option(add, leaves(ResultOptions)["faster_than_float"])
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"

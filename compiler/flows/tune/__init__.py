@@ -73,6 +73,7 @@ class Tuned(Tabled):
             "read kB",
             "float MACs",
             "int8 layers",
+            "ms",
             "seconds",
             "",
         )
@@ -90,7 +91,8 @@ class Tuned(Tabled):
             overview.append(("trials of an earlier run", str(self.resumed)))
         note = (
             "widths: how many layers have other bits of weights (W) and inputs (A) than given; kB: arrays of the file; read kB: "
-            "weights and inputs of layers, float MACs: products in float, both for one sample; int8 layers: how many layers"
+            "weights and inputs of layers, float MACs: products in float, both for one sample; int8 layers: how many layers; "
+            "ms: a run in onnxruntime, for a budget of time"
         )
         tables = [Table("trials", titles, rows, note), Table("search", (), overview)]
         if not self.widths:
@@ -163,7 +165,8 @@ def tune_file(
         measuring = in_batches(whole, [], held)
         judge = goal.judge(whole, measuring, session, runner_of(running))
         work, rank = work_of(whole, measuring, session), MEASURES[rank_by]
-        network = Network(whole, options, samples.calibrating, running, measuring, rank, work, session)
+        timed = None if budget.ms is None else next(iter(held.batches()))
+        network = Network(whole, options, samples.calibrating, running, measuring, rank, work, session, timed)
         results = Trials(onnx, log, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)

@@ -1,4 +1,4 @@
-"""What a quantized network may cost: bytes, multiply-accumulates in float, layers in int8."""
+"""What a quantized network may cost: bytes, multiply-accumulates in float, layers in int8, time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from math import prod
 from operator import add, sub
-from typing import Self
+from typing import Any, Self
 
 from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp
 from xdsl.ir import OpResult, SSAValue
@@ -29,7 +29,7 @@ from ...transforms.quantization.recover.sensitivity import inputs_of, is_constan
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)")
-_EXAMPLE = "write --budget bytes=150k, MACs=2M or int8-layers=20, or several of them with commas"
+_EXAMPLE = "write --budget bytes=150k, MACs=2M, int8-layers=20 or ms=1.5, or several of them with commas"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Costs:
     """Convolutions and matrix products that compute on integers."""
     read: int
     """Bits that layers read for one sample, of their weights and inputs: what wider layers cost. A weight of 3 bits counts 3."""
+    ms: float = 0.0
+    """Milliseconds of a run in onnxruntime, with one thread; 0 without a budget of time."""
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(*map(add, astuple(self), astuple(other)))
@@ -54,23 +56,25 @@ class Costs:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds of costs: at most this many bytes and float multiply-accumulates, at least this many int8 layers."""
+    """Bounds of costs: at most this many bytes, float multiply-accumulates and milliseconds, at least this many int8 layers."""
 
     bytes: int | None = None
     macs: int | None = None
     int8_layers: int | None = None
+    ms: float | None = None
 
     @classmethod
     def of(cls, text: str) -> Self:
         """The budget of a text such as `bytes=150k,MACs=2M`: k is 1000, M 1000 k, G 1000 M. Raises CompileError."""
-        bounds: dict[str, int] = {}
+        bounds: dict[str, Any] = {}
         for part in text.split(","):
             name, _, number = part.partition("=")
-            field = {"bytes": "bytes", "MACs": "macs", "int8-layers": "int8_layers"}.get(name.strip())
+            field = {"bytes": "bytes", "MACs": "macs", "int8-layers": "int8_layers", "ms": "ms"}.get(name.strip())
             found = _NUMBER.fullmatch(number.strip())
             if field is None or found is None or field in bounds:
                 raise CompileError(f"'{part}' is not a budget", hint=_EXAMPLE, option="budget")
-            bounds[field] = round(float(found[1]) * _UNITS[found[2]])
+            value = float(found[1]) * _UNITS[found[2]]
+            bounds[field] = value if field == "ms" else round(value)
         return cls(**bounds)
 
     def holds(self, costs: Costs) -> bool:
@@ -79,6 +83,7 @@ class Budget:
             (self.bytes is None or costs.bytes <= self.bytes)
             and (self.macs is None or costs.macs <= self.macs)
             and (self.int8_layers is None or costs.int8_layers >= self.int8_layers)
+            and (self.ms is None or costs.ms <= self.ms)
         )
 
     def check(self, best: Costs) -> None:
@@ -92,6 +97,11 @@ class Budget:
         if self.int8_layers is not None and best.int8_layers < self.int8_layers:
             message = f"the budget wants {self.int8_layers} layers in int8: only {best.int8_layers} can be in integers"
             raise CompileError(message, hint=_REASONS, option="budget")
+        if self.ms is not None and best.ms > self.ms:
+            message = (
+                f"no widths keep the budget of {self.ms:.4g} ms: the least is about {best.ms:.4g} ms on this machine"
+            )
+            raise CompileError(message, option="budget")
 
 
 UNLIMITED = Budget()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
 from ...data import Samples
+from ...files import scratch
 from ...pipelines.options import composed, values_of
 from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
@@ -28,6 +30,9 @@ from ...transforms.quantization.recover.rotate import Rotate
 from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
+from .. import latency
+from ..float_regions import regions
+from ..latency import Inputs
 from .budget import Costs, Work, bits_read, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
 from .widths import FLOAT, LOW, WHOLE, WIDE, Choice, Program, Width, changes_of
@@ -48,6 +53,8 @@ class Network:
     rank_by: type[Measure]
     work: Work
     session: Session
+    timed: Inputs | None = None
+    """The inputs of one run of the model, if the budget is one of time."""
     kept: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
     """The module of the best trial, by its changes; no other module is kept."""
 
@@ -62,8 +69,24 @@ class Network:
         return module
 
     def costs(self, module: ModuleOp) -> Costs:
-        """What a quantized copy of the network costs."""
-        return costs_of(module, self.work, self.session)
+        """What a quantized copy of the network costs. Raises CompileError if onnxruntime cannot time it for a budget of time."""
+        costs = costs_of(module, self.work, self.session)
+        if self.timed is None:
+            return costs
+        with scratch() as folder:
+            (found,) = latency.side_by_side([self._file(module, folder)], self.timed).models.values()
+        return replace(costs, ms=found.median * 1e3)
+
+    def _file(self, module: ModuleOp, folder: Path) -> Path:
+        OnnxTarget().write(module, folder / "network.onnx", self.session.silent())
+        return folder / "network.onnx"
+
+    def _times(self, module: ModuleOp, names: Sequence[str]) -> Mapping[str, float]:
+        """By layer the milliseconds of its region in onnxruntime; none without a budget of time."""
+        if self.timed is None:
+            return {}
+        with scratch() as folder:
+            return {name: 1e3 * each for name, each in regions(self._file(module, folder), names, self.timed).items()}
 
     def program(self, recipe: Changes, *, low_bits: bool) -> Program:
         """What each layer costs at each width; with `low_bits` also at fewer bits than the options have."""
@@ -79,16 +102,18 @@ class Network:
         samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
         layers = quantized_layers(given, self.session)
         found: dict[str, list[Choice]] = {name: [] for name in layers}
+        times = self._times(whole, layers)
         for name, site in self._sites(whole, layers).items():
-            found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site)))
+            found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site, times)))
         forms = [form for form in self._forms(layers, low_bits) if form]
         for i, form in enumerate(forms):
             module = self._in_form(recipe, form, forms[0]) if i else given
             names = [name for name in quantized_layers(module, self.session) if name in form]
             runner = runner_of(self.running)
             noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
+            times = self._times(module, layers)
             for name, site in self._sites(module, names).items():
-                found[name].append(Choice(name, *form[name], noise[name].noise, self._costs_of(site)))
+                found[name].append(Choice(name, *form[name], noise[name].noise, self._costs_of(site, times)))
         for choices in found.values():
             rest -= choices[1].costs
         return Program(tuple(map(tuple, found.values())), rest)
@@ -131,11 +156,11 @@ class Network:
         found = {layer_of(site.compute): site for site in sites(module, profile_of(self.session).rows)}
         return {name: found[name] for name in names if name in found}
 
-    def _costs_of(self, site: Site) -> Costs:
+    def _costs_of(self, site: Site, times: Mapping[str, float]) -> Costs:
         integer, name = computes_on_integers(site), layer_of(site.compute)
         stored = OnnxTarget().stored_bytes(by_itself(site), self.session.silent())
         macs = 0 if integer else self.work.macs.get(name, 0)
-        return Costs(stored, macs, int(integer), bits_read(site, self.work))
+        return Costs(stored, macs, int(integer), bits_read(site, self.work), times.get(name, 0.0))
 
 
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:

@@ -46,7 +46,7 @@ class TuneSearch:
 
     def run(self) -> None:
         """Try the steps until the goal is reached, then spend bits."""
-        won = self.attempt({}) if self.budget == UNLIMITED else self.fitted({}, self.program({}).narrow, 0)
+        won = self.attempt({}) if self.budget == UNLIMITED else self.narrowed({})
         given = values_of(self.network.options)
         for step in STEPS:
             if won.reached:
@@ -66,16 +66,18 @@ class TuneSearch:
         """Give layers more bits than the options have, and only if the most bits are too few leave layers in float, as few as
         possible. Then save bits as long as the goal is reached.
         """
-        recipe, program, floats = missed.recipe, self.program(missed.recipe), 0
-        if self.budget != UNLIMITED and self.fitted(recipe, program.narrow, 0).reached:
+        recipe, program = missed.recipe, self.program(missed.recipe)
+        floats = program.fewest_floats(self.budget)
+        if self.budget != UNLIMITED and self.narrowed(recipe).reached:
             return  # layers may cost something else with these options
-        widest = self.fitted(recipe, program, 0)
+        widest = self.fitted(recipe, program, floats)
         if not widest.reached:
             count = program.most_in_float(self.budget)
-            found = fewest(count + 1, lambda number: self.fitted(recipe, program, number).reached)
-            if found is None:
+            more = fewest(count - floats + 1, lambda more: self.fitted(recipe, program, floats + more).reached)
+            if more is None:
                 return
-            floats, widest = found, self.fitted(recipe, program, found)
+            floats += more
+            widest = self.fitted(recipe, program, floats)
         if program != program.narrow:
             self.save(recipe, program, floats, missed.costs.read, widest.costs.read)
 
@@ -103,6 +105,11 @@ class TuneSearch:
         if self.results.add(trial, module, self.network.session):
             self.network.kept = {name: module}
         return trial
+
+    def narrowed(self, recipe: Changes) -> TuneTrial:
+        """The best widths that keep the budget and read no more bits than the options have, in float only what it forces."""
+        program = self.program(recipe).narrow
+        return self.fitted(recipe, program, program.fewest_floats(self.budget))
 
     def fitted(self, recipe: Changes, program: Program, floats: int, read: int | None = None) -> TuneTrial:
         """The widths of least predicted noise within the budget, with at most this many layers in float, measured. With `read`,

@@ -70,6 +70,7 @@ class TuneTrial:
             f"{costs.read / 8000:,.1f}",
             f"{costs.macs:,}",
             str(costs.int8_layers),
+            f"{costs.ms:.4g}" if costs.ms else "-",
             f"{self.seconds:.1f}",
         )
 

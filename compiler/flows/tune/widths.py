@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -113,8 +113,25 @@ class Program:
             return [
                 layer[0] if choice.layer in left else choice for layer, choice in zip(self.layers, widest, strict=True)
             ]
+        return self._solved(budget, floats, read)
+
+    def fewest_floats(self, budget: Budget) -> int:
+        """How many layers have to be in float to keep a budget of time; others are kept in integers. Raises as `choose` does."""
+        if budget.ms is None:
+            return 0
+        chosen = self._solved(budget, len(self.layers), None, lambda choice: float(choice.inputs == FLOAT))
+        return sum(choice.inputs == FLOAT for choice in chosen)
+
+    def _solved(
+        self,
+        budget: Budget,
+        floats: int,
+        read: int | None,
+        least: Callable[[Choice], float] = lambda choice: choice.noise,
+    ) -> list[Choice]:
         each = [choice for layer in self.layers for choice in layer]
-        found = _solved(each, [len(layer) for layer in self.layers], budget, self.rest, floats, read)
+        sizes = [len(layer) for layer in self.layers]
+        found = _solved(each, sizes, budget, self.rest, floats, read, list(map(least, each)))
         if found is None:
             self.check(budget)
             raise CompileError("no widths keep the budget", option="budget")
@@ -122,7 +139,9 @@ class Program:
 
     def check(self, budget: Budget) -> None:
         """Raises CompileError if no widths keep the budget."""
-        budget.check(self.costs([min(layer[1:], key=lambda choice: choice.costs.bytes) for layer in self.layers]))
+        smallest = self.costs([min(layer[1:], key=lambda choice: choice.costs.bytes) for layer in self.layers])
+        fastest = self.costs([min(layer, key=lambda choice: choice.costs.ms) for layer in self.layers])
+        budget.check(replace(smallest, ms=fastest.ms))
 
     def most_in_float(self, budget: Budget) -> int:
         """How many layers can be in float: not all of them, and within the budget as many as causes the least noise."""
@@ -157,9 +176,17 @@ def layer_widths(program: Program, changes: Mapping[str, Any]) -> list[LayerWidt
 
 
 def _solved(
-    each: Sequence[Choice], sizes: Sequence[int], budget: Budget, rest: Costs, floats: int, read: int | None
+    each: Sequence[Choice],
+    sizes: Sequence[int],
+    budget: Budget,
+    rest: Costs,
+    floats: int,
+    read: int | None,
+    least: Sequence[float],
 ) -> Sequence[bool] | None:
-    """Whether each choice is taken; `sizes` are the numbers of choices of the layers. None without a solution."""
+    """Whether each choice is taken, so that the sum of `least` is; `sizes` are the numbers of choices of the layers. None without
+    a solution.
+    """
     optimize = _scipy()
     owner = np.repeat(np.arange(len(sizes)), sizes)
     one_each = np.arange(len(sizes))[:, None] == owner
@@ -173,9 +200,11 @@ def _solved(
         bounds.append(([choice.costs.macs for choice in each], -np.inf, budget.macs - rest.macs))
     if budget.int8_layers is not None:
         bounds.append(([choice.costs.int8_layers for choice in each], budget.int8_layers - rest.int8_layers, np.inf))
+    if budget.ms is not None:
+        bounds.append(([choice.costs.ms for choice in each], -np.inf, budget.ms - rest.ms))
     if read is not None:
         bounds.append(([choice.costs.read for choice in each], -np.inf, read - rest.read))
-    noise = np.nan_to_num([choice.noise for choice in each], nan=np.inf).clip(0, 1e30)
+    noise = np.nan_to_num(least, nan=np.inf).clip(0, 1e30)
     found = optimize.milp(
         noise / max(noise.max(initial=0), np.finfo(float).tiny),
         integrality=np.ones(len(each)),

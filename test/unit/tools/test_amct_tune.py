@@ -214,6 +214,19 @@ def test_a_budget_of_bytes(amct_tool, tmp_path: Path) -> None:
     assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == written
 
 
+def test_a_budget_of_time(amct_tool, tmp_path: Path) -> None:
+    """Every trial is timed; what nothing can keep is an error that says what the least is."""
+    pytest.importorskip("onnxruntime")
+    asked = "tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "30"
+    result = amct_tool(*asked, "--budget", "ms=5000", "-o", tmp_path)
+    assert result.status == 0, result.err
+    (trial,) = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    assert 0 < trial["costs"]["ms"] <= 5000
+    refused = amct_tool(*asked, "--budget", "ms=0.000001", "-o", tmp_path / "none")
+    assert refused.status == 1
+    assert "error: no widths keep the budget of 1e-06 ms: the least is about 0." in refused.err
+
+
 @pytest.mark.slow
 def test_a_budget_of_work_in_float(amct_tool, tmp_path: Path) -> None:
     """Layers may stay in float as long as they multiply little: not those that cost the most."""

@@ -28,6 +28,7 @@ DIGITS = Path(__file__).parents[4] / "examples" / "digits"
     [
         ("bytes=150k", Budget(bytes=150_000)),
         ("MACs=1.5M,int8-layers=20", Budget(macs=1_500_000, int8_layers=20)),
+        ("ms=1.5", Budget(ms=1.5)),
         (" bytes=2G , MACs=0", Budget(bytes=2_000_000_000, macs=0)),
     ],
 )
@@ -44,12 +45,14 @@ def test_text_that_is_not_a_budget(text: str) -> None:
 
 
 def test_which_costs_keep_a_budget() -> None:
-    budget = Budget(bytes=10, macs=20, int8_layers=3)
+    budget = Budget(bytes=10, macs=20, int8_layers=3, ms=1.5)
     assert budget.holds(Costs(10, 20, 3, 99))
     assert not any(budget.holds(Costs(*each, 0)) for each in ((11, 20, 3), (10, 21, 3), (10, 20, 2)))
+    assert not budget.holds(Costs(10, 20, 3, 99, 1.6))
     for costs, message in (
         (Costs(1234, 0, 9, 0), "budget of 10 bytes: the least is 1,234"),
         (Costs(0, 2100, 9, 0), "budget of 20 MACs in float: 2,100 cannot be in integers"),
+        (Costs(0, 0, 9, 0, 2.5), "budget of 1.5 ms: the least is about 2.5 ms on this machine"),
         (Costs(0, 0, 2, 0), "the budget wants 3 layers in int8: only 2 can be"),
     ):
         with pytest.raises(CompileError, match=message):

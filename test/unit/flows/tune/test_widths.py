@@ -26,7 +26,9 @@ def program(seed: int) -> Program:
         ) -> Choice:
             name, size, macs, inputs = of
             stored = size * (bits or 32) // 8
-            costs = Costs(stored, 0 if bits else macs, int(bits > 0), 8 * stored + (wide or 32) * inputs)
+            costs = Costs(
+                stored, 0 if bits else macs, int(bits > 0), 8 * stored + (wide or 32) * inputs, rng.uniform(1, 3)
+            )
             return Choice(name, bits, wide, noise / 1000, costs)
 
         choices = [
@@ -48,7 +50,8 @@ def test_no_other_assignment_is_better(seed: int) -> None:
         Budget(macs=1500, bytes=whole.bytes * 2),
         Budget(int8_layers=4),
         UNLIMITED,
-    )[seed % 4]
+        Budget(ms=0.95 * whole.ms),
+    )[seed % 5]
     for floats, read in ((0, None), (2, int(1.1 * whole.read)), (6, int(0.8 * whole.read)), (6, 2 * whole.read)):
         kept = [
             chosen
@@ -79,6 +82,19 @@ def test_without_a_budget_the_costliest_stay_in_float(monkeypatch: pytest.Monkey
     for budget, read in ((Budget(bytes=1000), None), (UNLIMITED, 1000)):
         with pytest.raises(CompileError, match=r"widths requires scipy\n  hint: pip install 'amct-opt\[tune\]'"):
             given.choose(budget, 2, read)
+
+
+def test_a_budget_of_time_forces_layers_into_float() -> None:
+    """As few as keep it; no other budget does."""
+    given = program(2)
+    in_float = {chosen: sum(c.inputs == FLOAT for c in chosen) for chosen in product(*given.layers)}
+    fastest = min(given.costs(chosen).ms for chosen in in_float)
+    budget = Budget(ms=1.02 * fastest)
+    least = min(count for chosen, count in in_float.items() if budget.holds(given.costs(chosen)))
+    assert given.fewest_floats(budget) == least > 0
+    assert given.fewest_floats(Budget(bytes=1)) == 0
+    with pytest.raises(CompileError, match=f"no widths keep the budget of {0.9 * fastest:.4g} ms: the least is about"):
+        given.fewest_floats(Budget(ms=0.9 * fastest))
 
 
 def test_narrow_widths_read_no_more_bits_than_given() -> None:
