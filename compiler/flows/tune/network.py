@@ -128,13 +128,14 @@ class Network:
             layer, held = each.layer, request.layers.held[each.site.compute]
             if layer.name not in given:
                 continue
-            given[layer.name] = Width(None if held.weight is None else held.weight.bits, held.bits)
+            inputs = FLOAT if held.weight_compress_only else held.bits
+            given[layer.name] = Width(None if held.weight is None else held.weight.bits, inputs)
             if request.record is not None:
                 continue
             if layer.name not in request.settings.weight_bits and isinstance(held.weight, Arq):
                 weights[layer.name] = held.weight.bits, weight_bits(layer, held.weight_compress_only)
-            widens = request.profile.points == "layers" and layer.wide and not held.weight_compress_only
-            if widens and layer.name not in request.settings.bits and held.bits < WIDE:
+            widens = request.profile.points == "layers" and layer.wide and FLOAT < inputs < WIDE
+            if widens and layer.name not in request.settings.bits:
                 narrow.append(layer.name)
         other = [
             {

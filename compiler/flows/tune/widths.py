@@ -20,7 +20,9 @@ inputs.
 
 
 class Width(NamedTuple):
-    """Bits of a layer's weight, if it has one, and of its input."""
+    """Bits of a layer's weight, None if it has none, and of its input. 0 is float: both for a layer that is not quantized, the
+    input alone for one whose weight is quantized by itself.
+    """
 
     bits: int | None
     inputs: int
@@ -63,8 +65,8 @@ class LayerWidth:
 
 def changes_of(chosen: Mapping[str, Width], given: Mapping[str, Width]) -> dict[str, tuple[str, ...]]:
     """The options that give layers their widths, where these differ from those that they have, without empty ones."""
-    skipped = tuple(name for name, width in chosen.items() if width.inputs == FLOAT)
-    others = {name: width for name, width in chosen.items() if width.inputs != FLOAT}
+    skipped = tuple(name for name, width in chosen.items() if width.bits == FLOAT)
+    others = {name: width for name, width in chosen.items() if width.bits != FLOAT}
     weights = tuple(f"{name}:{width.bits}" for name, width in others.items() if width.bits != given[name].bits)
     inputs = tuple(f"{name}:{width.inputs}" for name, width in others.items() if width.inputs != given[name].inputs)
     return {name: layers for name, layers in zip(WIDTHS, (skipped, weights, inputs), strict=True) if layers}
@@ -119,8 +121,8 @@ class Program:
         """How many layers have to be in float to keep a budget of time; others are kept in integers. Raises as `choose` does."""
         if budget.ms is None:
             return 0
-        chosen = self._solved(budget, len(self.layers), None, lambda choice: float(choice.inputs == FLOAT))
-        return sum(choice.inputs == FLOAT for choice in chosen)
+        chosen = self._solved(budget, len(self.layers), None, lambda choice: float(choice.bits == FLOAT))
+        return sum(choice.bits == FLOAT for choice in chosen)
 
     def _solved(
         self,
@@ -147,7 +149,7 @@ class Program:
         """How many layers can be in float: not all of them, and within the budget as many as causes the least noise."""
         if budget == UNLIMITED:
             return len(self.layers) - 1
-        return sum(choice.inputs == FLOAT for choice in self.choose(budget, len(self.layers) - 1))
+        return sum(choice.bits == FLOAT for choice in self.choose(budget, len(self.layers) - 1))
 
     def costs(self, chosen: Sequence[Choice]) -> Costs:
         """What a network of these choices costs, as far as costs add up."""
@@ -192,7 +194,7 @@ def _solved(
     one_each = np.arange(len(sizes))[:, None] == owner
     bounds: list[tuple[Any, float, float]] = [
         (one_each, 1, 1),
-        ([choice.inputs == FLOAT for choice in each], 0, floats),
+        ([choice.bits == FLOAT for choice in each], 0, floats),
     ]
     if budget.bytes is not None:
         bounds.append(([choice.costs.bytes for choice in each], -np.inf, budget.bytes - rest.bytes))

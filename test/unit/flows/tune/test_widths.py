@@ -58,7 +58,7 @@ def test_no_other_assignment_is_better(seed: int) -> None:
             for chosen in product(*given.layers)
             if budget.holds(given.costs(chosen))
             and (read is None or given.costs(chosen).read <= read)
-            and sum(c.inputs == FLOAT for c in chosen) <= floats
+            and sum(c.bits == FLOAT for c in chosen) <= floats
         ]
         if not kept:
             with pytest.raises(CompileError, match="no widths keep the budget"):
@@ -76,8 +76,8 @@ def test_without_a_budget_the_costliest_stay_in_float(monkeypatch: pytest.Monkey
     widest = [min(layer[1:], key=lambda choice: choice.noise) for layer in given.layers]
     worst = sorted(widest, key=lambda choice: -choice.noise)[:2]
     found = given.choose(UNLIMITED, 2)
-    assert {c.layer for c in found if c.inputs == FLOAT} == {choice.layer for choice in worst}
-    assert {c for c in found if c.inputs != FLOAT} == {*widest} - {*worst}
+    assert {c.layer for c in found if c.bits == FLOAT} == {choice.layer for choice in worst}
+    assert {c for c in found if c.bits != FLOAT} == {*widest} - {*worst}
     assert given.most_in_float(UNLIMITED) == 5
     for budget, read in ((Budget(bytes=1000), None), (UNLIMITED, 1000)):
         with pytest.raises(CompileError, match=r"widths requires scipy\n  hint: pip install 'amct-opt\[tune\]'"):
@@ -87,7 +87,7 @@ def test_without_a_budget_the_costliest_stay_in_float(monkeypatch: pytest.Monkey
 def test_a_budget_of_time_forces_layers_into_float() -> None:
     """As few as keep it; no other budget does."""
     given = program(2)
-    in_float = {chosen: sum(c.inputs == FLOAT for c in chosen) for chosen in product(*given.layers)}
+    in_float = {chosen: sum(c.bits == FLOAT for c in chosen) for chosen in product(*given.layers)}
     fastest = min(given.costs(chosen).ms for chosen in in_float)
     budget = Budget(ms=1.02 * fastest)
     least = min(count for chosen, count in in_float.items() if budget.holds(given.costs(chosen)))
@@ -109,12 +109,18 @@ def test_narrow_widths_read_no_more_bits_than_given() -> None:
 
 def test_options_that_give_widths() -> None:
     """Only what differs from the options is named, and a layer without a weight has no bits of one."""
-    given = {"a": Width(3, 8), "b:0": Width(8, 8), "pool": Width(None, 8), "d": Width(8, 8)}
-    chosen = {"a": Width(8, 16), "b:0": Width(4, 8), "pool": Width(None, 16), "d": Width(FLOAT, FLOAT)}
+    given = {"a": Width(3, 8), "b:0": Width(8, 8), "pool": Width(None, 8), "c": Width(3, 0), "d": Width(8, 8)}
+    chosen = {
+        "a": Width(8, 16),
+        "b:0": Width(4, 8),
+        "pool": Width(None, 16),
+        "c": Width(8, 0),
+        "d": Width(FLOAT, FLOAT),
+    }
     changes = changes_of(chosen, given)
     assert changes == {
         "skip_layers": ("d",),
-        "layer_weight_bits": ("a:8", "b:0:4"),
+        "layer_weight_bits": ("a:8", "b:0:4", "c:8"),
         "layer_bits": ("a:16", "pool:16"),
     }
     assert changes_of(given, given) == {}
@@ -126,10 +132,11 @@ def test_options_that_give_widths() -> None:
     widths = layer_widths(Program(layers, nothing), changes)
     assert {each.layer: Width(each.bits, each.inputs) for each in widths} == chosen
     assert {each.layer: each.cells for each in widths} == {
-        "a": ("a", "8", "16", "25 %", "8.33 %"),
-        "b:0": ("b:0", "4", "8", "25 %", "8.33 %"),
-        "pool": ("pool", "-", "16", "25 %", "8.33 %"),
-        "d": ("d", "float", "float", "25 %", "0 %"),
+        "a": ("a", "8", "16", "20 %", "6.67 %"),
+        "b:0": ("b:0", "4", "8", "20 %", "6.67 %"),
+        "pool": ("pool", "-", "16", "20 %", "6.67 %"),
+        "c": ("c", "8", "float", "20 %", "6.67 %"),
+        "d": ("d", "float", "float", "20 %", "0 %"),
     }
 
 
