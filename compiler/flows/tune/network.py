@@ -94,6 +94,7 @@ class Network:
         request = request_of(merged(self.options, recipe), self.session)
         on = self.calibration, self.running
         run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
+        evened = whole.clone()
         given = self.quantized(recipe)
         rest = self.costs(given)
         given = given.clone()
@@ -107,7 +108,7 @@ class Network:
             found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site, times)))
         forms = [form for form in self._forms(layers, low_bits) if form]
         for i, form in enumerate(forms):
-            module = self._in_form(recipe, form, forms[0]) if i else given
+            module = self._in_form(evened, {**recipe, **changes_of(form, forms[0])}) if i else given
             names = [name for name in quantized_layers(module, self.session) if name in form]
             runner = runner_of(self.running)
             noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
@@ -148,8 +149,11 @@ class Network:
         wide = {name: Width(max(weights[name][1]) if name in weights else given[name].bits, WIDE) for name in narrow}
         return [given, *other, wide]
 
-    def _in_form(self, recipe: Changes, form: Mapping[str, Width], given: Mapping[str, Width]) -> ModuleOp:
-        module = self.quantized({**recipe, **changes_of(form, given)}).clone()
+    def _in_form(self, evened: ModuleOp, changes: Changes) -> ModuleOp:
+        """A quantized copy of the network whose channels are evened out already: those of all forms alike."""
+        module = evened.clone()
+        request = request_of(merged(self.options, changes), self.session).equalized
+        run_on_verified(module, [Quantize(request, self.calibration, self.running)], self.session.silent())
         inline_fused(module)
         return module
 
