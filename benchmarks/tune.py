@@ -63,6 +63,7 @@ SEARCHES = (
         (200, 500, 1500),
         "labels",
     ),
+    Search("resnet20", ("--sqnr=22",), ("--weight-bits=3",), (200, 500, 1500)),
 )
 
 _LINES = """import json
