@@ -88,7 +88,7 @@ def main() -> None:
                     files[label] = folder / label / f"{model.stem}_qdq.onnx"
                 except amct_opt.CompileError as e:
                     rows.append((title, label, "-", "-", f"error: {e.message.partition(':')[0]}"))
-            times = side_by_side([*files.values()], {name: samples[:1]}, TURNS).models
+            times = side_by_side({file: {name: samples[:1]} for file in files.values()}, TURNS).models
             for label, file in files.items():
                 kinds = nodes(file, folder)
                 some = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(4))

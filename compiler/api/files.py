@@ -21,6 +21,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn import BatchNormOp
 from ..files import filling, scratch_until_the_end
 from ..flows.model_file import simplify_and_fuse
+from ..flows.options import ResultOptions
 from ..keywords import DataKeywords, Keywords, PathLike, with_options
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
@@ -118,6 +119,7 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     labels: str | Array | None = None,
+    quantize_cache: bool = False,
     faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
@@ -133,6 +135,7 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     labels: str | Array | None = None,
+    quantize_cache: bool = False,
     faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
@@ -143,7 +146,7 @@ def quantize(
     `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
     as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes;
-    `faster_than_float` is that of `quantize_file`.
+    `quantize_cache` and `faster_than_float` are those of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -162,9 +165,10 @@ def quantize(
     """
     loading = is_pytorch(module)
     if _in_one_step(module, session):
-        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, faster_than_float)
-    if labels is not None or faster_than_float:
-        name = "faster_than_float" if labels is None else "labels"
+        results = ResultOptions(quantize_cache=quantize_cache, faster_than_float=faster_than_float)
+        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, results)
+    if labels is not None or quantize_cache or faster_than_float:
+        name = "labels" if labels is not None else "quantize_cache" if quantize_cache else "faster_than_float"
         raise CompileError(f"only a model in one step takes {name}", hint=f"quantize(model, data=..., {name}=...)")
     if not loading:
         check_session(session, "quantize(module, session)")
@@ -196,10 +200,9 @@ def _quantized(
     data: Given | PathLike | None,
     labels: str | Array | None,
     profile: str | None,
-    faster_than_float: bool = False,
+    results: ResultOptions,
 ) -> Quantized:
     """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
-    from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as written
 
@@ -216,9 +219,7 @@ def _quantized(
     if labels is not None and not isinstance(labels, str):
         np.save(folder / "labels.npy", labels)
         labels = str(folder / "labels.npy")
-    options = FileOptions(
-        wanted, given, asked.running, ResultOptions(labels=labels, faster_than_float=faster_than_float), timed=True
-    )
+    options = FileOptions(wanted, given, asked.running, replace(results, labels=labels), timed=True)
     return Quantized(written(path, folder / "results", options, session))
 
 
@@ -261,6 +262,7 @@ def quantize_file(
     labels: str | None = None,
     opset: int | None = None,
     matmul_nbits: bool = False,
+    quantize_cache: bool = False,
     check: bool | PathLike = False,
     faster_than_float: bool = False,
     client: Any = None,
@@ -270,19 +272,24 @@ def quantize_file(
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
-    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `check` runs every pass and file
-    compared with what was before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to
-    float until onnxruntime takes less time for the ONNX file than for the float model, or raises. `client` shares calibration
-    among machines, as in `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
+    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `quantize_cache` lets the cache
+    of a decoder go in and out as the integers that attention reads. `check` runs every pass and file compared with what was
+    before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float until onnxruntime
+    takes less time for the ONNX file than for the float model, or raises. `client` shares calibration among machines, as in
+    `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
-    from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as quantized
 
     asked, within = asked_by(options, client, data=data), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
     results = ResultOptions(
-        opset=opset, matmul_nbits=matmul_nbits, faster_than_float=faster_than_float, labels=labels, check=checked
+        opset=opset,
+        matmul_nbits=matmul_nbits,
+        quantize_cache=quantize_cache,
+        faster_than_float=faster_than_float,
+        labels=labels,
+        check=checked,
     )
     wanted = wanted_of(asked.quantization)
     return quantized(Path(model), Path(folder), FileOptions(wanted, asked.calibration, asked.running, results), within)
@@ -312,7 +319,6 @@ def tune(
     trials. `client` shares the trials' samples among machines, as in `quantize`. Raises CompileError, located; a goal that is
     missed is in the result (`best.reached`).
     """
-    from ..flows.options import ResultOptions
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as quantized
     from ..flows.tune import tune_file

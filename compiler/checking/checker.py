@@ -17,6 +17,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn.shapes import element_of
 from ..ir.dtypes import is_float
 from ..ir.functions import main_function
+from ..runtime.boundary import boundary_of
 from ..runtime.comparison import common_layers
 from ..runtime.executor import RunError
 from ..runtime.kernels import Array
@@ -81,7 +82,8 @@ class Checker:
         """`samples` of any number; None for synthetic ones, which are made when the module is known."""
         self._samples = samples
         self._count = runs
-        self._runs: list[Inputs] | None = None
+        self._runs: list[Inputs] = []
+        self._model: ModuleOp | None = None
         self._before: Traced | None = None
         self._of: ModuleOp | None = None
         self._reason = ""
@@ -94,11 +96,11 @@ class Checker:
         """Passes and files that were not checked, with the reason."""
 
     def runs_of(self, module: ModuleOp) -> list[Inputs]:
-        """The inputs of the runs."""
-        if self._runs is None:
+        """The inputs of the runs: samples for the first module, as this one takes them."""
+        if self._model is None:
             samples = self._samples or synthetic_samples(main_function(module), SEED, self._count)
-            self._runs = list(islice(samples.batches(), self._count))
-        return self._runs
+            self._runs, self._model = list(islice(samples.batches(), self._count)), module.clone()
+        return [*map(boundary_of(module, self._model).integers, self._runs)]
 
     @contextmanager
     def passing(self, each: ModulePass, module: ModuleOp, session: Session) -> Generator[None]:
@@ -234,7 +236,7 @@ class Checker:
 
     def summary(self) -> str:
         """One line about what was checked."""
-        runs = len(self._runs or ())
+        runs = len(self._runs)
         data = "synthetic inputs" if self._samples is None else "samples"
         parts = [f"--check: {len(self.checked)} passes kept their numbers in {runs} runs of {data}"]
         parts += [f"same numbers: {', '.join(dict.fromkeys(self.files))}"] if self.files else []

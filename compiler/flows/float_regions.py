@@ -96,7 +96,7 @@ def _returned(networks: Networks, request: Request, folder: Path, session: Sessi
         if not names:
             raise _impossible(first, session)
         networks.onnx.write(module, file, silent)
-        before, after = latency.side_by_side([model, file], inputs, TURNS).models.values()
+        before, after = latency.side_by_side(dict.fromkeys([model, file], inputs), TURNS).models.values()
         if after.faster(before):
             return found
         if not in_float:

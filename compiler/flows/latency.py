@@ -156,20 +156,24 @@ def benchmark(
     return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs))
 
 
-def side_by_side(models: Sequence[Path], inputs: Inputs, rounds: int = ROUNDS) -> Latencies:
+def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latencies:
     """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds.
 
-    `inputs` are those of one run, by name. Raises CompileError without onnxruntime, and for a file that it does not run.
+    `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime, and for a file that it does not
+    run.
     """
     runtime = _runtime()
     sessions = [_opened(path, 1) for path in models]
-    times = [[_run(session, inputs)] for session in sessions]  # the first runs are slower, and do not count
+    runs = [
+        (session, inputs, [_run(session, inputs)]) for session, inputs in zip(sessions, models.values(), strict=True)
+    ]
+    times = [seconds for _, _, seconds in runs]  # the first runs are slower, and do not count
     end = time.perf_counter() + SECONDS
     while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= rounds):
-        for session, seconds in zip(sessions, times, strict=True):
+        for session, inputs, seconds in runs:
             seconds.append(_run(session, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
-    return Latencies(found, runtime.__version__, 1, _batch(inputs))
+    return Latencies(found, runtime.__version__, 1, _batch(next(iter(models.values()))))
 
 
 def by_node(path: Path, inputs: Inputs) -> dict[int, float]:

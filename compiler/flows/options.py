@@ -19,6 +19,10 @@ class ResultOptions:
     """Opset of the ONNX file; by default the model's, or the first newer one that can represent the quantized model."""
     matmul_nbits: bool = False
     """Write products with `group-size` as MatMulNBits of onnxruntime, which keeps weights packed, into the ONNX file."""
+    quantize_cache: bool = False
+    """The cache of a decoder, `past_*` and `present_*`, goes in and out as the integers that attention reads, a quarter of the
+    memory. What the model computes does not change. A cache that attention does not read as integers stays float, with a remark.
+    """
     faster_than_float: bool = False
     """Return layers to float, those first that lose most time in int8, until onnxruntime takes less time for the ONNX file than
     for the float model, with one thread on this machine. If no file is faster, that is an error, and nothing is written.

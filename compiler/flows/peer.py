@@ -20,6 +20,7 @@ from ..data import Samples
 from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
 from ..ir.array import Array
+from ..runtime.boundary import Boundary
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
 from ..runtime.program import Rewrite
@@ -55,13 +56,16 @@ class Simulation:
 
     module: ModuleOp
     rewrite: Rewrite | None
+    boundary: Boundary = field(default_factory=Boundary)
+    """How samples of the float model become the inputs of the file."""
     settle: Callable[[], None] = lambda: None
     """A function to call as soon as nothing reads the weights of the module any more."""
 
     def run(self, samples: Samples) -> Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]:
-        """The inputs and outputs of the first runs."""
+        """The inputs and outputs of the first runs, as the file has them."""
         executable = Executable(self.module, rewrite=self.rewrite)
-        found = [(inputs, executable.run(inputs)) for inputs in islice(samples.batches(), RUNS)]
+        runs = map(self.boundary.integers, islice(samples.batches(), RUNS))
+        found = [(inputs, executable.run(inputs)) for inputs in runs]
         del executable
         self.settle()
         return found
@@ -97,10 +101,11 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
     try:
         session = open_session(onnxruntime, path)
         for inputs, outputs in expected:
-            theirs = _run(session, inputs)
-            for name, array in outputs.items():
+            assert ours is not None
+            theirs = ours.boundary.reals(_run(session, inputs))
+            for name, array in ours.boundary.reals(outputs).items():
                 totals.setdefault(name, Differences()).add(array, theirs[name])
-            if apart is None and ours is not None and any(d.sqnr < CLOSE for d in totals.values()):
+            if apart is None and any(d.sqnr < CLOSE for d in totals.values()):
                 apart = _first_apart(onnxruntime, path, ours, inputs)
     except MemoryError:
         raise

@@ -31,6 +31,7 @@ from ..pipelines.passes import run_on_verified, run_passes
 from ..reports.measures import MEASURING, measure_layers
 from ..reports.reading import LAYERS
 from ..rewriting import layer_of
+from ..runtime.boundary import Boundary, InReals, Watched, boundary_of
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences
@@ -41,6 +42,7 @@ from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.convert.quantize_cache import QuantizeCachePass
 from ..transforms.quantization.data import Split, available, split
 from ..transforms.quantization.options import (
     AUTOMATIC,
@@ -85,7 +87,7 @@ STAGES: Mapping[str, str] = {
 }
 """What is measured: the fields of `Accuracy`, and their names in messages."""
 
-Stage = Callable[[], Executable]
+Stage = Callable[[], Watched]
 """Makes a program of a module."""
 
 _ESCAPED = "backslashreplace"
@@ -129,6 +131,8 @@ class _Forms(NamedTuple):
     """None for a huge network that does not run, in a profile for other targets."""
     stages: Mapping[str, Stage]
     """The programs of the quantized forms, by `STAGES`."""
+    boundary: Boundary
+    """What the quantized forms take and give in place of the original's floats."""
     large: bool
     """Whether the stages have no room next to each other."""
 
@@ -171,7 +175,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         networks = Networks(model, original, module, onnx, samples.calibrating, samples.held, options.running)
         returned = layers_to_return(networks, request, session)
         request = in_float_too(request, returned)
-    forms = _quantized(original, module, request, samples, options.running, session)
+    forms = _quantized(original, module, request, samples, options, session)
     session.remarks[:] = with_reasons(session.remarks, returned)
     runs = _runs(forms.quantized, samples)
     if forms.ascend is None:
@@ -227,23 +231,32 @@ def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, s
 
 
 def _quantized(
-    original: ModuleOp, module: ModuleOp, request: Request, samples: Split, running: EngineOptions, session: Session
+    original: ModuleOp, module: ModuleOp, request: Request, samples: Split, options: FileOptions, session: Session
 ) -> _Forms:
     """Quantize a fused module in place, and lower a copy of it."""
     large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original
+    running = options.running
     if request.recovery.rotate or request.recovery.equalize:
         recovery = [Rotate(request, calibrating, running), Equalize(request, calibrating, running)]
         run_on_verified(module, recovery, session)
         reference = module.clone()
     _settle(large)
     run_on_verified(module, [Quantize(request.equalized, calibrating, running)], session)
+    if options.results.quantize_cache:
+        run_on_verified(module, [QuantizeCachePass()], session)
     _settle(large)
     if weight_bytes(original) > _HUGE and not _runs(module, samples) and profile_of(session).facts.kernels:
         return _Forms(original, reference, module, None, {}, large)
     ascend = without_relu6(module, session)
     run_passes(ascend, [LowerToAscendPass()], session)
+    boundary = boundary_of(module, original)
     programs = [partial(Executable, module), partial(Executable, ascend), *_integer_kernels(module, session)]
-    return _Forms(original, reference, module, ascend, dict(zip(STAGES, programs, strict=False)), large)
+    stages = {name: _in_reals(each, boundary) for name, each in zip(STAGES, programs, strict=False)}
+    return _Forms(original, reference, module, ascend, stages, boundary, large)
+
+
+def _in_reals(program: Callable[[], Executable], boundary: Boundary) -> Stage:
+    return lambda: InReals(program(), boundary)
 
 
 def _runs(quantized: ModuleOp, samples: Split) -> bool:
@@ -315,14 +328,16 @@ class _Measurement:
     def simulated(self, file: Path) -> Peer | None:
         """What onnxruntime makes of a file, compared with the module."""
         rewrite = in_integers if "kernels" in self.forms.stages else None
-        simulation = Simulation(self.forms.quantized, rewrite, partial(_settle, self.forms.large))
+        forms = self.forms
+        simulation = Simulation(forms.quantized, rewrite, forms.boundary, partial(_settle, forms.large))
         return peer_of(file, simulation, self.samples.held)
 
     def timed(self, model: Path, int8: Path) -> Latencies:
         """Time the float model and an ONNX file on one run. Raises CompileError if onnxruntime does not run both."""
         with self.session.phase("time"), scratch() as folder:
             before = float_file(model, self.forms.original, folder, self.session)
-            return latency.side_by_side([before, int8], next(iter(self.samples.held.batches())), TURNS)
+            inputs = next(iter(self.samples.held.batches()))
+            return latency.side_by_side({before: inputs, int8: self.forms.boundary.integers(inputs)}, TURNS)
 
     def faster(self, model: Path, open_file: Callable[[Path], Peer | None], file: Path) -> Peer | None:
         """What `open_file` makes of a file. Raises CompileError if it is not faster than the float model, in two measurements."""
@@ -417,7 +432,7 @@ def outputs_of(model: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
+def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Callable[[], Executable]]:
     """The module as integer kernels compute it; empty unless the profile targets them and the module has work for them."""
     if not profile_of(session).facts.kernels:
         return []
@@ -430,7 +445,7 @@ def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Stage]:
 
 
 def measure(
-    expected: Executable, others: Sequence[Executable], samples: Samples, session: Session
+    expected: Executable, others: Sequence[Watched], samples: Samples, session: Session
 ) -> list[dict[str, Difference]]:
     """Run modules on the same samples, one thread per core. Returns each module's difference from the expected outputs."""
     totals = [{name: Differences() for name in expected.outputs} for _ in others]

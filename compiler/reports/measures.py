@@ -17,6 +17,7 @@ from ..ir.array import Array
 from ..ir.dtypes import integer_range, is_float
 from ..ir.functions import main_function
 from ..observers.histogram import Histogram
+from ..runtime.boundary import InReals, boundary_of
 from ..runtime.comparison import match_layers
 from ..runtime.executor import Executable
 from ..runtime.metrics import Differences
@@ -76,7 +77,7 @@ def measure_layers(reference: ModuleOp, quantized: ModuleOp, samples: Samples, s
             point.add(array, part)
 
     first = Executable(reference, [pair[0] for pair in pairs.values()])
-    second = Executable(quantized, list({**by_value, **counted}))
+    second = InReals(Executable(quantized, list({**by_value, **counted})), boundary_of(quantized, reference))
     for i, batch in enumerate(samples.batches()):
         first.run(batch, keep)
         second.run(batch, compare)

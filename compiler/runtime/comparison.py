@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -15,20 +15,9 @@ from ..ir.array import Array
 from ..ir.dtypes import Tensor
 from ..ir.functions import main_function
 from ..tables import Table, Tabled, grouped
-from .executor import Executable, Watch
+from .boundary import InReals, Watched, boundary_of
+from .executor import Executable
 from .metrics import EXPLAINED, Difference, Differences
-
-
-class Watched(Protocol):
-    """A module that is ready to run, and shows watched values."""
-
-    @property
-    def outputs(self) -> Sequence[str]: ...
-
-    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None, /) -> dict[str, Array]:
-        """Arrays by output name. Raises CompileError."""
-        ...
-
 
 Engine = Callable[[ModuleOp, Sequence[SSAValue]], Watched]
 """Prepares a module, some values of which are watched."""
@@ -75,13 +64,14 @@ def compare(
     layers: bool = False,
     engine: Engine = Executable,
 ) -> Comparison:
-    """Runs both on the same inputs; `a` is the reference. Outputs are matched by name, layers by their origin.
+    """Runs both on the same inputs; `a` is the reference. Outputs are matched by name, layers by their origin. Inputs and outputs
+    that are floats in `a` and integers with a scale in `b` are floats here.
 
     `engine` prepares `b` to be run. Raises CompileError if the modules have no common output name, or a run fails.
     """
     pairs, apart = match_layers(a, b) if layers else ({}, {})
     first = Executable(a, [pair[0] for pair in pairs.values()])
-    second = engine(b, [pair[1] for pair in pairs.values()])
+    second = InReals(engine(b, [pair[1] for pair in pairs.values()]), boundary_of(b, a))
     shared = [n for n in first.outputs if n in second.outputs]
     if not shared:
         hint = f"they are {', '.join(first.outputs)} and {', '.join(second.outputs)}"

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import ref
 
 import numpy as np
-from xdsl.dialects.builtin import i16
+from xdsl.dialects.builtin import IntegerType, i16
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
@@ -27,12 +27,15 @@ def observe(op: nn.ObserveOp) -> Kernel:
 
 @kernel(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp) -> Kernel:
-    params = op.qparams.data
-    scale, zero_point = _broadcastable(op)
-    low, high = integer_range(params.storage)
-    storage = numpy_dtype(params.storage)
+    return quantizer(op.qparams.data.storage, *_broadcastable(op))
+
+
+def quantizer(type_: IntegerType, scale: Array, zero_point: Array) -> Callable[[Array], Array]:
+    """Makes integers of floats; `scale` (float32) and `zero_point` (int32) broadcast to them."""
+    low, high = integer_range(type_)
+    storage = numpy_dtype(type_)
     # float32 represents every integer of up to 16 bits and its neighbours, but not the ends of int32
-    sums = np.dtype(np.float32 if params.storage.width.data <= 16 else np.float64)
+    sums = np.dtype(np.float32 if type_.width.data <= 16 else np.float64)
 
     def run(x: Array) -> Array:
         y = np.asarray(np.divide(x.astype(np.float32, copy=False), scale))
@@ -51,8 +54,12 @@ def saturated(y: Array, low: Any, high: Any) -> Array:
 
 @kernel(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp) -> Kernel:
-    scale, zero_point = _broadcastable(op)
-    dtype = numpy_dtype(op.result.type.element_type)
+    run = dequantizer(numpy_dtype(op.result.type.element_type), *_broadcastable(op))
+    return run if nn.constant_of(op.input) is None else _once(run)
+
+
+def dequantizer(dtype: np.dtype[Any], scale: Array, zero_point: Array) -> Callable[[Array], Array]:
+    """Makes floats of integers; `scale` (float32) and `zero_point` (int32) broadcast to them."""
     shifted = bool(np.any(zero_point))
 
     def run(q: Array) -> Array:
@@ -61,7 +68,7 @@ def dequantize(op: nn.DequantizeOp) -> Kernel:
             np.subtract(y, zero_point, out=y)
         return np.multiply(y, scale, out=y).astype(dtype, copy=False)
 
-    return run if nn.constant_of(op.input) is None else _once(run)
+    return run
 
 
 @kernel(nn.ShiftAccumulatorOp)

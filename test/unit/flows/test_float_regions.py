@@ -1,7 +1,7 @@
 """`--faster-than-float`, by a clock that gives each node a price: which layers go back to float, and what is said of it."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
             found.append(0 if not name else integer[name] if node.input[0] in quantized else 1)
         return found
 
-    def side_by_side(models: Sequence[Path], inputs: Mapping[str, Any], rounds: int = 1) -> Latencies:
+    def side_by_side(models: Mapping[Path, Any], rounds: int = 1) -> Latencies:
         return Latencies({path: Latency([sum(seconds(path))] * 3) for path in models}, "1", 1, 1)
 
     monkeypatch.setattr(latency, "side_by_side", side_by_side)

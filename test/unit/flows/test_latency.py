@@ -1,7 +1,7 @@
 """Timing in onnxruntime: what is said of it, not how long anything takes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_what_does_not_fit_is_an_error_at_the_file(inputs: Mapping[str, Any]) ->
     with pytest.raises(CompileError, match=r"digits\.onnx: error: onnxruntime does not run the file"):
         benchmark([file], inputs, warm_up=1, rounds=1)
     with pytest.raises(CompileError, match="onnxruntime does not run the file"):
-        side_by_side([file], inputs)
+        side_by_side({file: inputs})
 
 
 def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
 def test_a_file_that_is_slower_than_float_is_warned_of(
     amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str
 ) -> None:
-    def timed(models: Sequence[Path], inputs: Mapping[str, Any], rounds: int) -> Latencies:
+    def timed(models: Mapping[Path, Any], rounds: int) -> Latencies:
         times = [Latency([0.001] * 3), Latency([0.002] * 3)]
-        return Latencies(dict(zip(models, times, strict=True)), "1", 1, len(inputs["image"]))
+        return Latencies(dict(zip(models, times, strict=True)), "1", 1, 1)
 
     monkeypatch.setattr(latency, "SECONDS", 1)
     monkeypatch.setattr(latency, "side_by_side", timed)

@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import yaml
 from safetensors.numpy import save_file
@@ -70,6 +72,40 @@ def test_a_past_that_is_empty(profile: str, amct_tool, files, tmp_path: Path) ->
     for stage in ("fake_quantized", "integer"):
         assert summary["accuracy"][stage]["y"]["sqnr"] > 30
     assert summary["onnxruntime"]["failure"] is None
+
+
+@pytest.mark.parametrize("order", ["%past, %key", "%key, %past"])
+@pytest.mark.parametrize("profile", ["ascend", "qdq"])
+def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_path: Path) -> None:
+    """All that runs the files feeds the cache as integers, and compares it as floats."""
+    rng = np.random.default_rng(0)
+    x, past = (rng.normal(size=(10, n, 4)).astype(np.float32) * n for n in (5, 3))
+    data, model = files.npz(x=x, past=past), files.text("cached.mlir", CACHED.replace("%past, %key", order))
+    given = ("quantize", model, "--data", data, "--profile", profile, "--no-report", "--check")
+    summaries = list[Any]()
+    for folder, options in (("floats", ()), ("integers", ("--quantize-cache",))):
+        result = amct_tool(*given, *options, "-o", tmp_path / folder)
+        assert result.status == 0, result.err
+        summaries.append(json.loads((tmp_path / folder / "summary.json").read_text("utf-8")))
+    file = onnxruntime.InferenceSession(tmp_path / "integers" / "cached_qdq.onnx")
+    assert [(i.name, i.type) for i in file.get_inputs()] == [("x", "tensor(float)"), ("past", "tensor(int8)")]
+    assert [(o.name, o.type) for o in file.get_outputs()] == [("y", "tensor(float)"), ("present", "tensor(int8)")]
+    floats, integers = summaries
+    assert integers["onnxruntime"]["failure"] is None
+    assert integers["onnxruntime"]["outputs"]["present"]["differing"] == 0
+    assert integers["onnxruntime"]["outputs"]["y"]["largest"] < 1e-4, "sums of floats"
+    for stage in ("fake_quantized", "integer"):
+        before, after = floats["accuracy"][stage], integers["accuracy"][stage]
+        assert after["y"] == before["y"], "the past is rounded where it was rounded before"
+        assert 35 < after["present"]["sqnr"] < before["present"]["sqnr"]
+    compared = amct_tool("compare", model, tmp_path / "integers" / "cached_qdq.onnx", "--data", data, "--json")
+    assert json.loads(compared.out)["outputs"]["present"]["sqnr"] > 35
+
+
+def test_without_a_cache_there_is_a_warning(amct_tool, tmp_path: Path) -> None:
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "--quantize-cache", "--no-report", "-o", tmp_path)
+    assert result.status == 0
+    assert "warning: --quantize-cache has nothing to do: no output is an input of floats" in result.err
 
 
 def test_writes_what_it_promises(out):

@@ -72,7 +72,8 @@ class QuantizeCache(StepPattern[Cache]):
         return None if qparams.data.axis is None else "its values have more than one scale"
 
     def match(self, op: Operation) -> Cache | None:
-        if not isinstance(op, ConcatOp) or not isinstance(past := op.inputs[0], BlockArgument):
+        past = next((v for v in op.operands if isinstance(v, BlockArgument)), None)
+        if not isinstance(op, ConcatOp) or past is None:
             return None
         is_output = any(isinstance(use.operation, ReturnOp) for use in op.result.uses)
         if not is_output or not is_float(element_of(past)) or not isinstance(past.block.parent_op(), FuncOp):
@@ -84,7 +85,7 @@ class QuantizeCache(StepPattern[Cache]):
         type_, index, location = m.past.type, m.past.index, m.join.location
         past = rewriter.replace_value_with_new_type(m.past, tensor(qparams.data.storage, shape_of(m.past)))
         real = DequantizeOp.make(past, qparams=qparams, result_types=[type_], location=location)
-        past.replace_uses_with_if(real.result, lambda use: use.operation is not real)
+        past.replace_uses_with_if(real.result, lambda use: use.operation is m.join)
         block = m.join.parent_block()
         assert isinstance(block, Block), "it is in the graph"
         rewriter.insert(real, InsertPoint.at_start(block))
