@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from ....dialects.nn import ConcatOp, DequantizeOp, MovingOp, QParamsAttr, QuantizeOp, ShapeOp
+from ....dialects.nn import ConcatOp, DequantizeOp, MovingOp, MulOp, QParamsAttr, QuantizeOp, ShapeOp, array_of
 from ....dialects.nn.shapes import element_of, shape_of, tensor
 from ....ir.dtypes import is_float
 from ....ir.functions import input_names, main_function, output_names
@@ -31,9 +31,10 @@ class Cache:
 
 
 class _Reads(NamedTuple):
-    """How a value is read in the end, past what only moves elements."""
+    """How a value is read in the end, past what only moves elements, and products with a number."""
 
     quantized: set[QParamsAttr]
+    """The parameters, as those of the value itself."""
     otherwise: list[Operation]
 
 
@@ -111,17 +112,34 @@ def _computing(value: SSAValue) -> Iterator[Use]:
 def _reads(value: SSAValue) -> _Reads:
     """What reads a value of the graph in the end; outputs and shapes do not count."""
     found = _Reads(set(), [])
-    waiting = [value]
+    waiting = [(value, 1.0)]
     while waiting:
-        for use in _computing(waiting.pop()):
+        read, factor = waiting.pop()
+        for use in _computing(read):
             op = use.operation
             if isinstance(op, QuantizeOp):
-                found.quantized.add(op.qparams)
+                found.quantized.add(_before(op.qparams, factor))
             elif isinstance(op, MovingOp) and op.is_passive and use.index == 0:
-                waiting += op.results
+                waiting += [(result, factor) for result in op.results]
+            elif isinstance(op, MulOp) and (number := _positive_number(op.operands[1 - use.index])) is not None:
+                waiting.append((op.result, factor * number))
             else:
                 found.otherwise.append(op)
     return found
+
+
+def _positive_number(value: SSAValue) -> float | None:
+    """The number that a constant of one element holds, if it is positive."""
+    array = array_of(value)
+    return float(array.item()) if array is not None and array.size == 1 and array.item() > 0 else None
+
+
+def _before(qparams: QParamsAttr, factor: float) -> QParamsAttr:
+    """The parameters with which a value gives the integers that its product with `factor` has by `qparams`."""
+    params = qparams.data
+    if factor == 1 or params.axis is not None:
+        return qparams
+    return QParamsAttr.of(params.storage, float(params.scales()) / factor, params.zero_point)
 
 
 Patterns = tuple[type[QuantizeCache], ...]
@@ -133,8 +151,9 @@ class QuantizeCachePass(ModulePass):
 
     A cache is an input that new values are joined to, with the result as an output, such as `past_key_0` and `present_key_0`.
     What the model computes does not change: past values are quantized once, by the parameters by which they were quantized in
-    each step. A cache that stays float has a remark, and a module without one a warning. Raises CompileError for a module
-    without a graph.
+    each step. If keys are multiplied by a number before, that number divides the scale, and what is halfway between two integers
+    may become the other one. A cache that stays float has a remark; if all do, or the module has none, that is a warning. Raises
+    CompileError for a module without a graph.
     """
 
     name = "quantize-cache"
@@ -152,3 +171,7 @@ class QuantizeCachePass(ModulePass):
             )
         rewrite(op, *patterns, erase_dead=False)
         remarks.flush()
+        own = [remark for remark in session.remarks if remark.pass_name == self.name]
+        if own and not any(remark.kind == "applied" for remark in own):
+            caches = "the cache stays" if len(own) == 1 else f"all {len(own)} caches stay"
+            session.warn(f"--quantize-cache: {caches} in float; '{own[0].layer}' because {own[0].reason}")

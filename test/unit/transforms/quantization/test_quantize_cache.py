@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
 
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
@@ -52,9 +53,29 @@ def test_a_module_without_a_cache_gets_a_warning() -> None:
     ]
 
 
-def test_each_step_is_equal_to_the_bit(tmp_path: Path) -> None:
+def test_a_cache_that_stays_float_is_warned_of() -> None:
     session = new_session()
-    floats, integers = parse_module(session, ATTENTION), parse_module(session, ATTENTION)
+    text = ATTENTION.replace("%q, %r", "%q, %t")
+    make_pass("quantize-cache").apply(session, parse_module(session, text))
+    (warning,) = session.warnings
+    assert warning.startswith("--quantize-cache: the cache stays in float; ")
+    assert "'nn.matmul'" in warning
+    assert "reads its values as floats" in warning
+
+
+SCALED = ATTENTION.replace(
+    "  %i = nn.quantize %t",
+    """  %c = nn.constant dense<0.42044820> : tensor<f32>
+  %m = nn.mul %t, %c : (tensor<1x8x?xf32>, tensor<f32>) -> tensor<1x8x?xf32>
+  %i = nn.quantize %m""",
+)
+"""Keys are multiplied by a number, as torch exports attention."""
+
+
+@pytest.mark.parametrize("text", [ATTENTION, SCALED], ids=["keys", "multiplied keys"])
+def test_each_step_is_equal_to_the_bit(text: str, tmp_path: Path) -> None:
+    session = new_session()
+    floats, integers = parse_module(session, text), parse_module(session, text)
     make_pass("quantize-cache").apply(session, integers)
     empty = np.empty((1, 0, 8))
     expected = decode(lambda x: run(floats, x), empty.astype(np.float32))
