@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     Float16Type,
     TensorType,
     f32,
+    i32,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -432,6 +433,13 @@ def batch_norm(
 @expands(linear.BiasAddOp)
 def bias_add(b: Steps, x: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
     return b.add(x, _channels(b, bias, layout, len(shape_of(x))))
+
+
+@expands(linear.MatMulIntegerOp)
+def matmul_integer(b: Steps, x: SSAValue, y: SSAValue, lhs_zero_point: int, rhs_zero_point: int) -> SSAValue:
+    b.element = i32
+    factors = ((b.cast(each), point) for each, point in ((x, lhs_zero_point), (y, rhs_zero_point)))
+    return b.matmul(*(b.sub(each, point) if point else each for each, point in factors))
 
 
 __all__ = ["Expansion", "expandable", "expanded"]

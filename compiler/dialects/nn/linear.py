@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, opt_prop_def, result_def
+from xdsl.dialects.builtin import IntegerType, Signedness, i8, i32
+from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, Flag, NNOp, Result, operation
+from ...ir.dtypes import Tensor, integer_range
+from .base import ANY_TENSOR, FLAG, INT, Flag, Int, NNOp, Result, integer, operation
 from .constant import constant_of
 from .fused import outside
-from .shapes import DYNAMIC, Shape, broadcast, merge_dim, same_element, shape_of, tensor
+from .shapes import DYNAMIC, Shape, broadcast, element_of, merge_dim, same_element, shape_of, tensor
 from .window import LayoutOp
 
 if TYPE_CHECKING:
     from ...ir.array import Array
+
+_U8 = IntegerType(8, Signedness.UNSIGNED)
 
 
 class WeightedOp(NNOp):
@@ -160,6 +163,40 @@ class MatMulOp(WeightedOp):
         return [tensor(same_element(self.lhs, self.rhs, self.bias), shape)]
 
 
+@operation
+class MatMulIntegerOp(NNOp):
+    """Matrix product of int8 or uint8, exact in int32 (ONNX MatMulInteger).
+
+    lhs `[..., M, K]`, rhs `[..., K, N]`, with numpy's batch broadcasting; `lhs_zero_point` and `rhs_zero_point` are subtracted
+    from their numbers. Result int32 `[..., M, N]`; sums wrap around.
+    """
+
+    name = "nn.matmul_integer"
+
+    lhs: Operand = operand_def(ANY_TENSOR)
+    rhs: Operand = operand_def(ANY_TENSOR)
+    lhs_zero_point: Int = prop_def(INT, default_value=integer(0))
+    rhs_zero_point: Int = prop_def(INT, default_value=integer(0))
+    result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return constant_of(self.rhs) is not None and len(shape_of(self.rhs)) == 2
+
+    def infer(self) -> Sequence[Tensor]:
+        lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
+        for operand, point in ((self.lhs, self.lhs_zero_point), (self.rhs, self.rhs_zero_point)):
+            if (element := element_of(operand)) not in (i8, _U8):
+                raise VerifyException(f"multiplies int8 and uint8, not {element}")
+            low, high = integer_range(i8 if element == i8 else _U8)
+            if not low <= point.value.data <= high:
+                raise VerifyException(f"zero point {point.value.data} is not in [{low}, {high}]")
+        if len(lhs) < 2 or len(rhs) < 2:
+            raise VerifyException("both operands must be of rank 2 or more")
+        merge_dim(lhs[-1], rhs[-2], "contracted sizes")
+        return [tensor(i32, (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1]))]
+
+
 def counted(shape: Shape, axis: int) -> Array:
     """The indices of one axis, in a shape that broadcasts to this one."""
     import numpy as np
@@ -200,4 +237,4 @@ class BiasAddOp(LayoutOp):
         return [tensor(same_element(self.input, self.bias), shape)]
 
 
-__all__ = ["BiasAddOp", "MatMulOp", "WeightedOp"]
+__all__ = ["BiasAddOp", "MatMulIntegerOp", "MatMulOp", "WeightedOp"]

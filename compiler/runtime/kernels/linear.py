@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from ...dialects import nn
-from ..integer import matmul_any
+from ...dialects.nn.shapes import element_of
+from ...ir.dtypes import numpy_dtype
+from ..integer import matmul_any, prepare_matmul
 from ..layouts import in_layout, per_channel
 from ..multiply import matmul
 from ..precision import wide
 from . import Array, Kernel, kernel
+
+_DEEPEST = 1 << 15
+"""Products of int8 and uint8 of which an int32 holds every sum."""
 
 
 @kernel(nn.MatMulOp)
@@ -28,6 +33,24 @@ def mat_mul(op: nn.MatMulOp) -> Kernel:
         if bias is not None:
             np.add(y, bias, out=y, casting="same_kind")
         return y.astype(lhs.dtype, copy=False)
+
+    return run
+
+
+@kernel(nn.MatMulIntegerOp)
+def mat_mul_integer(op: nn.MatMulIntegerOp) -> Kernel:
+    lhs_point, rhs_point = op.lhs_zero_point.value.data, op.rhs_zero_point.value.data
+    weight = nn.array_of(op.rhs)
+    if weight is not None and weight.ndim == 2 and not rhs_point and weight.shape[0] <= _DEEPEST:
+        sums = prepare_matmul(weight, None, numpy_dtype(element_of(op.lhs)), zero_point=lhs_point)
+
+        def by_weight(lhs: Array, _: Array) -> Array:
+            return sums(lhs).astype(np.int32, copy=False)
+
+        return by_weight
+
+    def run(lhs: Array, rhs: Array) -> Array:
+        return matmul_any(lhs.astype(np.int32) - lhs_point, rhs.astype(np.int32) - rhs_point)
 
     return run
 

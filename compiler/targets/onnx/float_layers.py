@@ -50,14 +50,28 @@ def kept_apart(value: SSAValue, layer: OnnxLayer) -> Operand:
 
 
 def summand(value: SSAValue, layer: OnnxLayer) -> Operand:
-    """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands after a Max of its own.
+    """An operand of Add. A Conv with quantized weights that is an output of the graph as well stands after a Max of its own, and
+    so does a MatMulInteger with its scales before a constant.
 
     onnxruntime 1.31 fuses a Conv with the Add of another Conv, and loses the name of the graph's output: it rejects the file.
+    1.32 makes the constant the bias of a MatMulIntegerToFloat, and multiplies it by the scales of rows as well.
     """
     conv = source(value).owner
+    if isinstance(conv, nn.MulOp) and any(map(_is_integer_product, conv.operands)) and _meets_constant(conv.result):
+        return layer.helper("Max", value)
     if not isinstance(conv, nn.ConvOp) or not any(isinstance(r, ReturnOp) for r in readers(conv.result)):
         return value
     return layer.helper("Max", value) if isinstance(source(conv.weight).owner, nn.DequantizeOp) else value
+
+
+def _meets_constant(value: SSAValue) -> bool:
+    sums = (each for each in readers(value) if isinstance(each, nn.AddOp))
+    return any(nn.constant_of(source(operand)) is not None for each in sums for operand in each.operands)
+
+
+def _is_integer_product(value: SSAValue) -> bool:
+    cast = source(value).owner
+    return isinstance(cast, nn.CastOp) and isinstance(source(cast.input).owner, nn.MatMulIntegerOp)
 
 
 def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: OnnxLayer) -> Operand:

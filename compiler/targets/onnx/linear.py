@@ -31,6 +31,14 @@ def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> str:
     return product if op.bias is None else layer.helper("Add", product, op.bias)
 
 
+@converter(nn.MatMulIntegerOp)
+def matmul_integer(op: nn.MatMulIntegerOp, layer: OnnxLayer) -> str:
+    lhs, rhs = op.lhs_zero_point.value.data, op.rhs_zero_point.value.data
+    points = [(lhs, op.lhs)] if lhs or rhs else []
+    points += [(rhs, op.rhs)] if rhs else []
+    return layer.node("MatMulInteger", op.lhs, op.rhs, *(layer.scalar(n, of, "zero_point") for n, of in points))
+
+
 def transposed(value: Operand, rank: int, layer: OnnxLayer) -> str:
     """The matrices of a value, transposed."""
     return layer.helper("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])

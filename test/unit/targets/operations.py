@@ -297,6 +297,16 @@ LINEAR: dict[str, Case] = {
     "matmul-batched": Case(nn.MatMulOp.make, (real(2, 1, 3, 4), real(6, 4, 5))),
     "matmul-vector": Case(nn.MatMulOp.make, (real(4), real(4, 5))),
     "matmul-vectors": Case(nn.MatMulOp.make, (real(4), real(4))),
+    "matmul_integer": Case(
+        nn.MatMulIntegerOp.make, (whole(2, 3, 4, dtype=np.int8), whole(4, 5, dtype=np.int8)), exact=True
+    ),
+    "matmul_integer-points": Case(
+        lambda a: nn.MatMulIntegerOp.make(
+            a, const(whole(4, 5, dtype=np.int8), np.int8), lhs_zero_point=128, rhs_zero_point=-3
+        ),
+        (whole(2, 3, 4, dtype=np.uint8, low=0, high=255),),
+        exact=True,
+    ),
     "gemm": Case(
         lambda a, b: nn.MatMulOp.make(a, b, const(real(5), key="bias"), transpose_a=True, transpose_b=True),
         (real(4, 3), real(5, 4)),

@@ -1,4 +1,4 @@
-"""Gemm."""
+"""Gemm and MatMulInteger."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ def gemm(node: Node) -> Converted:
     if not node.has(2) or bias is not None or beta == 0.0:
         return product
     return node.emit(nn.AddOp, product, _addend(node, beta)).result
+
+
+@converter("MatMulInteger")
+def matmul_integer(node: Node) -> Converted:
+    """Products with one zero point for each operand; those with one for each row or column are carried."""
+    points = [node.known(i) if node.has(i) else np.zeros((), np.int8) for i in (2, 3)]
+    if any(each.size != 1 for each in points):
+        raise Unmapped("it has a zero point for each row or column")
+    if min(len(node.shape(0)), len(node.shape(1))) < 2:
+        raise Unmapped("it multiplies a vector")
+    lhs, rhs = (int(each.item()) for each in points)
+    return node.emit(nn.MatMulIntegerOp, node.value(0), node.value(1), lhs_zero_point=lhs, rhs_zero_point=rhs).result
 
 
 def _scaled(node: Node, index: int, factor: float) -> SSAValue | None:
