@@ -160,6 +160,11 @@ PASSES: Mapping[str, PassRow] = {
         "the whole quantization: decision, channel balancing if requested, calibration, conversion, shifts if requested",
         "quantized",
     ),
+    "quantize-dynamic": PassRow(
+        ".transforms.quantization.convert.quantize_dynamic:QuantizeDynamicPass",
+        "products with int8 weights quantize their inputs in each run, by a scale for each row",
+        "chosen",
+    ),
     "quantize-cache": PassRow(
         ".transforms.quantization.convert.quantize_cache:QuantizeCachePass",
         "a decoder's cache goes in and out as the integers that attention reads",

@@ -49,6 +49,7 @@ class Keywords(DataKeywords, total=False):
     layer_bits: Sequence[str]
     channel_wise: bool | None
     weight_only: bool | None
+    dynamic: bool | None
     weight_asymmetric: bool | None
     group_size: Literal[16, 32, 64, 128, 256] | None
     weight_search: bool | None

@@ -121,6 +121,7 @@ def sensitivity_of(
     """
     whole = read_model(model, session, ())
     request = request_of(options, session).layer_by_layer
+    request.check_by_layer()
     split_data = split(data, request.settings, whole, session)
     held, calibrating = split_data.held, split_data.calibrating
     if split_data.calibration is not None:

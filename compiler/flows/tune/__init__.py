@@ -148,6 +148,7 @@ def tune_file(
     whole = read_model(model, session, [*outputs.values(), log], given)
     read = {*files_read(model, whole, session), *given}
     request = request_of(options, session)
+    request.check_by_layer()
     samples = split(data, request.settings, whole, session)
     if test is not None:
         samples = samples._replace(held=available(test, whole, session), apart=True)

@@ -87,6 +87,10 @@ class SettingsOptions:
     """A scale for each output channel of weights; where the layer's type can, when not given."""
     weight_only: bool | None = option(None, group=_WHAT)
     """True to quantize only the weights of matrix products (`weight_compress_only`): inputs stay float, nothing is calibrated."""
+    dynamic: bool | None = option(None, group=_WHAT)
+    """True to quantize matrix products to int8 without data: their weights (`weight-only`), and in each run their inputs, by a
+    scale for each row, that is, for each token.
+    """
     weight_asymmetric: bool | None = None
     """Zero points for weights that are quantized by themselves (`weight-only`)."""
     group_size: Literal[16, 32, 64, 128, 256] | None = None

@@ -26,8 +26,8 @@ from .steps import quantize_channels
 class QuantizePass(Parts, ModulePass):
     """Decide what is quantized, balance channels where that is planned, calibrate, and turn activations, weights and biases into
     integers: `--insert-observers`, `--balance-channels`, `--calibrate`, `--convert-observers` and `--shift-accumulators`; where
-    they are asked for, with `--rotate` and `--equalize` first, and `--fit-ranges` and `--round-weights` before conversion.
-    `--correct-bias` runs before it by default, on a few samples.
+    they are asked for, with `--rotate` and `--equalize` first, `--fit-ranges` and `--round-weights` before conversion, and
+    `--quantize-dynamic` at the end. `--correct-bias` runs before conversion by default, on a few samples.
     """
 
     name = "quantize"
@@ -37,6 +37,7 @@ class QuantizePass(Parts, ModulePass):
         "balance-channels",
         "convert-observers",
         "shift-accumulators",
+        "quantize-dynamic",
     )
     """The passes made of patterns that it runs."""
 

@@ -27,6 +27,7 @@ _OF_ALL_LAYERS = (
     "weight_bits",
     "channel_wise",
     "weight_only",
+    "dynamic",
     "weight_asymmetric",
     "group_size",
     "weight_search",
@@ -80,6 +81,12 @@ class Request:
         if self.record is not None:
             return any(any(layer.shift_bit) for layer in self.record.layers.values())
         return self.settings.joint_quant and self.profile.facts.shifted
+
+    def check_by_layer(self) -> None:
+        """Raises CompileError for a network whose layers are not measured one by one."""
+        if self.settings.dynamic:
+            message = "layers whose inputs are quantized in each run are not measured one by one"
+            raise CompileError(message, hint="leave out dynamic; amct quantize takes it", option="dynamic")
 
     @property
     def equalized(self) -> Request:
@@ -166,7 +173,10 @@ def settings_of(options: SettingsOptions) -> Settings:
         options.bits or common.activation.bits,
         common.activation.asymmetric if options.activation_offset is None else options.activation_offset,
     )
+    if options.dynamic:
+        _check_dynamic(options)
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
+    alone = alone or bool(options.dynamic)
     if options.group_size is not None and not alone:
         message = "group-size applies to weights that are quantized by themselves"
         raise CompileError(message, hint="give weight-only=true", option="group-size")
@@ -182,6 +192,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         activation_offset=given.activation_offset if options.activation_offset is None else options.activation_offset,
         fakequant_precision_mode=options.fakequant_precision_mode or given.fakequant_precision_mode,
         shift=given.shift if options.shift is None else options.shift,
+        dynamic=bool(options.dynamic),
         weights_first=given.weights_first if options.weights_first is None else options.weights_first,
         skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),
         skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),
@@ -192,6 +203,20 @@ def settings_of(options: SettingsOptions) -> Settings:
         joint_quant=given.joint_quant if options.joint_quant is None else options.joint_quant,
         tensor_quantize=(*given.tensor_quantize, *(_tensor(text, activation) for text in options.tensor_quantize)),
     )
+
+
+def _check_dynamic(options: SettingsOptions) -> None:
+    """Raises CompileError for an option that products of int8 with inputs quantized in each run have no use for."""
+    useless = {
+        "weight-only": options.weight_only is False,
+        "weight-bits": options.weight_bits not in (None, 8),
+        "weight-asymmetric": bool(options.weight_asymmetric),
+        "group-size": options.group_size is not None,
+        "bits": options.bits not in (None, 8),
+    }
+    if name := next((name for name, given in useless.items() if given), None):
+        message = f"dynamic multiplies int8 weights, with a scale for each output channel, by int8 inputs: {name} does not apply"
+        raise CompileError(message, hint=f"leave out {name}", option=name)
 
 
 def _configured(config: str | Settings | None) -> Settings:

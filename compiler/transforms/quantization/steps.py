@@ -11,6 +11,7 @@ from ...data import Samples
 from ...session import Session
 from .calibrate import calibrate_points
 from .convert.convert_observers import convert_observers
+from .convert.quantize_dynamic import quantize_dynamic
 from .convert.shift_accumulators import shift_accumulators
 from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
@@ -48,3 +49,6 @@ def quantize_channels(
         convert_observers(module, session)
     with session.phase("shift-accumulators"):
         shift_accumulators(module, samples, session)
+    if request.settings.dynamic:
+        with session.phase("quantize-dynamic"):
+            quantize_dynamic(module, session)

@@ -28,6 +28,7 @@ STEPS = (
     "shift-accumulators",
     "adapt-qat",
     "quantize-cache",
+    "quantize-dynamic",
 )
 ELSEWHERE = {"called-once", "weight-unshared", "not-a-module", "weight-only"}
 """Conditions of AMCT for PyTorch, whose profile no option selects, and one of errors: test_legality.py has both sides."""

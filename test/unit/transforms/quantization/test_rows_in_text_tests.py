@@ -74,7 +74,8 @@ def few_levels(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache"]
+    "name",
+    ["balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache", "quantize-dynamic"],
 )
 def test_conditions(name: str) -> None:
     """Each has a statement, and a remark that names it; one that is an error has a function of its name that breaks it."""
