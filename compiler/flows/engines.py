@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.onnx_runtime import check_started
 from ..data.inputs import Runnable
 from ..diagnostics import CompileError, first_line
+from ..runtime.boundary import Boundary
 from ..runtime.executor import Array, Executable
 from ..session import Session
 from ..transforms.quantization.options import Device
@@ -50,6 +52,18 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, dev
             return IreeModule(module, session)
         case "numpy":
             return Executable(module)
+
+
+@dataclass(frozen=True)
+class InReals:
+    """A quantized model that takes and gives what the float model does."""
+
+    model: Runnable
+    boundary: Boundary
+
+    def run(self, inputs: Mapping[str, Array], /) -> dict[str, Array]:
+        """The outputs as floats, for inputs of the float model."""
+        return self.boundary.reals(self.model.run(self.boundary.integers(inputs)))
 
 
 class Input(NamedTuple):

@@ -19,12 +19,13 @@ from ..diagnostics import CompileError
 from ..frontends.folders import model_in
 from ..ir.functions import main_function
 from ..ir.verification import verify
+from ..runtime.boundary import boundary_of
 from ..session import Session
 from ..tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import load
 from ..transforms.quantization.options import DataOptions
-from .engines import Engine, default_engine, named_engine, runnable
+from .engines import Engine, InReals, default_engine, named_engine, runnable
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .plausibility import warn_of_data
@@ -101,7 +102,8 @@ def evaluate_files(
 
     `new_session` gives the session in which each model is read. onnxruntime, the default where it is installed, runs ONNX files,
     and the interpreter all others then; IREE runs every model. The cluster of `runner` shares the samples.
-    Data is read once, and images once for each model, in the form of its input. Raises CompileError, located in the model.
+    Data is read once, and images once for each model, in the form of its input; inputs of integers with a scale, where the first
+    model has floats, take the same data. Raises CompileError, located in the model.
     """
     if metric is not None and runner.cluster is not None:
         message = f"'{metric.name}' measures all samples at once, so that a cluster cannot share them"
@@ -109,13 +111,17 @@ def evaluate_files(
     engine = engine or default_engine(shared=runner.cluster is not None)
     scored: list[Scored] = []
     first: Samples | None = None
+    floats: ModuleOp | None = None
     judged: Labels | None = None
     for i, path in enumerate(map(model_in, models)):
         session = new_session(i)
         module = frontends.read(path, session)
         verify(module)
+        floats = floats or module
         with _about(path):
-            samples = None if data.data is None else in_batches(module, [], _samples(data, first, module, session))
+            boundary = boundary_of(module, floats)
+            given = floats if boundary.to_integers else module
+            samples = None if data.data is None else in_batches(given, [], _samples(data, first, given, session))
             if first is None and samples is not None:
                 first = samples
                 warn_of_data(module, samples, session)
@@ -125,14 +131,15 @@ def evaluate_files(
             ranking = value = None
             if judged is not None and samples is not None:
                 if runner.cluster is None:
-                    ranking = ranks(runnable(engine, path, module, session, runner.device), samples, judged, session)
+                    model = InReals(runnable(engine, path, module, session, runner.device), boundary)
+                    ranking = ranks(model, samples, judged, session)
                 else:
                     ranking = shared_ranks(
                         runner.cluster, engine, path, module, samples, judged, session, runner.checkpoint
                     )
             if metric is not None:
-                run = runnable(engine, path, module, session, runner.device).run
-                value = metric.number(measured_by(metric.function, module, metric.path, samples=samples, run=run))
+                run = InReals(runnable(engine, path, module, session, runner.device), boundary).run
+                value = metric.number(measured_by(metric.function, given, metric.path, samples=samples, run=run))
             name = named_engine(engine, path)
             scored.append(Scored(path, name, time.monotonic() - start, ranking, value))
     count = len(judged.classes) if judged is not None else 0 if first is None else first.count

@@ -443,6 +443,8 @@ def test_a_module_of_pytorch_in_one_step() -> None:
     module, session = amct_opt.load(DIGITS / "digits.onnx")
     with pytest.raises(CompileError, match="only a model in one step takes labels"):
         amct_opt.quantize(module, session, labels=np.zeros(4, np.int64))  # pyright: ignore
+    with pytest.raises(CompileError, match="only a model in one step takes quantize_cache"):
+        amct_opt.quantize(module, session, quantize_cache=True)  # pyright: ignore
 
 
 def test_norms_without_fusions_are_warned_of() -> None:

@@ -74,6 +74,12 @@ def test_a_past_that_is_empty(profile: str, amct_tool, files, tmp_path: Path) ->
     assert summary["onnxruntime"]["failure"] is None
 
 
+SPREAD = """
+def spread(model):
+    return float(model.run(next(iter(model.batches())))["present"].std())
+"""
+
+
 @pytest.mark.parametrize("order", ["%past, %key", "%key, %past"])
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_path: Path) -> None:
@@ -100,6 +106,12 @@ def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_pat
         assert 35 < after["present"]["sqnr"] < before["present"]["sqnr"]
     compared = amct_tool("compare", model, tmp_path / "integers" / "cached_qdq.onnx", "--data", data, "--json")
     assert json.loads(compared.out)["outputs"]["present"]["sqnr"] > 35
+    judge = files.text("judge.py", SPREAD)
+    both = [tmp_path / folder / "cached_qdq.onnx" for folder in ("floats", "integers")]
+    scored = amct_tool("evaluate", *both, "--data", data, "--evaluator", f"{judge}:spread")
+    assert scored.status == 0, scored.err
+    before, after = (float(line.split()[2]) for line in scored.out.splitlines() if "cached_qdq.onnx" in line)
+    assert after == pytest.approx(before, rel=0.01), "the spread of the cache in floats"
 
 
 def test_without_a_cache_there_is_a_warning(amct_tool, tmp_path: Path) -> None:
