@@ -314,7 +314,7 @@ def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results:
     return [_ends(op, operands, own if errors[0] is None else own + errors[0], results[0])]
 
 
-@_rule(nn.DequantizeOp, nn.ShiftAccumulatorOp, AscendDequantOp, AscendAntiQuantOp)
+@_rule(nn.DequantizeOp, nn.DequantizeFloatOp, nn.ShiftAccumulatorOp, AscendDequantOp, AscendAntiQuantOp)
 def _reals(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
     """A product with the scale, rounded; integers above 2^24 are rounded before."""
     own = _magnitudes(results[0]) * np.float32(4 * 2.0**-24)

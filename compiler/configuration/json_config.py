@@ -96,6 +96,7 @@ def _read_weight(weight: JsonObject) -> Weighting:
         values["asymmetric"] = weight.take("asymmetric", bool)
         values["group_size"] = weight.take("group_size", int)
         values["search"] = weight.take("search", bool, False)
+        values["number_format"] = weight.take("number_format", str)
     elif bits != 8:
         raise weight.error(f"num_bits must be 8 with {algorithm}, not {bits}")
     if algorithm == "ada_quantize":
@@ -223,6 +224,7 @@ def _weight(weight: Weighting, alone: bool, framework: str | None) -> Json:
     if alone and isinstance(weight, Arq):
         values.update({"asymmetric": True} if weight.asymmetric else {})
         values.update({} if weight.group_size is None else {"group_size": weight.group_size})
+        values.update({} if weight.number_format is None else {"number_format": weight.number_format})
     if isinstance(weight, Arq) and weight.searched:
         values["search"] = True
     values["wts_algo"] = algorithm

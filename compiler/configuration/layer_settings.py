@@ -165,7 +165,7 @@ def _with_own_weight_bits(given: Calibration, settings: Settings, layer: LayerFa
         message = f"layer_weight_bits gives '{layer.name}' {bits} bits, but {can}"
         raise CompileError(message, where=settings.where, option="layer_weight_bits")
     weight = given.weight if isinstance(given.weight, Arq) else Arq(given.weight.channel_wise)
-    return replace(given, weight=replace(weight, bits=bits))
+    return replace(given, weight=replace(weight, bits=bits, number_format=None))
 
 
 def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
@@ -189,6 +189,8 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
         yield _NO_WEIGHT_OFFSET, True
     if isinstance(weight, Arq) and weight.group_size is not None and not alone:
         yield _NO_GROUPS, True
+    if isinstance(weight, Arq) and weight.number_format is not None and not alone:
+        yield _NO_FORMAT, True
     if weight.bits not in (weight_bits(layer, alone) or (8,)):
         which = (
             "a weight that is quantized by itself has 3, 4 or 8 bits"
@@ -221,6 +223,7 @@ def recorded_impossible(record: LayerRecord, layer: LayerFacts) -> str | None:
 
 
 _NO_GROUPS = "cannot have a scale for each group: only weights that are quantized by themselves have groups"
+_NO_FORMAT = "cannot have a weight in a number format: only weights that are quantized by themselves do"
 _NARROW = "cannot have an input of 16 bits"
 _NO_WEIGHT_OFFSET = "cannot have an asymmetric weight: only weights that are quantized by themselves have zero points"
 
@@ -240,7 +243,7 @@ def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: boo
     possible = layer.channel_wise or alone
     if isinstance(weight, Ada) and not layer.rounds:
         weight = Arq()
-    grouped = isinstance(weight, Arq) and weight.group_size is not None
+    grouped = isinstance(weight, Arq) and weight.in_groups
     wanted = grouped or weight.channel_wise
     channel_wise = layer.channel_wise if wanted is None else wanted and possible
     if not isinstance(weight, Arq):
@@ -248,6 +251,8 @@ def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: boo
     said = (c.weight.asymmetric for c in levels if c is not None and isinstance(c.weight, Arq))
     asymmetric = next((each for each in said if each is not None), offset) and alone
     bits = weight.bits if weight.bits in weight_bits(layer, alone) else 8
+    if alone and weight.number_format is not None:
+        return Arq(channel_wise, asymmetric=False, search=weight.search, number_format=weight.number_format)
     return Arq(channel_wise, bits, asymmetric, weight.group_size if alone else None, weight.search)
 
 

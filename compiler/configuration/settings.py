@@ -11,6 +11,7 @@ from math import inf
 from typing import Literal
 
 from ..diagnostics import CompileError
+from ..ir.number_formats import NUMBER_FORMATS
 from ..observers import OBSERVERS, make_observer
 from .ranges import at_least, no_repetition, one_of, within
 
@@ -62,9 +63,23 @@ class Arq:
     """Whether scales are those of least squared error, below those that cover the largest value; None: in groups of 3 and 4
     bits. AMCT's files do not have it.
     """
+    number_format: str | None = None
+    """A format of floats (`NUMBER_FORMATS`) in place of integers. Only for weight-only layers; AMCT's files do not have it."""
 
     def __post_init__(self) -> None:
         one_of("quant_bits", self.bits, (3, 4, 6, 7, 8))
+        if self.number_format is not None:
+            if self.number_format not in NUMBER_FORMATS:
+                raise CompileError(
+                    f"number_format must be one of {', '.join(NUMBER_FORMATS)}, not {self.number_format}"
+                )
+            if self.bits != 8 or self.asymmetric or self.group_size is not None:
+                raise CompileError(
+                    f"{self.number_format} has bits and groups of its own, and no zero points: "
+                    "weight bits, group_size and asymmetric are for integers"
+                )
+            if self.channel_wise is False and self.in_groups:
+                raise CompileError(f"{self.number_format} has a scale for each group: channel_wise cannot be false")
         if self.group_size is not None:
             one_of("group_size", self.group_size, GROUP_SIZES)
             if self.channel_wise is False:
@@ -79,6 +94,12 @@ class Arq:
         """
         in_few_bits = self.bits <= 4 and self.group_size is not None
         return in_few_bits if self.search is None else self.search
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether each output channel has several scales."""
+        has_blocks = self.number_format is not None and NUMBER_FORMATS[self.number_format].block is not None
+        return has_blocks or self.group_size is not None
 
 
 @dataclass(frozen=True)

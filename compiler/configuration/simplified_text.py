@@ -61,6 +61,8 @@ def _write_calibration(message: Any, calibration: Calibration) -> None:
         raise CompileError("a simplified configuration has no group_size", hint="write JSON")
     if isinstance(calibration.weight, Arq) and calibration.weight.searched:
         raise CompileError("a simplified configuration has no search for scales of weights", hint="write JSON")
+    if isinstance(calibration.weight, Arq) and calibration.weight.number_format is not None:
+        raise CompileError("a simplified configuration has no number_format", hint="write JSON")
     if calibration.weight_compress_only:
         message.weight_compress_only = True
     if calibration.weight not in (Arq(), Arq(search=None)):

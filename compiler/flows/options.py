@@ -23,6 +23,10 @@ class ResultOptions:
     """The cache of a decoder, `past_*` and `present_*`, goes in and out as the integers that attention reads, a quarter of the
     memory. What the model computes does not change. A cache that attention does not read as integers stays float, with a remark.
     """
+    simulate_formats: bool = False
+    """Write weights of `weight-format` into the ONNX file as the float32 numbers that they stand for. onnxruntime has no kernels
+    for floats of 4 bits.
+    """
     faster_than_float: bool = False
     """Return layers to float, those first that lose most time in int8, until onnxruntime takes less time for the ONNX file than
     for the float model, with one thread on this machine. If no file is faster, that is an error, and nothing is written.

@@ -154,7 +154,12 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     module = read_model(model, session, written, [*wanted.files, *options.data.files()])
     sources, original = files_read(model, module, session), module.clone()
     external = weight_bytes(original) > _HUGE and len(sources) > 1
-    onnx = OnnxTarget(opset=results.opset, external=external, matmul_nbits=results.matmul_nbits)
+    onnx = OnnxTarget(
+        opset=results.opset,
+        external=external,
+        matmul_nbits=results.matmul_nbits,
+        simulate_formats=results.simulate_formats,
+    )
     beside = [f for f in companions(given, sources, session) if folder / f.name not in written]
     refuse_overwriting([folder / f.name for f in beside], beside)
     if wanted.settings.where:

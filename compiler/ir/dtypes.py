@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
+    Float4E2M1FNType,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float8E8M0FNUType,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -60,13 +64,20 @@ ELEMENT_TYPES: tuple[ElementType, ...] = (
     ElementType(_integer(16, Signedness.UNSIGNED), "uint16", "U16"),
     ElementType(_integer(32, Signedness.UNSIGNED), "uint32", "U32"),
     ElementType(_integer(64, Signedness.UNSIGNED), "uint64", "U64"),
+    ElementType(Float8E4M3FNType(), "float8_e4m3fn", "F8_E4M3"),
+    ElementType(Float8E5M2Type(), "float8_e5m2", "F8_E5M2"),
+    ElementType(Float8E8M0FNUType(), "float8_e8m0fnu", "F8_E8M0"),
+    ElementType(Float4E2M1FNType(), "float4_e2m1fn", "F4_E2M1"),
 )
 """Integers are signless when signed (as in MLIR) and `uiN` when unsigned; sub-byte types take one byte each in memory."""
 
 _BY_MLIR: dict[Attribute, ElementType] = {row.mlir: row for row in ELEMENT_TYPES}
 _BY_NUMPY = {row.numpy: row for row in ELEMENT_TYPES}
 _BY_SAFETENSORS = {row.safetensors: row for row in ELEMENT_TYPES}
-_FROM_ML_DTYPES = frozenset({"bfloat16", "int4", "uint4"})
+_NARROW_FLOATS = (Float8E4M3FNType, Float8E5M2Type, Float8E8M0FNUType, Float4E2M1FNType)
+_FROM_ML_DTYPES = frozenset(
+    {"bfloat16", "int4", "uint4", *(row.numpy for row in ELEMENT_TYPES if isinstance(row.mlir, _NARROW_FLOATS))}
+)
 
 _FLOATS = (Float32Type, Float64Type, Float16Type, BFloat16Type)
 
@@ -84,7 +95,7 @@ def has_numpy_dtype(element: Attribute) -> bool:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype called `name`; bfloat16 and the 4-bit integers come from ml_dtypes."""
+    """The numpy dtype called `name`; bfloat16, floats of 8 and 4 bits and the 4-bit integers come from ml_dtypes."""
     import numpy as np
 
     if name not in _FROM_ML_DTYPES:
@@ -145,8 +156,13 @@ def dtype_of_safetensors(name: str) -> np.dtype[Any] | None:
 
 
 def is_float(element: Attribute) -> bool:
-    """Whether an element type is a float."""
+    """Whether an element type is a float that operations compute with."""
     return isinstance(element, _FLOATS)
+
+
+def is_narrow_float(element: Attribute) -> bool:
+    """Whether an element type is a float of 8 or 4 bits, in which numbers are only stored (`number_formats.py`)."""
+    return isinstance(element, _NARROW_FLOATS)
 
 
 def integer_range(element: IntegerType) -> tuple[int, int]:

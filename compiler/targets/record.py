@@ -21,7 +21,7 @@ from ..configuration.record import (
     record_text,
 )
 from ..diagnostics import CompileError
-from ..dialects.nn import CORRECTED, ConstantOp, DequantizeOp, QParams, QuantizeOp, dequantize_of
+from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp, QParams, QuantizeOp, dequantize_of
 from ..dialects.nn.shapes import element_of
 from ..files import replacing
 from ..ir.dtypes import numpy_dtype
@@ -199,7 +199,10 @@ def _params_behind(value: SSAValue | None, grids: Grids) -> QParams | None:
 
 def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
     """`params` are those of the input. Raises CompileError for what a record cannot express."""
-    weight = None if row.weight is None or site.multiplies_inputs else dequantize_of(site.operand(row.weight))
+    value = None if row.weight is None or site.multiplies_inputs else site.operand(row.weight)
+    if isinstance(value, OpResult) and isinstance(value.op, DequantizeFloatOp):
+        raise CompileError(f"its weight is stored as {element_of(value.op.input)}, and a record has integers")
+    weight = dequantize_of(value)
     if row.weight is not None and weight is None and not site.multiplies_inputs:
         raise CompileError("its input is quantized, its weight is not")
     scales, offsets = _scales_of(weight)

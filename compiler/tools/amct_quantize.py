@@ -70,6 +70,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..flows.quantization import FileOptions, quantize_file
+    from ..targets.onnx.quantization import NO_KERNEL
     from ..transforms.quantization.request import wanted_of
 
     session = quantizing_session(args)
@@ -83,7 +84,10 @@ def run(args: argparse.Namespace) -> None:
         print_json(args, printed_data(summary, report.path))
     else:
         print_summary(summary, report)
-    refuse(summary.peer, summary.files["onnx"], summary.model)
+    hint = "all files were written"
+    if any(remark.rule == NO_KERNEL for remark in session.remarks):
+        hint += "; --simulate-formats writes numbers that onnxruntime runs"
+    refuse(summary.peer, summary.files["onnx"], summary.model, hint)
 
 
 def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
@@ -108,13 +112,13 @@ def print_summary(summary: Summary, report: Drawn) -> None:
         print(f"report: {report.path}")
 
 
-def refuse(peer: Peer | None, file: Path, source: Path) -> None:
+def refuse(peer: Peer | None, file: Path, source: Path, hint: str = "all files were written") -> None:
     """Raises CompileError, located in a written file, if onnxruntime cannot run it but can run its source."""
     from ..flows.peer import refused
 
     if peer is not None and refused(peer, source):
         message = f"onnxruntime {peer.version} does not run the file: {peer.failure}"
-        raise CompileError(message, where=str(file), hint="all files were written")
+        raise CompileError(message, where=str(file), hint=hint)
 
 
 def print_saved(

@@ -350,7 +350,7 @@ class _Check:
         with self.stage("simulation"):
             simulated = self.run(module)
             self.sane("simulation", simulated)
-        if not any(isinstance(op, nn.QuantizeOp | nn.DequantizeOp) for op in module.walk()):
+        if not any(isinstance(op, nn.QuantizeOp | nn.DequantizeOp | nn.DequantizeFloatOp) for op in module.walk()):
             self.outcome.passed.append("nothing is quantized")
         self.text("quantized text", module)
         if "quantized file" in self.choices.checks:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from amct_opt.catalogue import PROFILES
+from amct_opt.ir.number_formats import NUMBER_FORMATS
 from amct_opt.observers import OBSERVERS
 
 FLOAT_PASSES = (
@@ -82,7 +83,9 @@ def _quantize(profile: str, random: np.random.Generator, pick: Any) -> list[str]
     if random.random() < 0.3:
         return []
     if random.random() < 0.08:
-        return ["weight-only=true", *([f"group-size={pick(16, 32)}"] if random.random() < 0.5 else [])]
+        formats = [f"weight-format={name}" for name in NUMBER_FORMATS]
+        stored = pick("", "", "group-size=16", "group-size=32", *formats)
+        return ["weight-only=true", *filter(None, [stored, pick("", "weight-search=true")])]
     several = {
         "observer": pick(*OBSERVERS),
         "bits": pick(4, 8, 8, 16),

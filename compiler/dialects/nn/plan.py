@@ -14,7 +14,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.text import parse_text
+from ...ir.number_formats import NUMBER_FORMATS
+from ...ir.text import parse_optional_text, parse_text
 from ...ir.weights import Weight
 from .arrays import ExternalAttr
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
@@ -29,7 +30,7 @@ _INTEGER = base(IntegerType)
 
 @dataclass(frozen=True)
 class WeightPlan:
-    """How to convert a weight to integers. Scales are computed from its values unless they are given."""
+    """How to convert a weight to integers, or to a number format. Scales are computed from its values unless they are given."""
 
     bits: int
     axis: int | None = None
@@ -49,6 +50,8 @@ class WeightPlan:
     """Whether computed scales are those of least squared error, in place of those that cover all values."""
     first: bool = False
     """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
+    number_format: str | None = None
+    """The number format (`NUMBER_FORMATS`), in place of integers of these bits."""
 
     @property
     def scaled_by_divergence(self) -> bool:
@@ -137,6 +140,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<input, operand 0 by <i8, scale = 0.1, zero_point = 3> observer "minmax", weight i8>
     #nn.plan<weight i4 axis 1 asymmetric>
     #nn.plan<weight i4 axis 0 block 128 search>
+    #nn.plan<weight "mxfp4" axis 0 block 32>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
     #nn.plan<input, weight i8 axis 0 epsilon first>
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
@@ -193,6 +197,7 @@ class PlanAttr(Data[Plan]):
                 raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
             if weight.block is not None and plan.input:
                 raise VerifyException("a weight with blocks goes with a float input")
+            _check_format(weight, plan.input)
             _check_levels(weight)
         if isinstance(plan.balance, tuple):
             if not plan.balance or not all(0 < factor < inf for factor in plan.balance):
@@ -231,6 +236,20 @@ def check_plan(op: Operation) -> None:
         rank = len(shape_of(value))
         if weight.axis is not None and weight.axis >= rank:
             raise VerifyException(f"nn.plan: axis {weight.axis} is out of range for a weight of rank {rank}")
+
+
+def _check_format(weight: WeightPlan, is_input_quantized: bool) -> None:
+    if weight.number_format is None:
+        return
+    if (known := NUMBER_FORMATS.get(weight.number_format)) is None:
+        raise VerifyException(f"'{weight.number_format}' is not a number format: {', '.join(NUMBER_FORMATS)}")
+    if weight.block != known.block:
+        raise VerifyException(f"{known.name} has blocks of {known.block}, not {weight.block}")
+    if is_input_quantized:
+        raise VerifyException("a weight in a number format goes with a float input")
+    only = WeightPlan(weight.bits, weight.axis, weight.block, search=weight.search, number_format=known.name)
+    if weight != only:
+        raise VerifyException("a number format has no zero points, levels, rounding or given scales")
 
 
 def _check_levels(weight: WeightPlan) -> None:
@@ -329,7 +348,8 @@ def _print_point(point: Point, printer: Printer) -> None:
 
 
 def _parse_weight(parser: AttrParser) -> WeightPlan:
-    bits, given = _parse_storage(parser)
+    number_format = parse_optional_text(parser)
+    bits, given = (8, None) if number_format is not None else _parse_storage(parser)
     axis, block = (None, None) if given is None else (given.data.axis, given.data.block)
     if given is None:
         if parser.parse_optional_keyword("axis") is not None:
@@ -345,7 +365,7 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
     epsilon = parser.parse_optional_keyword("epsilon") is not None
     search = parser.parse_optional_keyword("search") is not None
     first = parser.parse_optional_keyword("first") is not None
-    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first)
+    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first, number_format)
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -354,7 +374,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         weight.given.print_parameter(printer)
     else:
         axis = "" if weight.axis is None else f" axis {weight.axis}"
-        printer.print_string(f"i{weight.bits}{axis}{'' if weight.block is None else f' block {weight.block}'}")
+        stored = f"i{weight.bits}" if weight.number_format is None else f'"{weight.number_format}"'
+        printer.print_string(f"{stored}{axis}{'' if weight.block is None else f' block {weight.block}'}")
     if weight.asymmetric:
         printer.print_string(" asymmetric")
     if weight.levels is not None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerType, i32
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E8M0FNUType, IntegerType, f32, i32
 from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.dtypes import Tensor, integer_range, is_float
+from ...ir.dtypes import Tensor, integer_range, is_float, is_narrow_float
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints, operation
@@ -167,6 +167,58 @@ class DequantizeOp(PointOp):
 
 
 @operation
+class DequantizeFloatOp(PointOp):
+    """`x * scale` in float32, for numbers that are stored in floats of 8 or 4 bits (ONNX DequantizeLinear).
+
+    input of f8E4M3FN, f8E5M2 or f4E2M1FN; scale f32, f8E8M0FNU or f8E4M3FN: `[]`, `[size of axis]`, or with `block` one for
+    this many indices of `axis` and each index of the others, `[ceil(K / block), N]` for an input `[K, N]` with axis 0. result as
+    input, in float32 or the declared float type. A scale that has a scale of its own (NVFP4) is the result of this operation.
+    """
+
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    axis: Int | None = opt_prop_def(INT)
+    block: Int | None = opt_prop_def(INT)
+    result: Result = result_def(ANY_TENSOR)
+
+    @property
+    def acts_by_sample(self) -> bool:
+        return self.axis is None
+
+    def axis_behind(self, axis: int) -> int | None:
+        return axis if self.axis is None else None
+
+    def commuted(self, perm: Perm) -> Moved | None:
+        return None
+
+    def infer(self) -> Sequence[Tensor]:
+        element, scale, shape = element_of(self.input), element_of(self.scale), shape_of(self.input)
+        if not is_narrow_float(element) or isinstance(element, Float8E8M0FNUType):
+            raise VerifyException(f"input must be of f8E4M3FN, f8E5M2 or f4E2M1FN, not {element}")
+        if scale != f32 and not isinstance(scale, Float8E8M0FNUType | Float8E4M3FNType):
+            raise VerifyException(f"scale must be of f32, f8E8M0FNU or f8E4M3FN, not {scale}")
+        if not is_float(element_of(self.result)):
+            raise VerifyException("result must be of a float type")
+        if (wanted := self._scale_shape(shape)) != shape_of(self.scale):
+            raise VerifyException(f"scale has the shape {list(shape_of(self.scale))}, not {list(wanted)}")
+        return [tensor(element_of(self.result), shape)]
+
+    def _scale_shape(self, shape: Shape) -> Shape:
+        if self.axis is None:
+            if self.block is not None:
+                raise VerifyException("block needs an axis")
+            return ()
+        if not static(shape):
+            raise VerifyException("scales along an axis need a tensor of known sizes")
+        axis = axis_of(self.axis.value.data, len(shape))
+        if self.block is None:
+            return (shape[axis],)
+        if self.block.value.data < 1:
+            raise VerifyException(f"block must be positive, not {self.block.value.data}")
+        return blocks_of(shape, axis, self.block.value.data)
+
+
+@operation
 class ShiftAccumulatorOp(PointOp):
     """`clip(floor(round_half_even(x / scale) / 2^shift), -2^15, 2^15 - 1) * 2^shift * scale` (AMCT's shift-N).
 
@@ -210,10 +262,19 @@ def dequantize_of(value: SSAValue | None) -> DequantizeOp | None:
 
 
 def before_points(value: SSAValue) -> SSAValue:
-    """The value that the chain of quantization points at `value` starts from."""
+    """The value that the chain of quantization points at `value`, or of stored forms of a weight, starts from."""
     while isinstance(value, OpResult) and isinstance(value.op, PointOp):
         value = value.op.operands[0]
     return value
 
 
-__all__ = ["DequantizeOp", "ObserveOp", "PointOp", "QuantizeOp", "ShiftAccumulatorOp", "before_points", "dequantize_of"]
+__all__ = [
+    "DequantizeFloatOp",
+    "DequantizeOp",
+    "ObserveOp",
+    "PointOp",
+    "QuantizeOp",
+    "ShiftAccumulatorOp",
+    "before_points",
+    "dequantize_of",
+]

@@ -85,7 +85,17 @@ def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
 
 def element_name(dtype_name: str) -> str:
     """ONNX's name of the element type that numpy calls `dtype_name`."""
-    return {"float32": "float", "float64": "double"}.get(dtype_name, dtype_name)
+    return _NAMES.get(dtype_name, dtype_name)
+
+
+_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e5m2": "float8e5m2",
+    "float8_e8m0fnu": "float8e8m0",
+    "float4_e2m1fn": "float4e2m1",
+}
 
 
 def type_mismatch(schema: defs.OpSchema, elements: Sequence[str | None]) -> str | None:

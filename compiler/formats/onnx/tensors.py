@@ -36,11 +36,17 @@ ELEMENT_NAMES: dict[int, str] = {
     TensorProto.UINT16: "uint16",
     TensorProto.UINT32: "uint32",
     TensorProto.UINT64: "uint64",
+    TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
+    TensorProto.FLOAT8E5M2: "float8_e5m2",
+    TensorProto.FLOAT8E8M0: "float8_e8m0fnu",
+    TensorProto.FLOAT4E2M1: "float4_e2m1fn",
 }
-"""numpy's (or ml_dtypes') names of ONNX element types by code; strings, complex numbers, float8 and so on are left out."""
+"""numpy's (or ml_dtypes') names of ONNX element types by code; strings, complex numbers, the other kinds of float8 and so on are
+left out.
+"""
 
 _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
-_HALF_BYTE = frozenset({"int4", "uint4"})
+_HALF_BYTE = frozenset({"int4", "uint4", "float4_e2m1fn"})
 """Two elements per byte, the first in the low half."""
 
 _FIELDS: dict[int, str] = {
@@ -194,7 +200,8 @@ def _size(count: int, dtype: np.dtype[Any]) -> int:
 def _decode(data: Array, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The elements in a run of little-endian bytes."""
     if dtype.name in _HALF_BYTE:
-        return _unpack(data, prod(shape), signed=dtype.name == "int4").astype(dtype).reshape(shape)
+        halves = _unpack(data, prod(shape), signed=dtype.name == "int4")
+        return (halves.view(dtype) if dtype.name == "float4_e2m1fn" else halves.astype(dtype)).reshape(shape)
     return np.frombuffer(data, dtype).reshape(shape)
 
 

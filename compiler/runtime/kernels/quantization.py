@@ -9,6 +9,7 @@ from weakref import ref
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, i16
+from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
@@ -71,6 +72,25 @@ def dequantizer(dtype: np.dtype[Any], scale: Array, zero_point: Array) -> Callab
     return run
 
 
+@kernel(nn.DequantizeFloatOp)
+def dequantize_float(op: nn.DequantizeFloatOp) -> Kernel:
+    shape, dtype = shape_of(op.input), numpy_dtype(op.result.type.element_type)
+    axis, block = (None if each is None else each.value.data for each in (op.axis, op.block))
+
+    def run(x: Array, scale: Array) -> Array:
+        scales = nn.spread(np.asarray(scale, np.float32).reshape(-1 if np.ndim(scale) else ()), shape, axis, block)
+        return np.multiply(x.astype(np.float32), scales).astype(dtype, copy=False)
+
+    return _once(run) if nn.constant_of(op.input) is not None and _is_stored(op.scale) else run
+
+
+def _is_stored(scale: SSAValue) -> bool:
+    """Whether a scale is a constant, or one with a scale of its own."""
+    made = scale.owner
+    stored = made.operands if isinstance(made, nn.DequantizeFloatOp) else [scale]
+    return all(nn.constant_of(each) is not None for each in stored)
+
+
 @kernel(nn.ShiftAccumulatorOp)
 def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
     scale, _ = _broadcastable(op)
@@ -88,17 +108,17 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp) -> Kernel:
     return run
 
 
-def _once(run: Callable[[Array], Array]) -> Kernel:
+def _once(run: Callable[..., Array]) -> Kernel:
     """Dequantizes weights in the first run and keeps them; large ones as long as a thread reads them."""
     kept: list[Array] = []
     read: Callable[[], Array | None] = _nothing
     one = Lock()  # threads run the same layers at the same time, and would each make the weights
 
-    def remembered(q: Array) -> Array:
+    def remembered(*operands: Array) -> Array:
         nonlocal read
         with one:
             if (result := read()) is None:
-                result = run(q)
+                result = run(*operands)
                 result.setflags(write=False)
                 read = ref(result)
                 if result.nbytes < KEPT_WEIGHT:

@@ -10,6 +10,7 @@ from onnx import GraphProto
 from xdsl.dialects.builtin import ModuleOp
 
 from ...diagnostics import CompileError
+from ...dialects.nn import DequantizeFloatOp
 from ...formats.onnx.file import external_file, write_model
 from ...formats.onnx.schema import NEWEST_OPSET
 from ...formats.onnx.tensors import stored_size
@@ -26,6 +27,7 @@ from .integer_activations import with_integer_activations, with_unsigned_activat
 from .layer import CONVERTERS
 from .model import check, model_of, skeleton, written_graph
 from .nbits import with_nbits
+from .quantization import simulated
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape)
 """The modules that register the converters."""
@@ -58,6 +60,10 @@ class OnnxTarget(Target):
     """Products with weights in groups become onnxruntime's MatMulNBits, which keeps them packed and computes in float32; else
     DequantizeLinear and MatMul, which take opset 21.
     """
+    simulate_formats: bool = False
+    """Weights in number formats (`weight-format`) become the float32 numbers that they stand for, which every runtime reads; else
+    DequantizeLinear, for which onnxruntime has kernels where they are floats of 8 bits with scales of float32.
+    """
 
     def __post_init__(self) -> None:
         if self.opset is not None:
@@ -73,6 +79,8 @@ class OnnxTarget(Target):
     def _form(self, session: Session) -> Form:
         """The converters, those of the session first."""
         converters = with_nbits(CONVERTERS) if self.matmul_nbits else CONVERTERS
+        if self.simulate_formats:
+            converters = {**converters, DequantizeFloatOp: simulated}
         return replace(FORM, converters={**converters, **session.writers.get(self.name, {})})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:

@@ -41,6 +41,8 @@ def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> Written:
     it cannot be one.
     """
     if (weight := _dequantized(op)) is None:
+        if isinstance(stored := source(op.rhs).owner, nn.DequantizeFloatOp):
+            layer.note("matmul-nbits", f"is not written as MatMulNBits: its weight is of {element_of(stored.input)}")
         return linear.matmul(op, layer)
     if (reason := _refused(op, weight)) is not None:
         layer.note("matmul-nbits", f"is not written as MatMulNBits: {reason}")

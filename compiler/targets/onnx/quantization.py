@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import TensorProto, helper
-from xdsl.dialects.builtin import f32, i16, i32
+from xdsl.dialects.builtin import Float4E2M1FNType, Float8E8M0FNUType, f32, i16, i32
+from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
+from ...runtime.kernels import kernel_for
 from .float_layers import quantized_input
-from .layer import OnnxLayer, Operand, converter
+from .graph import Array
+from .layer import OnnxLayer, Operand, Written, converter
+
+NO_KERNEL = "onnxruntime"
+"""The rule of the remark on a node that onnxruntime does not run."""
 
 # The names end in the operator: the layer's own name is its consumer's.
 
@@ -36,6 +42,54 @@ def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> str:
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
+
+
+@converter(nn.DequantizeFloatOp)
+def dequantize_float(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
+    """Scales of float8e8m0 since opset 24; before, they are the same powers of two in float32. A remark says where onnxruntime
+    has no kernel for the types.
+    """
+    axis, block = (None if each is None else each.value.data for each in (op.axis, op.block))
+    if block is not None:
+        layer.require(21, "scales per group")
+    scale: Operand = op.scale
+    if (powers := nn.array_of(scale)) is not None and powers.dtype.name == "float8_e8m0fnu" and layer.opset < 24:
+        scale = layer.constant(powers.astype(np.float32), "scale", op)
+    is_power = scale is op.scale and element_of(op.scale) == Float8E8M0FNUType()
+    if is_power or element_of(op.input) == Float4E2M1FNType():
+        what = "scales of float8e8m0" if is_power else "weights of float4e2m1"
+        layer.note(NO_KERNEL, f"onnxruntime 1.32 has no kernel for {what}: the file is for other runtimes")
+    to = {"output_dtype": TensorProto.FLOAT} if is_power else {}
+    result = layer.helper("DequantizeLinear", op.input, scale, axis=axis, block_size=block, **to)
+    if (element := element_of(op.result)) == f32:
+        return result
+    return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
+
+
+def simulated(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> Written:
+    """The numbers of a constant as they are, in the type of the result; nothing for scales, which are a part of them."""
+    readers = [use.operation for use in op.result.uses]
+    if readers and all(isinstance(each, nn.DequantizeFloatOp) for each in readers):
+        return [None]
+    if (numbers := _numbers(op.result)) is None:
+        return dequantize_float(op, layer)
+    layer.note(
+        "simulated", f"is written as {numbers.dtype}: the numbers that {element_of(op.input)} with scales stands for"
+    )
+    name = layer.named_constant(numbers, op.result.name_hint or layer.label)
+    if layer.graph.declared(op.result) is not None:
+        return layer.helper("Identity", name)
+    layer.graph.bind(op.result, name)
+    return [None]
+
+
+def _numbers(value: SSAValue) -> Array | None:
+    """The numbers of a constant, or of one in a number format."""
+    if not isinstance(op := value.owner, nn.DequantizeFloatOp):
+        return nn.array_of(value)
+    operands, run = [_numbers(each) for each in op.operands], kernel_for(op)
+    assert run is not None
+    return None if any(each is None for each in operands) else np.asarray(run(*operands))
 
 
 @converter(nn.ShiftAccumulatorOp)

@@ -30,6 +30,7 @@ _OF_ALL_LAYERS = (
     "dynamic",
     "weight_asymmetric",
     "group_size",
+    "weight_format",
     "weight_search",
     "dmq",
 )
@@ -55,6 +56,10 @@ class Request:
             what = "rotation" if self.recovery.rotate else "equalization"
             message = f"cannot be used with {what}: its parameters are those of the channels as they are"
             raise CompileError(message, where=self.where)
+        common = self.settings.common
+        if self.recovery.equalize and common and isinstance(common.weight, Arq) and common.weight.number_format:
+            message = "weight-format cannot be used with equalization, which evens out channels for integers"
+            raise CompileError(message, where=self.where, hint="leave one of them out")
         if not self.profile.facts.balanced and self._balances():
             raise CompileError(
                 f"profile {self.profile.name} does not support dmq_balancer: "
@@ -165,7 +170,10 @@ def settings_of(options: SettingsOptions) -> Settings:
         size = options.group_size or weight.group_size
         search = weight.search if options.weight_search is None else options.weight_search
         bits = options.weight_bits or weight.bits
-        weight = replace(weight, bits=bits, asymmetric=asymmetric, group_size=size, search=search)
+        number_format = options.weight_format or weight.number_format
+        weight = replace(
+            weight, bits=bits, asymmetric=asymmetric, group_size=size, search=search, number_format=number_format
+        )
     if options.channel_wise is not None:
         weight = replace(weight, channel_wise=options.channel_wise)
     activation = Activation(
@@ -177,9 +185,10 @@ def settings_of(options: SettingsOptions) -> Settings:
         _check_dynamic(options)
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
     alone = alone or bool(options.dynamic)
-    if options.group_size is not None and not alone:
-        message = "group-size applies to weights that are quantized by themselves"
-        raise CompileError(message, hint="give weight-only=true", option="group-size")
+    for option, given_value in (("group-size", options.group_size), ("weight-format", options.weight_format)):
+        if given_value is not None and not alone:
+            message = f"{option} applies to weights that are quantized by themselves"
+            raise CompileError(message, hint="give weight-only=true", option=option)
     return replace(
         given,
         common=replace(

@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from ....dialects import nn
 from ....dialects.nn.shapes import element_of, shape_of
 from ....formats.onnx.tensors import dtype_of
-from ....ir.dtypes import element_type
+from ....ir.dtypes import element_type, is_narrow_float
 from ...shapes import exact
-from ..node import Constant, Converted, Node, converter
+from ..node import Constant, Converted, Node, Unmapped, converter
 
 
 @converter("Swish")
@@ -77,11 +77,15 @@ def cast(node: Node) -> Converted:
 @converter("CastLike")
 def cast_like(node: Node) -> Converted:
     constant, dtype = node.binding(0), node.dtype(1)
-    if isinstance(constant, Constant) and dtype.kind == "f":
+    if isinstance(constant, Constant) and dtype.kind == "f" and not is_narrow_float(element_type(dtype)):
         return constant if constant.array.dtype == dtype else Constant(constant.key, constant.array.astype(dtype))
     return _cast(node, TensorType(element_of(node.value(1)), shape_of(node.value(0))))
 
 
 def _cast(node: Node, type_: TensorType) -> Converted:
     x = node.value(0)
-    return x if x.type == type_ else node.emit(nn.CastOp, x, result_types=[type_]).result
+    if x.type == type_:
+        return x
+    if any(map(is_narrow_float, (element_of(x), type_.element_type))):
+        raise Unmapped("it converts floats of 8 or 4 bits")
+    return node.emit(nn.CastOp, x, result_types=[type_]).result

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.ir import TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
 from ....dialects import nn
-from ....dialects.nn.shapes import axis_of
+from ....dialects.nn.shapes import axis_of, static
 from ....formats.onnx.tensors import dtype_of
-from ....ir.dtypes import dtype_named, element_type
+from ....ir.dtypes import dtype_named, element_type, is_narrow_float
 from ..node import Constant, Converted, Node, Unmapped, converter
 
 _DOMAINS = ("", "com.microsoft")
@@ -35,9 +37,33 @@ def dequantize_linear(node: Node) -> Converted:
     """The result has the scale's type, or `output_dtype` (opset 23)."""
     code = node.int("output_dtype", 0)
     target = element_type(dtype_of(code, node.layer.where) if code else node.dtype(1))
+    if is_narrow_float(element_type(node.dtype(0))):
+        return _from_format(node, target)
     qparams = _parameters(node, element_type(node.dtype(0)))
     result = TensorType(target, node.shape(0))
     return node.emit(nn.DequantizeOp, node.value(0), qparams=qparams, result_types=[result]).result
+
+
+def _from_format(node: Node, target: TypeAttribute) -> Converted:
+    """The reals of floats of 8 or 4 bits. Raises Unmapped for a zero point that is not 0, and for what `nn` cannot express."""
+    shape, block, kind = node.shape(0), node.int("block_size", 0) or None, node.dtype(1).name
+    if node.has(2) and np.any(node.known(2).astype(np.float32)):
+        raise Unmapped("it stores floats with a zero point")
+    if kind not in ("float32", "float8_e8m0fnu"):
+        raise Unmapped(f"its scale is {kind}")
+    if node.int("precision", 0) not in (0, 1):
+        raise Unmapped("it computes in another type than float32 (precision)")
+    scale, scales = node.value(1), node.shape(1)
+    if scales == (1,) and block is None:
+        scale, scales = node.constant(node.number(1), ".scale"), ()
+    axis = axis_of(node.int("axis", 1), len(shape)) if scales or block else None
+    if axis is not None and not static(shape):
+        raise Unmapped("it has scales along an axis of an input of unknown sizes")
+    sizes = () if axis is None else nn.blocks_of(shape, axis, block) if block else (shape[axis],)
+    if scales != sizes:
+        raise Unmapped(f"its scale has the shape {list(scales)}")
+    properties = {"axis": axis, "block": block, "result_types": [TensorType(target, shape)]}
+    return node.emit(nn.DequantizeFloatOp, node.value(0), scale, **properties).result
 
 
 def _parameters(node: Node, storage: object) -> nn.QParamsAttr:

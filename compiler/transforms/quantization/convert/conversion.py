@@ -36,7 +36,7 @@ from ..decide.recurrent import Recurrent, recurrent_layers
 from ..decide.sites import Site, sites
 from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
-from .layer_weights import IntegerWeights, Weight, weight_as, zeroed_scales
+from .layer_weights import StoredWeights, Weight, weight_as, zeroed_scales
 from .parameters import sum_scales, widened
 
 ROUNDED_FROM = "nn.rounded_from"
@@ -59,6 +59,11 @@ class ConvertedLayer:
         index = self.row.weight
         return index is not None and bool(self.plan.weights) and constant_of(self.site.operand(index)) is not None
 
+    @property
+    def number_format(self) -> str | None:
+        """The number format that its weight gets, in place of integers."""
+        return self.plan.weights[0].number_format if self.has_weight else None
+
     @cached_property
     def planned_weight(self) -> Weight:
         """The weight as its plan has it. Raises CompileError like `weight_as`."""
@@ -80,7 +85,7 @@ class ConvertedLayer:
         """Rule and reason of what is said of scales of its weight: how many are raised, but for a record's, and how many zero
         their weights, as a record's may, or AMCT's rule, which makes small scales 1.
         """
-        if not self.has_weight:
+        if not self.has_weight or self.number_format is not None:
             return
         scales, fixed = self.planned_weight.scales, self.planned_weight.fixed
         rest = f"of {scales.size} weight scales are raised, so that"
@@ -123,7 +128,7 @@ class Conversion:
     def __init__(self, module: ModuleOp, remarks: Remarks):
         self.remarks: Remarks = remarks
         self.graph: FuncOp = main_function(module)
-        self.weights: IntegerWeights = IntegerWeights()
+        self.weights: StoredWeights = StoredWeights()
         self.layers: dict[Operation, ConvertedLayer] = dict(_layers(module, profile_of(remarks.session)))
         """By operation; the first pattern that matches a layer takes it."""
         self.recurrent: dict[OpaqueOp, Recurrent] = {each.op: each for each in recurrent_layers(module)}

@@ -16,7 +16,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
 from ....diagnostics import Remark
-from ....dialects.nn import DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
+from ....dialects.nn import DequantizeFloatOp, DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
 from ....rewriting import Remarks, Roots, condition, erase_dead_constants, rewrite, strict
 from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
@@ -89,6 +89,24 @@ class ConvertInput(ConvertLayer):
         return _input_text(m)
 
 
+class ConvertToFormat(ConvertLayer):
+    """a layer of which only the weight is stored in a number format"""
+
+    name = "weight-format"
+
+    def takes(self, m: ConvertedLayer) -> bool:
+        return m.params is None and m.number_format is not None
+
+    def convert(self, m: ConvertedLayer) -> str:
+        index, plan = m.row.weight, m.plan.weights[0]
+        assert index is not None
+        weight = m.site.operand(index)
+        assert weight is not None
+        self.conversion.weights.feed_format(m.site, index, weight, plan)
+        scales = "tensor" if plan.axis is None else "channel" if plan.block is None else f"group of {plan.block}"
+        return f"{plan.number_format} weight per {scales}, alone"
+
+
 class ConvertWeight(ConvertLayer):
     """a layer of which only the weight is quantized"""
 
@@ -158,6 +176,7 @@ class ConvertObserversPass(ModulePass):
         ConvertWeightedLayer,
         ConvertProduct,
         ConvertInput,
+        ConvertToFormat,
         ConvertWeight,
         ConvertRecurrent,
         ConvertPoint,
@@ -185,7 +204,7 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
             carry_out(op, remarks)
     erase_dead_constants(module)
     remarks.flush()
-    if not any(isinstance(op, DequantizeOp) for op in module.walk()):
+    if not any(isinstance(op, DequantizeOp | DequantizeFloatOp) for op in module.walk()):
         session.warn(f"nothing is quantized: {_reasons(session.remarks)}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from ..decide.sites import Site, sites
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
 from .weight_divergence import divergence_scales
+from .weight_formats import in_format
 from .weight_search import searched_scales
 
 
@@ -137,29 +138,35 @@ def _check_scales(given: QParams, array: Array, layer: NNOp) -> None:
         raise op_error(layer, f"has a plan with {count} scales for a weight of {channels} channels")
 
 
-_Form = tuple[bytes, bytes, int, int | None, int | None, int | tuple[int, ...] | None]
-"""Scales, zero points, bits, axis, block and levels: what distinguishes the integer forms of one weight."""
-
-
-class IntegerWeights:
-    """Creates the integer forms of weights, shared ones once. A float weight is erased once all its layers are converted."""
+class StoredWeights:
+    """Creates the stored forms of weights, shared ones once. A float weight is erased once all its layers are converted."""
 
     def __init__(self) -> None:
-        self._made: dict[SSAValue, dict[_Form, SSAValue]] = {}
+        self._made: dict[SSAValue, dict[object, SSAValue]] = {}
+        """The forms of each weight, by what distinguishes them: scales, zero points, bits, axis, block and levels of integers, or
+        the plan of a number format.
+        """
 
     def feed(self, site: Site, index: int, weight: Weight) -> None:
         """Feed an operand the dequantized integer form of its weight, of the weight's own type."""
-        made = self._made.setdefault(weight.value, {})
         numbers = weight.scales.tobytes(), weight.zero_points.tobytes()
         form = (*numbers, weight.bits, weight.axis, weight.block, weight.levels)
+        self._feed(site, index, weight.value, form, lambda: _integer_form(weight, site.compute))
+
+    def feed_format(self, site: Site, index: int, value: SSAValue, plan: WeightPlan) -> None:
+        """Feed an operand its weight in the number format of a plan, as reals of the weight's own type."""
+        self._feed(site, index, value, plan, lambda: in_format(value, plan, site.compute))
+
+    def _feed(self, site: Site, index: int, value: SSAValue, form: object, make: Callable[[], SSAValue]) -> None:
+        made = self._made.setdefault(value, {})
         if form not in made:
-            made[form] = _integer_form(weight, site.compute)
+            made[form] = make()
         site.set_operand(index, made[form])
-        constant = constant_of(weight.value)
+        constant = constant_of(value)
         assert constant is not None
         constant.release()
-        if not weight.value.uses:
-            del self._made[weight.value]
+        if not value.uses:
+            del self._made[value]
             erase_constant(constant)
 
 

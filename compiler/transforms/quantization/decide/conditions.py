@@ -178,6 +178,11 @@ class DecideWeighted(DecideLayer):
         return None if weight.finite else "its weight holds NaN or Inf"
 
     @condition
+    def integer_weight(self, site: Site) -> str | None:
+        """a weight that is quantized by itself becomes integers (AMCT): its number formats are not described"""
+        return "this target takes weights of integers, not of floats of 8 or 4 bits: use profile qdq, or weight-bits"
+
+    @condition
     def weight_unshared(self, site: Site) -> str | None:
         """no other layer has the weight (AMCT for PyTorch)"""
         weight = constant_of(site.operand(1))

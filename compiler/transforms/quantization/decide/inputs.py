@@ -223,7 +223,9 @@ def _recurrent_weights(each: Recurrent, held: LayerSettings, record: Record | No
         else:
             assert held.weight is not None, "a recurrent layer has weights"
             given = held.weight if isinstance(held.weight, Arq) else Arq(held.weight.channel_wise)
-            yield weight_as_held(replace(given, group_size=None), ROWS if given.channel_wise else None)
+            yield weight_as_held(
+                replace(given, group_size=None, number_format=None), ROWS if given.channel_wise else None
+            )
 
 
 def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord | None, remarks: Remarks) -> None:
@@ -231,6 +233,11 @@ def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord
     if isinstance(held.weight, Arq) and held.weight.group_size is not None and given is None:
         reason = "its weights have a scale for each row, not for each group: they are not matrices"
         remarks.missed(each.op, "matrix-weight", reason)
+    if isinstance(held.weight, Arq) and held.weight.number_format is not None and given is None:
+        reason = (
+            f"its weights become int8, not {held.weight.number_format}: recurrent layers have weights of integers only"
+        )
+        remarks.missed(each.op, "number-format", reason)
     if given is not None and (given.scale_d is not None or given.scale_h is not None):
         why = "" if each.float_because is None else f", because {each.float_because[1]}"
         reason = f"the record's scales of its input and state are not used: these stay float{why}"

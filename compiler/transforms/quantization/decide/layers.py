@@ -22,6 +22,7 @@ from ....dialects.nn import (
     BiasAddOp,
     ConvolutionOp,
     ConvTransposeOp,
+    DequantizeFloatOp,
     DequantizeOp,
     MatMulOp,
     NNOp,
@@ -181,7 +182,7 @@ def _reason(broken: tuple[object, str] | None) -> str | None:
 
 def is_quantized(site: Site) -> bool:
     """The layer's input is quantized already, of a product of two both, or its weight alone."""
-    return all(is_dequantized(site.operand(i)) for i in site.inputs) or has_integer_weight(site)
+    return all(is_dequantized(site.operand(i)) for i in site.inputs) or has_quantized_weight(site)
 
 
 def is_dequantized(value: SSAValue | None) -> bool:
@@ -189,14 +190,14 @@ def is_dequantized(value: SSAValue | None) -> bool:
     return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
 
 
-def has_integer_weight(site: Site) -> bool:
+def has_quantized_weight(site: Site) -> bool:
     """The layer's weight is quantized already."""
     if not isinstance(site.compute, WeightedOp):
         return False
     weight = site.operand(1)
     return (
         isinstance(weight, OpResult)
-        and isinstance(weight.op, DequantizeOp)
+        and isinstance(weight.op, DequantizeOp | DequantizeFloatOp)
         and constant_of(weight.op.input) is not None
     )
 
@@ -206,7 +207,7 @@ def half_quantized(site: Site, row: Row) -> str | None:
     if row.weight is None:
         return None
     weight = site.operand(row.weight)
-    if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp):
+    if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp | DequantizeFloatOp):
         return None
     return "its input is quantized in the model, its weight is not: both stay so"
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from ....dialects.nn import NNOp, OriginAttr
+from ....ir.number_formats import NUMBER_FORMATS
 from ....rewriting import layer_of
 from ..profiles import Row
 from ..tables import NON_UNIFORM, PYTORCH, UNIFORM, WEIGHTS, LayerRow, Mark
-from .conditions import Broken, DecideLayer, DecideWeighted, Rule, first_of, type_of
+from .conditions import Broken, DecideLayer, DecideProduct, DecideWeighted, Rule, first_of, type_of
 from .sites import Site, sites
 
 FRAMEWORKS = frozenset(row.framework for row in UNIFORM)
@@ -64,10 +65,20 @@ def has_weight_only_mode(op: NNOp, row: Row) -> bool:
     return _weight_only_rules(op, row) is not None
 
 
-def weight_only_broken(site: Site, row: Row) -> Broken | None:
-    """The first rule that keeps a layer's weight from being quantized by itself."""
+def weight_only_broken(site: Site, row: Row, number_format: str | None = None) -> Broken | None:
+    """The first rule that keeps a layer's weight from being quantized by itself, to integers or to a number format."""
     rules = _weight_only_rules(site.compute, row)
-    return first_of(site, (DecideLayer.weight_only,) if rules is None else (DecideLayer.input_float, *rules))
+    if rules is None:
+        return first_of(site, (DecideLayer.weight_only,))
+    return first_of(site, (DecideLayer.input_float, *rules, *_format_rules(row, number_format)))
+
+
+def _format_rules(row: Row, number_format: str | None) -> Sequence[Rule]:
+    if number_format is None:
+        return ()
+    if row.weight_only == "table":
+        return (DecideWeighted.integer_weight,)
+    return () if NUMBER_FORMATS[number_format].block is None else (DecideProduct.matrix_weight,)
 
 
 def _weight_only_rules(op: NNOp, row: Row) -> Sequence[Rule] | None:

@@ -12,7 +12,8 @@ from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import Record
 from ....configuration.settings import Ada, Arq, Nuq, Settings, Weighting
 from ....diagnostics import op_error
-from ....dialects.nn import MatMulOp, QParamsAttr, WeightPlan, array_of
+from ....dialects.nn import MatMulOp, NNOp, QParamsAttr, WeightPlan, array_of
+from ....ir.number_formats import NUMBER_FORMATS
 from ....rewriting import layer_of
 from ..profiles import Row
 from .conditions import Broken, DecideProduct, first_of
@@ -40,6 +41,10 @@ def planned_weight(
     plan = weight_as_held(held.weight if wanted is None else wanted, axis if held.weight.channel_wise else None)
     first = settings.as_amct if settings.weights_first is None else settings.weights_first
     plan = replace(plan, epsilon=row.as_amct, first=first and not row.calibrated_in_float)
+    if plan.number_format is not None:
+        block = NUMBER_FORMATS[plan.number_format].block
+        axis = plan.axis if block is None else _input_channels(site.compute)
+        return replace(plan, axis=axis, block=block, epsilon=False, first=False), None
     if plan.block is not None:
         asked = isinstance(held.weight, Arq) and bool(held.weight.search)
         return _in_groups(site, plan, replace(plan, block=None, search=asked))
@@ -52,10 +57,15 @@ def planned_weight(
 
 def _in_groups(site: Site, plan: WeightPlan, other: WeightPlan) -> tuple[WeightPlan, Broken | None]:
     """The plan with groups of input channels; the other, and the broken rule, if the weight is not a matrix."""
-    assert isinstance(site.compute, MatMulOp), "no other weight is quantized by itself"
     if (broken := first_of(site, (DecideProduct.matrix_weight,))) is not None:
         return other, broken
-    return replace(plan, axis=0 if site.compute.transpose_b is None else 1), None
+    return replace(plan, axis=_input_channels(site.compute)), None
+
+
+def _input_channels(op: NNOp) -> int:
+    """The axis of a matrix that counts input channels."""
+    assert isinstance(op, MatMulOp), "no other weight is quantized by itself"
+    return 0 if op.transpose_b is None else 1
 
 
 def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
@@ -65,7 +75,10 @@ def weight_as_held(held: Weighting, axis: int | None) -> WeightPlan:
     levels = held.num_steps if isinstance(held, Nuq) else None
     rounding = _adaround(held) if isinstance(held, Ada) else None
     search = isinstance(held, Arq) and held.searched
-    return WeightPlan(held.bits, axis, block, asymmetric, levels, rounding=rounding, search=search)
+    number_format = held.number_format if isinstance(held, Arq) else None
+    return WeightPlan(
+        held.bits, axis, block, asymmetric, levels, rounding=rounding, search=search, number_format=number_format
+    )
 
 
 def _adaround(held: Ada) -> str:

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
-from ....configuration.settings import Nuq, Settings
+from ....configuration.settings import Arq, Nuq, Settings
 from ....dialects.nn import (
     AveragePoolOp,
     GlobalAveragePoolOp,
@@ -34,7 +34,7 @@ from ..convert.shift_accumulators import shift_of
 from ..profiles import Profile, Row
 from ..recover.balance_channels import balancer_of, weight_peaks
 from ..request import Request
-from .layers import has_integer_weight
+from .layers import has_quantized_weight
 from .legality import first_broken, weight_only_broken
 from .non_uniform_layers import layers_of_few_levels
 from .planned_weights import planned_weight
@@ -219,9 +219,10 @@ def plan_weight_only(
 
     Raises CompileError, located in the record's file, for scales that do not fit the weight.
     """
-    if has_integer_weight(site):
+    if has_quantized_weight(site):
         return
-    if (broken := weight_only_broken(site, row)) is not None:
+    number_format = held.weight.number_format if isinstance(held.weight, Arq) and record is None else None
+    if (broken := weight_only_broken(site, row, number_format)) is not None:
         set_plan(site.compute, Plan(broken[0].name))
         remarks.missed(site.compute, broken[0].name, broken[1])
         return

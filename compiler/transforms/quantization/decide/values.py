@@ -48,7 +48,7 @@ from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..place.grids import Grids, point_on, uses_of
 from ..request import Resolved
 from .conditions import decide_each
-from .layers import half_quantized, has_integer_weight
+from .layers import half_quantized, has_quantized_weight
 from .planning import (
     Computed,
     Decided,
@@ -131,7 +131,7 @@ class _Values:
         elif held.skipped is None and takes_weight_only(site, held, record):
             plan_weight_only(site, row, held, request.settings, record, remarks)
             is_quantized = False
-        elif held.skipped is None and has_integer_weight(site):
+        elif held.skipped is None and has_quantized_weight(site):
             is_quantized = self._came_quantized(site)
         else:
             refusal = self._refusal(ValueLayer(site, row, held))

@@ -51,3 +51,16 @@ func.func @sums(%x: tensor<?x2x?xf32>, %h: tensor<2xf16>) {
   // CHECK-NEXT: func.return
   func.return
 }
+
+// CHECK-LABEL: @number_formats
+func.func @number_formats(%a: tensor<?x3xf8E5M2>, %s: tensor<f32>, %m: tensor<40x2xf4E2M1FN>, %p: tensor<2x2xf8E8M0FNU>, %f: tensor<3x2xf8E4M3FN>) {
+  // CHECK-NEXT: %one = nn.dequantize_float %a, %s : (tensor<?x3xf8E5M2>, tensor<f32>) -> tensor<?x3xf32>
+  %one = nn.dequantize_float %a, %s : (tensor<?x3xf8E5M2>, tensor<f32>) -> tensor<?x3xf32>
+  // CHECK-NEXT: %powers = nn.dequantize_float %m, %p axis 0 block 32 : (tensor<40x2xf4E2M1FN>, tensor<2x2xf8E8M0FNU>) -> tensor<40x2xf32>
+  %powers = nn.dequantize_float %m, %p axis 0 block 32 : (tensor<40x2xf4E2M1FN>, tensor<2x2xf8E8M0FNU>) -> tensor<40x2xf32>
+  // CHECK-NEXT: %scales = nn.dequantize_float %f, %s : (tensor<3x2xf8E4M3FN>, tensor<f32>) -> tensor<3x2xf32>
+  %scales = nn.dequantize_float %f, %s : (tensor<3x2xf8E4M3FN>, tensor<f32>) -> tensor<3x2xf32>
+  // CHECK-NEXT: %scaled = nn.dequantize_float %m, %scales axis 0 block 16 : (tensor<40x2xf4E2M1FN>, tensor<3x2xf32>) -> tensor<40x2xf16>
+  %scaled = nn.dequantize_float %m, %scales axis 0 block 16 : (tensor<40x2xf4E2M1FN>, tensor<3x2xf32>) -> tensor<40x2xf16>
+  func.return
+}

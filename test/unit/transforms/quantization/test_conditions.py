@@ -143,5 +143,5 @@ def test_without_a_condition_its_text_test_fails(
     assert after != before
 
 
-ALWAYS = {"tensor-only", "not-in-table", "imported-as"}
+ALWAYS = {"tensor-only", "not-in-table", "imported-as", "integer-weight"}
 """These hold for no layer: tables have them in place of conditions."""

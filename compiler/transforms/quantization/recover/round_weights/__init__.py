@@ -82,6 +82,10 @@ def round_weights(
     rounding = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
+    for op in module.walk() if method is not None else ():
+        for name in (weight.number_format for weight in (plan_of(op) or Plan()).weights):
+            if name is not None:
+                remarks.missed(op, "number-format", f"its weight is in {name}: only integers are rounded by outputs")
 
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
         return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer

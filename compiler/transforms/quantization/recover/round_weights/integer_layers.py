@@ -185,7 +185,7 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
     grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         plan, row = plan_of(site.compute), profile.rows[type(site.compute)]
-        if plan is None or not plan.weights or row.weight is None:
+        if plan is None or not plan.weights or row.weight is None or plan.weights[0].number_format is not None:
             continue
         value = site.operand(row.weight)
         if value is None or array_of(value) is None:
