@@ -1,7 +1,8 @@
 """Number formats of weights: floats of 8 and 4 bits with a scale for each channel or block. One table, and the cast to them.
 
 Sources: OCP 8-bit Floating Point Specification (OFP8) 1.0 for E4M3 and E5M2; OCP Microscaling Formats (MX) Specification 1.0 for
-E2M1, E8M0, MXFP8 and MXFP4; NVIDIA's NVFP4: E2M1, a scale of E4M3 for each 16, one float32 for the tensor.
+E2M1, E8M0, MXFP8 and MXFP4; NVIDIA's NVFP4: E2M1, a scale of E4M3 for each 16, one float32 for the tensor; for HiF8 "Ascend
+HiFloat8 Format for Deep Learning" (arXiv 2409.16626).
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from xdsl.dialects.builtin import (
     Float8E4M3FNType,
     Float8E5M2Type,
     Float8E8M0FNUType,
+    f16,
     f32,
 )
 from xdsl.ir import TypeAttribute
+
+from .dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,19 +37,28 @@ class NumberFormat(NamedTuple):
     """The number of input channels that share a scale, for each output channel; None for a scale per output channel."""
     has_tensor_scale: bool = False
     """Whether one float32 number multiplies all scales of a tensor."""
+    reach: float = 0.0
+    """The element that the largest magnitude under a scale becomes."""
+    is_tapered: bool = False
+    """Whether elements are those of HiF8, stored in a type that contains them all: MLIR, numpy and ONNX have no type for them."""
+
+    def elements(self, values: Array) -> Array:
+        """float32 values as the nearest elements; beyond their range, the largest ones."""
+        return in_hif8(values) if self.is_tapered else saturated_to(values, numpy_dtype(self.element))
 
 
 NUMBER_FORMATS = {
     row.name: row
     for row in (
-        NumberFormat("fp8-e4m3", Float8E4M3FNType()),
-        NumberFormat("fp8-e5m2", Float8E5M2Type()),
-        NumberFormat("mxfp8", Float8E4M3FNType(), Float8E8M0FNUType(), block=32),
-        NumberFormat("mxfp4", Float4E2M1FNType(), Float8E8M0FNUType(), block=32),
-        NumberFormat("nvfp4", Float4E2M1FNType(), Float8E4M3FNType(), block=16, has_tensor_scale=True),
+        NumberFormat("fp8-e4m3", Float8E4M3FNType(), reach=448.0),
+        NumberFormat("fp8-e5m2", Float8E5M2Type(), reach=57344.0),
+        NumberFormat("hif8", f16, reach=15.0, is_tapered=True),
+        NumberFormat("mxfp8", Float8E4M3FNType(), Float8E8M0FNUType(), block=32, reach=448.0),
+        NumberFormat("mxfp4", Float4E2M1FNType(), Float8E8M0FNUType(), block=32, reach=6.0),
+        NumberFormat("nvfp4", Float4E2M1FNType(), Float8E4M3FNType(), block=16, has_tensor_scale=True, reach=6.0),
     )
 }
-"""By name."""
+"""By name. Elements of HiF8 up to 15 have 3 bits of mantissa, larger ones fewer."""
 
 
 def largest(dtype: np.dtype[Any]) -> float:
@@ -61,3 +74,22 @@ def saturated_to(values: Array, dtype: np.dtype[Any]) -> Array:
 
     limit = np.float32(largest(dtype))
     return np.clip(np.asarray(values, np.float32), -limit, limit).astype(dtype)
+
+
+HIF8_LARGEST = 2.0**15
+
+
+def in_hif8(values: Array) -> Array:
+    """float32 values as the nearest numbers of HiF8, ties away from zero, in float16; beyond the range, the largest ones.
+
+    The mantissa has 3 bits for exponents from -3 to 3, 2 to 7, 1 to 15; below -15 only powers of two are left, down to 2^-22.
+    """
+    import numpy as np
+
+    wide = np.abs(np.asarray(values, np.float64))
+    exponent = np.maximum(np.frexp(wide)[1] - 1, -22)
+    size = np.abs(exponent)
+    bits = np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
+    step = np.ldexp(1.0, exponent - bits)
+    nearest = np.minimum(np.floor(wide / step + 0.5) * step, HIF8_LARGEST)
+    return np.copysign(nearest, values).astype(np.float16) + np.float16(0)  # HiF8 has one zero

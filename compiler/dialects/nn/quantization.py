@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import Float8E4M3FNType, Float8E8M0FNUType, IntegerType, f32, i32
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E8M0FNUType, IntegerType, f16, f32, i32
 from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -170,9 +170,10 @@ class DequantizeOp(PointOp):
 class DequantizeFloatOp(PointOp):
     """`x * scale` in float32, for numbers that are stored in floats of 8 or 4 bits (ONNX DequantizeLinear).
 
-    input of f8E4M3FN, f8E5M2 or f4E2M1FN; scale f32, f8E8M0FNU or f8E4M3FN: `[]`, `[size of axis]`, or with `block` one for
-    this many indices of `axis` and each index of the others, `[ceil(K / block), N]` for an input `[K, N]` with axis 0. result as
-    input, in float32 or the declared float type. A scale that has a scale of its own (NVFP4) is the result of this operation.
+    input of f8E4M3FN, f8E5M2, f4E2M1FN, or f16 with the numbers of HiF8; scale f32, f8E8M0FNU or f8E4M3FN: `[]`, `[size of
+    axis]`, or with `block` one for this many indices of `axis` and each index of the others, `[ceil(K / block), N]` for an input
+    `[K, N]` with axis 0. result as input, in float32 or the declared float type. A scale that has a scale of its own (NVFP4) is
+    the result of this operation.
     """
 
     input: Operand = operand_def(ANY_TENSOR)
@@ -193,8 +194,8 @@ class DequantizeFloatOp(PointOp):
 
     def infer(self) -> Sequence[Tensor]:
         element, scale, shape = element_of(self.input), element_of(self.scale), shape_of(self.input)
-        if not is_narrow_float(element) or isinstance(element, Float8E8M0FNUType):
-            raise VerifyException(f"input must be of f8E4M3FN, f8E5M2 or f4E2M1FN, not {element}")
+        if not (is_narrow_float(element) or element == f16) or isinstance(element, Float8E8M0FNUType):
+            raise VerifyException(f"input must be of f8E4M3FN, f8E5M2, f4E2M1FN or f16, not {element}")
         if scale != f32 and not isinstance(scale, Float8E8M0FNUType | Float8E4M3FNType):
             raise VerifyException(f"scale must be of f32, f8E8M0FNU or f8E4M3FN, not {scale}")
         if not is_float(element_of(self.result)):

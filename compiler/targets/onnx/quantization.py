@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import TensorProto, helper
-from xdsl.dialects.builtin import Float4E2M1FNType, Float8E8M0FNUType, f32, i16, i32
+from xdsl.dialects.builtin import Float4E2M1FNType, Float8E8M0FNUType, f16, f32, i16, i32
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
@@ -52,6 +52,8 @@ def dequantize_float(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
     axis, block = (None if each is None else each.value.data for each in (op.axis, op.block))
     if block is not None:
         layer.require(21, "scales per group")
+    if element_of(op.input) == f16:
+        return _product(op, layer)
     scale: Operand = op.scale
     if (powers := nn.array_of(scale)) is not None and powers.dtype.name == "float8_e8m0fnu" and layer.opset < 24:
         scale = layer.constant(powers.astype(np.float32), "scale", op)
@@ -61,6 +63,20 @@ def dequantize_float(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
         layer.note(NO_KERNEL, f"onnxruntime 1.32 has no kernel for {what}: the file is for other runtimes")
     to = {"output_dtype": TensorProto.FLOAT} if is_power else {}
     result = layer.helper("DequantizeLinear", op.input, scale, axis=axis, block_size=block, **to)
+    if (element := element_of(op.result)) == f32:
+        return result
+    return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
+
+
+def _product(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
+    """HiF8, for which ONNX has no type: its numbers in float16, times the scales."""
+    layer.note("simulated", "ONNX has no type for HiF8: its numbers are written as float16")
+    scale, shape = nn.array_of(op.scale), shape_of(op.input)
+    if scale is None or op.block is not None:
+        raise layer.error("has float16 with scales that are not constant, or of blocks: ONNX has no operator for it")
+    axis = None if op.axis is None else op.axis.value.data
+    wide = layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+    result = layer.helper("Mul", wide, layer.constant(nn.spread(scale, shape, axis), "scale", op))
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))

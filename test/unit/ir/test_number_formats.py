@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import Float8E8M0FNUType, ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import dtype_named, numpy_dtype
-from amct_opt.ir.number_formats import NUMBER_FORMATS, largest, saturated_to
+from amct_opt.ir.number_formats import NUMBER_FORMATS, in_hif8, largest, saturated_to
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.universe import new_session
@@ -49,6 +49,27 @@ def e8m0(code: int) -> float:
     return nan if code == 255 else 2.0 ** (code - 127)
 
 
+def hif8(code: int) -> float:
+    """HiFloat8: sign, a dot field of 2 to 4 bits with the width of the exponent, the exponent as sign and magnitude without its
+    leading 1, and the mantissa; 0000 in place of the dot field gives the powers of two `2^(M - 23)`.
+    """
+    sign, rest = (-1.0 if code & 0x80 else 1.0), f"{code & 0x7F:07b}"
+    if code & 0x7F == 0x6F:
+        return sign * inf
+    if rest.startswith("0000"):
+        small = int(rest[4:], 2)
+        return sign * 2.0 ** (small - 23) if small else (nan if code & 0x80 else 0.0)
+    dot, width = next(
+        (dot, width)
+        for dot, width in (("11", 4), ("10", 3), ("01", 2), ("001", 1), ("0001", 0))
+        if rest.startswith(dot)
+    )
+    field, mantissa = rest[len(dot) :][:width], rest[len(dot) + width :]
+    exponent = int("1" + field[1:], 2) * (-1 if field[0] == "1" else 1) if width else 0
+    return sign * 2.0**exponent * (1 + int(mantissa, 2) / 2 ** len(mantissa))
+
+
+HIF8 = [hif8(code) for code in range(256)]
 TABLES = {
     "float8_e4m3fn": [e4m3(code) for code in range(256)],
     "float8_e5m2": [e5m2(code) for code in range(256)],
@@ -59,9 +80,13 @@ SIGNED = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
 LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float4_e2m1fn": 6.0, "float8_e8m0fnu": 2.0**127}
 
 
-def nearest(value: float, table: list[float]) -> float:
-    """The nearest number of a table; of two that are equally near, the one with an even code."""
-    numbers = [(abs(number - value), code % 2, number) for code, number in enumerate(table) if isfinite(number)]
+def nearest(value: float, table: list[float], *, away: bool = False) -> float:
+    """The nearest number of a table; of two that are equally near, the one with an even code, or the one away from zero."""
+    numbers = [
+        (abs(number - value), -abs(number) if away else code % 2, number)
+        for code, number in enumerate(table)
+        if isfinite(number)
+    ]
     return min(numbers)[2]
 
 
@@ -110,6 +135,20 @@ def test_casts_of_any_numbers(name: str) -> None:
     np.testing.assert_array_equal(saturated_to(values, dtype_named(name)).astype(np.float32), expected)
 
 
+def test_hif8_is_cast_to_the_nearest_number_ties_away_from_zero() -> None:
+    """All of its numbers are numbers of float16."""
+    numbers = np.unique([number for number in HIF8 if isfinite(number)]).astype(np.float32)
+    assert (len(numbers), numbers[-1], numbers[numbers > 0][0]) == (253, 2.0**15, 2.0**-22)
+    np.testing.assert_array_equal(in_hif8(numbers), numbers)
+    ties = (numbers[1:] + numbers[:-1]) / 2
+    lower, upper = numbers[:-1], numbers[1:]
+    np.testing.assert_array_equal(in_hif8(ties), np.where(ties > 0, upper, lower))
+    np.testing.assert_array_equal(in_hif8(np.nextafter(ties, np.float32(inf))), upper)
+    np.testing.assert_array_equal(in_hif8(np.nextafter(ties, np.float32(-inf))), lower)
+    np.testing.assert_array_equal(in_hif8(np.array([5e4, 1e30, -inf])), [2.0**15, 2.0**15, -(2.0**15)])
+    assert not np.signbit(in_hif8(np.array([-0.0, -1e-9]))).any()
+
+
 def test_the_table() -> None:
     """Options list the formats; scales that are powers of two belong to blocks of 32 (MX 1.0), NVFP4's blocks have 16 numbers."""
     options = get_args(get_args(get_type_hints(SettingsOptions)["weight_format"])[0])
@@ -117,4 +156,5 @@ def test_the_table() -> None:
     for each in NUMBER_FORMATS.values():
         assert isinstance(each.scale, Float8E8M0FNUType) == (each.block == 32)
         assert each.has_tensor_scale == (each.block == 16)
-        assert numpy_dtype(each.element).name in SIGNED
+        assert each.is_tapered == (numpy_dtype(each.element).name == "float16")
+        assert each.is_tapered or each.reach == LARGEST[numpy_dtype(each.element).name]

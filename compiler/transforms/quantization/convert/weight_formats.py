@@ -44,13 +44,12 @@ def stored(values: Array, number_format: NumberFormat, axis: int | None, search:
     """A weight in a number format. `axis` is that of output channels or, if the format has blocks, that of the input channels of
     a matrix; with None there is one scale.
     """
-    element, kind = numpy_dtype(number_format.element), numpy_dtype(number_format.scale)
-    tensor_scale = None
+    kind, tensor_scale = numpy_dtype(number_format.scale), None
     if number_format.has_tensor_scale:
         most = np.float64(np.abs(values).max(initial=0.0))
-        tensor_scale = scales_of(np.asarray(most / (largest(element) * largest(kind))))
+        tensor_scale = scales_of(np.asarray(most / (number_format.reach * largest(kind))))
     rows = _rows(values, axis, number_format.block)
-    elements = np.empty(rows.shape, element)
+    elements = np.empty(rows.shape, numpy_dtype(number_format.element))
     groups = 1 if number_format.block is None else -(-rows.shape[1] // number_format.block)
     scales = np.empty((len(rows), groups), kind)
     step = max(1, _PIECE // max(1, rows.shape[1]))
@@ -60,7 +59,7 @@ def stored(values: Array, number_format: NumberFormat, axis: int | None, search:
         grouped = some[:, None, :] if number_format.block is None else in_blocks(some, 1, number_format.block)
         found = _scales(grouped, number_format, tensor_scale, search)
         scales[part] = found
-        numbers = _elements(grouped, found, element, tensor_scale).reshape(len(some), -1)
+        numbers = _elements(grouped, found, number_format, tensor_scale).reshape(len(some), -1)
         elements[part] = numbers[:, : rows.shape[1]]
     return Stored(*_as_weight(elements, scales, values.shape, axis, number_format.block), tensor_scale)
 
@@ -92,17 +91,16 @@ def _as_weight(
 
 def _scales(grouped: Array, number_format: NumberFormat, tensor_scale: Array | None, search: bool) -> Array:
     """The scales of numbers [rows, groups, numbers]: [rows, groups] in the format's type."""
-    element = numpy_dtype(number_format.element)
     most = np.abs(grouped).max(-1, initial=0.0).astype(np.float64)
     is_power = isinstance(number_format.scale, Float8E8M0FNUType)
-    first = _power_scales(most, element) if is_power else most / largest(element)
+    first = _power_scales(most, number_format.reach) if is_power else most / number_format.reach
     if not search:
         return _of_type(first, number_format, tensor_scale)
     best = _of_type(first, number_format, tensor_scale)
     least = np.full(best.shape, np.inf)
     for factor in _POWERS if is_power else FRACTIONS:
         candidate = _of_type(first * factor, number_format, tensor_scale)
-        numbers = _elements(grouped, candidate, element, tensor_scale)
+        numbers = _elements(grouped, candidate, number_format, tensor_scale)
         error = numbers.astype(np.float32) * _reals(candidate, tensor_scale)[..., None] - grouped
         total = np.square(error).sum(-1, dtype=np.float64)
         best = np.where(total < least, candidate, best)
@@ -110,9 +108,9 @@ def _scales(grouped: Array, number_format: NumberFormat, tensor_scale: Array | N
     return best
 
 
-def _power_scales(most: Array, element: np.dtype[np.generic]) -> Array:
+def _power_scales(most: Array, reach: float) -> Array:
     """Powers of two by MX's rule, 1 for an empty block."""
-    exponents = np.frexp(most)[1] - np.frexp(largest(element))[1]
+    exponents = np.frexp(most)[1] - np.frexp(reach)[1]
     return np.where(most == 0, 1.0, np.ldexp(1.0, np.maximum(exponents, _LEAST_EXPONENT)))
 
 
@@ -138,8 +136,8 @@ def _reals(scales: Array, tensor_scale: Array | None) -> Array:
     return exact if tensor_scale is None else exact * tensor_scale
 
 
-def _elements(grouped: Array, scales: Array, element: np.dtype[np.generic], tensor_scale: Array | None) -> Array:
-    return saturated_to(grouped / _reals(scales, tensor_scale)[..., None], element)
+def _elements(grouped: Array, scales: Array, number_format: NumberFormat, tensor_scale: Array | None) -> Array:
+    return number_format.elements(grouped / _reals(scales, tensor_scale)[..., None])
 
 
 def in_format(value: SSAValue, plan: WeightPlan, layer: NNOp) -> SSAValue:
