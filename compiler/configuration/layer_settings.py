@@ -30,6 +30,8 @@ class LayerFacts:
     """Whether its input cannot have a zero point."""
     weight_only: bool = False
     """Whether its weight may be quantized while its input stays float."""
+    channel_formats: bool = False
+    """Whether its weight may be in a number format with a scale per channel while its input stays float."""
     wide: bool = True
     """Whether its input may have 16 bits."""
     rounds: bool = True
@@ -76,7 +78,7 @@ def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
     chosen = _with_own_bits(_with_own_weight_bits(given, settings, layer), settings, layer)
     asymmetric = _asymmetric(levels, chosen)
     impossible = list(_impossible(layer, chosen, asymmetric))
-    alone = chosen.weight_compress_only and layer.weight_only
+    alone = _is_alone(chosen, layer)
     for reason, of_its_type in impossible:
         if given is levels[0] or (given is levels[1] and of_its_type):
             raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
@@ -127,7 +129,20 @@ def _chosen(settings: Settings, layer: LayerFacts) -> Calibration:
 
 def weight_only(settings: Settings, layer: LayerFacts) -> bool:
     """Whether weight-only quantization is requested for a layer, and the layer supports it."""
-    return _chosen(settings, layer).weight_compress_only and layer.weight_only
+    return _is_alone(_with_own_bits(_chosen(settings, layer), settings, layer), layer)
+
+
+def number_format_of(settings: Settings, layer: LayerFacts) -> str | None:
+    """The number format that is requested for a layer's weight."""
+    weight = _with_own_bits(_chosen(settings, layer), settings, layer).weight
+    return weight.number_format if isinstance(weight, Arq) else None
+
+
+def _is_alone(chosen: Calibration, layer: LayerFacts) -> bool:
+    """Whether settings are for the weight alone, as the layer can have them."""
+    weight = chosen.weight
+    per_channel = isinstance(weight, Arq) and weight.number_format is not None and not weight.in_groups
+    return chosen.weight_compress_only and (layer.weight_only or (layer.channel_formats and per_channel))
 
 
 _Levels = Sequence[Calibration | None]
@@ -180,7 +195,7 @@ def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
 def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None) -> Iterator[tuple[str, bool]]:
     """The requested settings that this layer cannot have, each with whether no layer of its type can."""
     weight, alone = chosen.weight, chosen.weight_compress_only
-    if alone and not layer.weight_only:
+    if alone and not _is_alone(chosen, layer):
         yield "has no weight that can be quantized by itself", True
         return
     if weight.channel_wise and not layer.channel_wise and not alone:
@@ -265,6 +280,6 @@ def _skipped(settings: Settings, layer: LayerFacts, chosen: Calibration) -> str 
         return "only-layers"
     if settings.enabled is not None and layer.name not in settings.enabled:
         return "quant-enable"
-    if chosen.weight_compress_only and not layer.weight_only:
+    if chosen.weight_compress_only and not _is_alone(chosen, layer):
         return "weight-compress-only"
     return None

@@ -61,7 +61,8 @@ def summand(value: SSAValue, layer: OnnxLayer) -> Operand:
         return layer.helper("Max", value)
     if not isinstance(conv, nn.ConvOp) or not any(isinstance(r, ReturnOp) for r in readers(conv.result)):
         return value
-    return layer.helper("Max", value) if isinstance(source(conv.weight).owner, nn.DequantizeOp) else value
+    is_stored = isinstance(source(conv.weight).owner, nn.DequantizeOp | nn.DequantizeFloatOp)
+    return layer.helper("Max", value) if is_stored else value
 
 
 def _meets_constant(value: SSAValue) -> bool:

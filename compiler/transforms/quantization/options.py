@@ -97,8 +97,8 @@ class SettingsOptions:
     """Input channels that share a scale, for each output channel, of weights that are quantized by themselves (`weight-only`)."""
     weight_format: Literal["fp8-e4m3", "fp8-e5m2", "hif8", "mxfp8", "mxfp4", "nvfp4"] | None = None
     """Floats of 8 or 4 bits in place of integers, for weights that are quantized by themselves (`weight-only`). fp8-e4m3,
-    fp8-e5m2 and hif8 have a scale for each output channel; mxfp8 and mxfp4 a power of two for each 32 input channels; nvfp4 an
-    E4M3 scale for each 16, and one for the tensor.
+    fp8-e5m2 and hif8 have a scale for each output channel, of convolutions as well; mxfp8 and mxfp4 a power of two for each 32
+    input channels; nvfp4 an E4M3 scale for each 16, and one for the tensor.
     """
     weight_search: bool | None = None
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.

@@ -75,6 +75,9 @@ class Row:
     weight_only: Literal["table", "always"] | None = None
     """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
 
+    channel_formats: bool = False
+    """Whether the weight can be stored in a number format with a scale for each channel while the input stays float."""
+
     @property
     def judge(self) -> Judge | None:
         """What knows which layers the target computes in integers; None if no rule asks it."""
@@ -175,8 +178,8 @@ PPQ = Profile(
         **{kind: Row(active=False) for kind in _PASSIVE},
         **{kind: Row(rules=_SCORES, active=False) for kind in _MOVING},
         nn.PadOp: Row(rules=(DecidePassive.pads_with_zero,), active=False),
-        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
-        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
+        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always", channel_formats=True),
+        ConvTransposeOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always", channel_formats=True),
         MatMulOp: Row(1, 2, per_channel=True, rules=(_BIAS,), low_bits="always", weight_only="always"),
         AddOp: Row(rules=_SCORES, alignment="elementwise"),
         nn.SubOp: Row(rules=_SCORES, alignment="elementwise"),
@@ -207,7 +210,7 @@ QDQ = Profile(
         **{kind: Row(rules=_SCORES, active=False, between=True) for kind in _MOVING},
         nn.PadOp: Row(rules=(DecidePassive.pads_with_zero,), active=False, between=True),
         nn.ResizeOp: Row(rules=(DecidePassive.resize_nearest,), active=False, between=True),
-        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always"),
+        ConvOp: Row(1, 2, per_channel=True, rules=(_WEIGHT, _BIAS), low_bits="always", channel_formats=True),
         MatMulOp: Row(
             1, 2, per_channel=True, rules=(_BIAS,), gives_reals=True, low_bits="always", weight_only="always"
         ),

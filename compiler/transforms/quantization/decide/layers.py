@@ -13,7 +13,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....configuration.checks import check_names
 from ....configuration.compressed import compressed_operators
-from ....configuration.layer_settings import LayerFacts, LayerSettings, settings_for, weight_only
+from ....configuration.layer_settings import LayerFacts, LayerSettings, number_format_of, settings_for, weight_only
 from ....configuration.record import Record
 from ....configuration.settings import Settings
 from ....diagnostics import CompileError
@@ -59,6 +59,7 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
         low_bits=row.low_bits == "always" or dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=has_weight_only_mode(op, row),
+        channel_formats=row.channel_formats,
         wide=takes_int16(site, row) and (not row.as_amct or _is_wide(op)),
         rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
     )
@@ -116,8 +117,8 @@ class Candidate(NamedTuple):
     layer: LayerFacts
     whole: str | None
     """The reason that keeps it from computing on integers; None if it can, or does already."""
-    alone: Callable[[], str | None]
-    """The reason that keeps its weights from being quantized by themselves."""
+    alone: Callable[[str | None], str | None]
+    """The reason that keeps its weights from being quantized by themselves, to integers or to a number format."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,9 @@ class Layers:
 
     def broken(self, each: Candidate) -> str | None:
         """The reason that keeps a layer from being quantized as settings have it."""
-        return each.alone() if weight_only(self.settings, each.layer) else each.whole
+        if not weight_only(self.settings, each.layer):
+            return each.whole
+        return each.alone(number_format_of(self.settings, each.layer))
 
 
 def able_names(candidates: Iterable[Candidate]) -> set[str]:
@@ -161,9 +164,18 @@ def candidates(module: ModuleOp, profile: Profile) -> list[Candidate]:
 def _candidate(site: Site, row: Row, profile: Profile) -> Candidate:
     layer = layer_at(site, row)
     if is_quantized(site):
-        return Candidate(site, layer, None, lambda: None)
+        return Candidate(site, layer, None, _is_able)
     whole = _reason(first_broken(site, row.rules, profile.table))
-    return Candidate(site, layer, whole, cache(lambda: _reason(weight_only_broken(site, row))))
+
+    @cache
+    def alone(number_format: str | None) -> str | None:
+        return _reason(weight_only_broken(site, row, number_format))
+
+    return Candidate(site, layer, whole, alone)
+
+
+def _is_able(_: str | None) -> None:
+    """Nothing keeps the weights of a quantized layer from being so."""
 
 
 def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
@@ -173,7 +185,11 @@ def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
         whole = f"profile {profile.name} quantizes only its weights, on request"
     else:
         whole = _reason(each.float_because)
-    return Candidate(each.site, each.layer, whole, lambda: None if each.is_quantized else _reason(each.broken))
+
+    def alone(_: str | None) -> str | None:
+        return None if each.is_quantized else _reason(each.broken)
+
+    return Candidate(each.site, each.layer, whole, alone)
 
 
 def _reason(broken: tuple[object, str] | None) -> str | None:

@@ -68,6 +68,8 @@ def has_weight_only_mode(op: NNOp, row: Row) -> bool:
 def weight_only_broken(site: Site, row: Row, number_format: str | None = None) -> Broken | None:
     """The first rule that keeps a layer's weight from being quantized by itself, to integers or to a number format."""
     rules = _weight_only_rules(site.compute, row)
+    if number_format is not None and row.channel_formats:
+        rules = (DecideWeighted.weight_constant,)
     if rules is None:
         return first_of(site, (DecideLayer.weight_only,))
     return first_of(site, (DecideLayer.input_float, *rules, *_format_rules(row, number_format)))

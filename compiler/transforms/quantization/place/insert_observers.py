@@ -97,7 +97,7 @@ def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
     recurrent = {name for name, each in found.items() if isinstance(each.site.compute, OpaqueOp)}
     check_record(record, recurrent)
     quantizable = able_names(known.candidates)
-    alone = {name for name, each in found.items() if each.alone() is None} | recurrent
+    alone = {name for name, each in found.items() if each.alone(None) is None} | recurrent
     layers = {layer_of(op) for op in module.walk()}
     tensors = recorded_tensors(record, layers)
     for name in (name for name in record.layers if name not in tensors):

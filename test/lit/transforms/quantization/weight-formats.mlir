@@ -11,6 +11,7 @@
 // CHECK-DAG: [insert-observers applied weight-only] "fc": its input stays float, its weight is quantized by itself
 // CHECK-DAG: [insert-observers missed matrix-weight] "batch": its second operand is of rank 3
 // CHECK-DAG: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK-DAG: [insert-observers missed weight-compress-only] "conv": only weights are quantized, and it has no weight that can be quantized by itself
 // CHECK-DAG: [insert-observers missed number-format] "gru": its weights become int8, not mxfp4: recurrent layers have weights of integers only
 // CHECK-LABEL: func.func @main
 // CHECK: from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight "mxfp4" axis 0 block 32>}
@@ -28,6 +29,7 @@
 
 // FP8-DAG: [convert-observers applied quantized] "fc": fp8-e4m3 weight per channel, alone
 // FP8-DAG: [convert-observers applied quantized] "batch": fp8-e4m3 weight per tensor, alone
+// FP8-DAG: [convert-observers applied quantized] "conv": fp8-e4m3 weight per channel, alone
 // FP8: nn.dequantize_float {{.*}} axis 1 : (tensor<40x2xf8E4M3FN>, tensor<2xf32>) -> tensor<40x2xf32>
 
 // ASCEND: [insert-observers missed integer-weight] "fc": this target takes weights of integers, not of floats of 8 or 4 bits: use profile qdq, or weight-bits
@@ -35,7 +37,8 @@
 // ALONE-NEXT: hint: give weight-only=true
 // NAMES: error:{{.*}}weight-format{{.*}}mxfp6
 // BITS: error: mxfp4 has bits and groups of its own, and no zero points
-func.func @main(%x: tensor<3x40xf32>, %b: tensor<2x3x40xf32>, %s: tensor<4x1x2xf32>) {
+func.func @main(%x: tensor<3x40xf32>, %b: tensor<2x3x40xf32>, %s: tensor<4x1x2xf32>, %i: tensor<1x2x4x4xf32>) {
+  %k = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
   %w = nn.constant dense<1.0> : tensor<40x2xf32>
   %t = nn.constant dense<0.5> : tensor<2x40xf32>
   %v = nn.constant dense<1.0> : tensor<2x40x2xf32>
@@ -45,6 +48,7 @@ func.func @main(%x: tensor<3x40xf32>, %b: tensor<2x3x40xf32>, %s: tensor<4x1x2xf
   %1 = nn.matmul %x, %t transpose_b from <onnx, "Gemm", "turned"> : (tensor<3x40xf32>, tensor<2x40xf32>) -> tensor<3x2xf32>
   %2 = nn.matmul %b, %v from <onnx, "MatMul", "batch"> : (tensor<2x3x40xf32>, tensor<2x40x2xf32>) -> tensor<2x3x2xf32>
   %3 = nn.matmul %x, %x transpose_b from <onnx, "Gemm", "computed"> : (tensor<3x40xf32>, tensor<3x40xf32>) -> tensor<3x3xf32>
+  %4 = nn.conv %i, %k from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %5 = nn.opaque %s, %g, %r framework "onnx" op_type "GRU" version 14 attrs {hidden_size = 1 : i64} from <onnx, "GRU", "gru"> : (tensor<4x1x2xf32>, tensor<1x3x2xf32>, tensor<1x3x1xf32>) -> tensor<4x1x1x1xf32>
   func.return
 }

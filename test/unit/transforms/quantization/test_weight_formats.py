@@ -260,6 +260,52 @@ def test_fp8_with_one_scale() -> None:
     assert str(back.scale.type) == "tensor<f32>"
 
 
+CONVOLUTIONS = """
+func.func @main(%x: tensor<1x4x6x6xf32> {nn.name = "x"}) -> (tensor<1x6x6x6xf32> {nn.name = "y"}) {
+  %w = nn.constant #nn.external<"w", tensor<6x2x3x3xf32>, "0xWEIGHT">
+  %b = nn.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]> : tensor<6xf32>
+  %y = nn.conv %x, %w, %b pads [1, 1, 1, 1] groups 2 from <onnx, "Conv", "conv"> :
+    (tensor<1x4x6x6xf32>, tensor<6x2x3x3xf32>, tensor<6xf32>) -> tensor<1x6x6x6xf32>
+  func.return %y : tensor<1x6x6x6xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["fp8-e4m3", "fp8-e5m2", "hif8"])
+def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path) -> None:
+    weight = RNG.normal(size=(6, 2, 3, 3)).astype(np.float32)
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
+    step = make_pass("quantize", f"weight-only=true only-layers=conv weight-format={name}")
+    step.apply(session, module)
+    (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
+    assert str(back.scale.type) == "tensor<6xf32>"
+    columns = weight.reshape(6, -1).T
+    expected = by_loop(columns, name).T.reshape(weight.shape)
+    rounded = parse_module(session, CONVOLUTIONS.replace("WEIGHT", expected.tobytes().hex()), "net.mlir")
+    x = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
+    found = run(module, {"x": x})["y"]
+    np.testing.assert_array_equal(found, run(rounded, {"x": x})["y"])
+    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
+    np.testing.assert_allclose(onnx_outputs(path, x), found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(run(frontends.read(path, new_session()), {"x": x})["y"], found)
+    once = module_text(module)
+    step.apply(session, module)
+    assert module_text(module) == once
+
+
+def test_convolutions_have_no_blocks() -> None:
+    weight = RNG.normal(size=(6, 2, 3, 3)).astype(np.float32)
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
+    make_pass("quantize", "weight-only=true weight-format=mxfp8").apply(session, module)
+    assert missed(session, "weight-compress-only") == [
+        "only weights are quantized, and it has no weight that can be quantized by itself"
+    ]
+
+
 def missed(session: Session, rule: str) -> list[str]:
     return [r.reason for r in session.remarks if r.kind == "missed" and r.rule == rule]
 
