@@ -46,7 +46,7 @@ def stored(values: Array, number_format: NumberFormat, axis: int | None, search:
     """
     kind, tensor_scale = numpy_dtype(number_format.scale), None
     if number_format.has_tensor_scale:
-        most = np.float64(np.abs(values).max(initial=0.0))
+        most = np.float64(max(values.max(initial=0.0), -values.min(initial=0.0)))
         tensor_scale = scales_of(np.asarray(most / (number_format.reach * largest(kind))))
     rows = _rows(values, axis, number_format.block)
     elements = np.empty(rows.shape, numpy_dtype(number_format.element))
