@@ -250,11 +250,11 @@ def _quantized(
     if options.results.quantize_cache:
         run_on_verified(module, [QuantizeCachePass()], session)
     _settle(large)
+    boundary = boundary_of(module, original)
     if weight_bytes(original) > _HUGE and not _runs(module, samples) and profile_of(session).facts.kernels:
-        return _Forms(original, reference, module, None, {}, large)
+        return _Forms(original, reference, module, None, {}, boundary, large)
     ascend = without_relu6(module, session)
     run_passes(ascend, [LowerToAscendPass()], session)
-    boundary = boundary_of(module, original)
     programs = [partial(Executable, module), partial(Executable, ascend), *_integer_kernels(module, session)]
     stages = {name: _in_reals(each, boundary) for name, each in zip(STAGES, programs, strict=False)}
     return _Forms(original, reference, module, ascend, stages, boundary, large)

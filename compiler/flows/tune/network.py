@@ -74,7 +74,7 @@ class Network:
         if self.timed is None:
             return costs
         with scratch() as folder:
-            (found,) = latency.side_by_side([self._file(module, folder)], self.timed).models.values()
+            (found,) = latency.side_by_side({self._file(module, folder): self.timed}).models.values()
         return replace(costs, ms=found.median * 1e3)
 
     def _file(self, module: ModuleOp, folder: Path) -> Path:
