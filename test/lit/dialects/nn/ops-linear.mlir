@@ -3,7 +3,7 @@
 // Matrix products and biases.
 
 // CHECK-LABEL: func.func @matmul(
-func.func @matmul(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>, %two: tensor<2xf32>, %s: tensor<?x8x1x5x6xf32>, %t: tensor<3x7x6xf32>, %v: tensor<3xf32>) {
+func.func @matmul(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>, %two: tensor<2xf32>, %s: tensor<?x8x1x5x6xf32>, %t: tensor<3x7x6xf32>, %v: tensor<3xf32>, %i: tensor<?x5x3xui8>, %j: tensor<3x4xi8>) {
   // CHECK-NEXT: %plain = nn.matmul %a, %b : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   %plain = nn.matmul %a, %b : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   // CHECK-NEXT: %biased = nn.matmul %b, %a, %two transpose_a transpose_b : (tensor<3x4xf32>, tensor<2x3xf32>, tensor<2xf32>) -> tensor<4x2xf32>
@@ -16,6 +16,8 @@ func.func @matmul(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>, %two: tensor<2xf32>,
   %row = nn.matmul %v, %b : (tensor<3xf32>, tensor<3x4xf32>) -> tensor<4xf32>
   // CHECK-NEXT: %dot = nn.matmul %v, %v : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
   %dot = nn.matmul %v, %v : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
+  // CHECK-NEXT: %integer = nn.matmul_integer %i, %j lhs_zero_point 128 rhs_zero_point -3 : (tensor<?x5x3xui8>, tensor<3x4xi8>) -> tensor<?x5x4xi32>
+  %integer = nn.matmul_integer %i, %j lhs_zero_point 128 rhs_zero_point -3 : (tensor<?x5x3xui8>, tensor<3x4xi8>) -> tensor<?x5x4xi32>
   // CHECK-NEXT: func.return
   func.return
 }
