@@ -16,6 +16,7 @@ from amct_opt.flows import quantization
 from amct_opt.runtime import integer
 from amct_opt.runtime.kernels import quantization as kernels
 from amct_opt.tools import amct
+from amct_opt.transforms.quantization.convert import weight_search
 
 SIZE, LAYERS = 768, 8
 WEIGHTS = SIZE * SIZE * LAYERS * 4
@@ -69,6 +70,7 @@ def test_weights_alone_are_in_memory_as_integers_once(
     and its arrays stay in a file of their own.
     """
     monkeypatch.setattr(quantization, "_HUGE", 0)
+    monkeypatch.setattr(weight_search, "_PIECE", 1 << 14)  # the network is not huge
     command = [network(tmp_path), "--weight-only", "--weight-bits", "4", "--group-size", "32", "--profile", profile]
     # what it imports is not counted
     amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q", "--no-report"])

@@ -85,7 +85,7 @@ def test_numbers_and_files(
     """The interpreter computes what a loop computes, and onnxruntime with its default options the same from the file."""
     weight = (RNG.normal(size=shape) * RNG.uniform(0.1, 5, shape)).astype(np.float32)
     x = RNG.normal(size=(4, shape[0])).astype(np.float32)
-    options = f"weight-bits={bits}{'' if symmetric else ' weight-asymmetric=true'}"
+    options = f"weight-bits={bits} weight-search=false{'' if symmetric else ' weight-asymmetric=true'}"
     module, session = quantized(weight, options, transposed)
     (found,) = run(module, {"x": x}).values()
     expected = x @ by_loop(weight, bits, symmetric)
