@@ -45,7 +45,7 @@ def test_all_widths_are_those_of_one_equalized_network(tmp_path: Path) -> None:
     options, data = composed(QuantizeOptions, {"weight_bits": 3}), DataOptions(str(DIGITS / "calib.npz"))
     work = work_of(module, samples, session)
     network = Network(module, options, data, AUTOMATIC, samples, Differences, work, session)
-    program = network.program({"equalize": True}, low_bits=False)
+    program = network.program({"equalize": True, "correct_bias": False}, low_bits=False)
     noise = {(c.layer, c.width): c.noise for layer in program.layers for c in layer}
     narrow, low, whole, wide = Width(3, 8), Width(4, 8), Width(8, 8), Width(8, 16)
     for layer in ("depthwise1", "conv4"):
