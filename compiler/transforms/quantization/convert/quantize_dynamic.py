@@ -20,6 +20,7 @@ from ....dialects.nn import (
     ConstantOp,
     DequantizeOp,
     DivOp,
+    FusedOp,
     MatMulIntegerOp,
     MatMulOp,
     MaxOp,
@@ -29,11 +30,13 @@ from ....dialects.nn import (
     RoundOp,
     constant_of,
 )
+from ....dialects.nn.fused import outside
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.array import Array
 from ....rewriting import Remarks, Roots, StepPattern, condition, rewrite
 from ....runtime.affine import LEAST_SCALE
 from ....session import Session, session_of
+from ...inline_fused import inline
 
 _U8 = IntegerType(8, Signedness.UNSIGNED)
 _STEPS, _MIDDLE = 127, 128
@@ -164,8 +167,8 @@ class QuantizeDynamicPass(ModulePass):
     """Quantize the inputs of products with int8 weights in each run, after `--quantize=weight-only=true`.
 
     Each row of an input has the scale `max |x| / 127`, so that nothing is calibrated; sums of products are int32, exact
-    (`nn.matmul_integer`), and multiplied by the scales of row and output channel. Products that stay have a remark; if all do, or
-    there are none, that is a warning.
+    (`nn.matmul_integer`), and multiplied by the scales of row and output channel. A region of `nn.fused` with such a product is
+    unpacked. Products that stay have a remark; if all do, or there are none, that is a warning.
     """
 
     name = "quantize-dynamic"
@@ -178,6 +181,9 @@ class QuantizeDynamicPass(ModulePass):
 
 def quantize_dynamic(module: ModuleOp, session: Session) -> None:
     """Run the pass."""
+    for region in [op for op in module.walk() if isinstance(op, FusedOp)]:
+        if any(_has_stored_weight(op) for op in region.body.block.ops):
+            inline(region)
     remarks = Remarks(session, QuantizeDynamicPass.name)
     kinds = (*cast(Patterns, session.patterns_of(QuantizeDynamicPass.name)), *QuantizeDynamicPass.PATTERNS)
     rewrite(module, *(kind(remarks) for kind in kinds))
@@ -186,3 +192,7 @@ def quantize_dynamic(module: ModuleOp, session: Session) -> None:
     if not any(remark.kind == "applied" for remark in own):
         why = f"'{own[0].layer}' because {own[0].reason}" if own else "no product has a quantized weight"
         session.warn(f"--quantize-dynamic: no input is quantized; {why}")
+
+
+def _has_stored_weight(op: Operation) -> bool:
+    return isinstance(op, MatMulOp) and isinstance(outside(op.rhs).owner, DequantizeOp)

@@ -89,3 +89,23 @@ func.func @weight(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>, ten
   %e = nn.matmul %x, %t from <onnx, "MatMul", "batch"> : (tensor<3x2xf32>, tensor<1x2x2xf32>) -> tensor<1x3x2xf32>
   func.return %a, %b, %d, %e : tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>, tensor<1x3x2xf32>
 }
+
+// -----
+
+// A product in a region of its activation.
+// CHECK-LABEL: @region
+// CHECK-NOT:   nn.fused
+// CHECK:       nn.matmul_integer
+// CHECK:       nn.add {{%.*}}, %b from <onnx, "Gemm", "fc">
+// CHECK-NEXT:  nn.relu
+// REMARK:      [quantize-dynamic applied dynamic] "fc": a scale for each row of its input, in each run
+func.func @region(%x: tensor<3x2xf32>, %b: tensor<2xf32>) -> tensor<3x2xf32> {
+  %q = nn.constant dense<[[1, 2], [5, 6]]> : tensor<2x2xi8>
+  %w = nn.dequantize %q by <i8, scale = 0.5> : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  %y = nn.fused "LinearReLU" (%x_1 = %x, %w_1 = %w, %b_1 = %b) : (tensor<3x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<3x2xf32> {
+    %fc = nn.matmul %x_1, %w_1, %b_1 from <onnx, "Gemm", "fc"> : (tensor<3x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+    %r = nn.relu %fc : tensor<3x2xf32>
+    nn.yield %r : tensor<3x2xf32>
+  }
+  func.return %y : tensor<3x2xf32>
+}
