@@ -221,7 +221,9 @@ def _check_dynamic(options: SettingsOptions) -> None:
         "weight-bits": options.weight_bits not in (None, 8),
         "weight-asymmetric": bool(options.weight_asymmetric),
         "group-size": options.group_size is not None,
+        "weight-format": options.weight_format is not None,
         "bits": options.bits not in (None, 8),
+        "layer-bits": bool(options.layer_bits),
     }
     if name := next((name for name, given in useless.items() if given), None):
         message = f"dynamic multiplies int8 weights, with a scale for each output channel, by int8 inputs: {name} does not apply"

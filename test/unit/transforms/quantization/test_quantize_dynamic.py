@@ -79,7 +79,12 @@ def test_the_file_has_the_integers_of_the_formula(amct_tool: Any, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [("--weight-bits=4", "weight-bits does not apply"), ("--group-size=32", "group-size does not apply")],
+    [
+        ("--weight-bits=4", "weight-bits does not apply"),
+        ("--group-size=32", "group-size does not apply"),
+        ("--weight-format=fp8-e4m3", "weight-format does not apply"),
+        ("--layer-bits=fc:16", "layer-bits does not apply"),
+    ],
 )
 def test_options_that_exclude_each_other(option: str, message: str, amct_tool: Any, tmp_path: Path) -> None:
     given = ("quantize", model(tmp_path / "m.onnx"), "--profile", "qdq", "--dynamic", option, "-o", tmp_path / "out")
