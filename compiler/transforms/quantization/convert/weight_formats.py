@@ -101,8 +101,9 @@ def _scales(grouped: Array, number_format: NumberFormat, tensor_scale: Array | N
     for factor in _POWERS if is_power else FRACTIONS:
         candidate = _of_type(first * factor, number_format, tensor_scale)
         numbers = _elements(grouped, candidate, number_format, tensor_scale)
-        error = numbers.astype(np.float32) * _reals(candidate, tensor_scale)[..., None] - grouped
-        total = np.square(error).sum(-1, dtype=np.float64)
+        with np.errstate(over="ignore"):  # an error of infinity is never the least
+            error = numbers.astype(np.float32) * _reals(candidate, tensor_scale)[..., None] - grouped
+            total = np.square(error).sum(-1, dtype=np.float64)
         best = np.where(total < least, candidate, best)
         least = np.minimum(total, least)
     return best
