@@ -94,7 +94,7 @@ def _returned(networks: Networks, request: Request, folder: Path, session: Sessi
         run_on_verified(module, [Quantize(asked, data, networks.running)], silent)
         names = quantized_layers(module, silent)
         if not names:
-            raise _impossible(first, session)
+            raise _impossible(first, request, session)
         networks.onnx.write(module, file, silent)
         before, after = latency.side_by_side(dict.fromkeys([model, file], inputs), TURNS).models.values()
         if after.faster(before):
@@ -204,7 +204,10 @@ def check_faster(found: Latencies, file: Path) -> None:
         raise CompileError(message, where=str(file), hint="nothing was written; run it again on an idle machine")
 
 
-def _impossible(first: str, session: Session) -> CompileError:
+def _impossible(first: str, request: Request, session: Session) -> CompileError:
+    if request.settings.dynamic:
+        message = "--faster-than-float does not return layers that --dynamic quantizes to float"
+        return CompileError(message, hint="leave out --faster-than-float")
     profile = profile_of(session)
     hint = "without --faster-than-float the files are written"
     if profile is not QDQ:

@@ -84,6 +84,8 @@ class OnnxTarget(Target):
         return replace(FORM, converters={**converters, **session.writers.get(self.name, {})})
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        if self.simulate_formats and not any(isinstance(op, DequantizeFloatOp) for op in module.walk()):
+            session.warn("simulate-formats has nothing to do: no weight is in a number format")
         written, graph, proto, remarks = self._graph(module, session)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)

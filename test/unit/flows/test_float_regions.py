@@ -78,6 +78,13 @@ def test_a_network_that_is_slower_in_any_form_is_an_error(
     assert not (tmp_path / "out").exists()
 
 
+def test_with_inputs_quantized_in_each_run_it_is_an_error(faster: Callable[..., Result]) -> None:
+    result = faster("quantize", "--dynamic")
+    assert result.status == 1
+    assert "--faster-than-float does not return layers that --dynamic quantizes to float" in result.err
+    assert "hint: leave out --faster-than-float" in result.err
+
+
 def test_a_search_keeps_these_layers_in_float(prices: dict[str, float], faster: Callable[..., Result]) -> None:
     prices.update(dict.fromkeys(LAYERS, 0.5), conv1=10)
     result = faster("tune", "--sqnr", "20")

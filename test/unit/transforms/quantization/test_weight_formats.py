@@ -168,6 +168,15 @@ def test_a_search_takes_scales_of_less_error(name: str) -> None:
     assert errors[1] < errors[0]
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_search_among_the_largest_weights_stays_finite(name: str) -> None:
+    weight = wild(64, 4)
+    weight[3, 1], weight[40, 2] = 3.2e38, -1e20
+    found = stored_weight(quantized(weight, f"weight-format={name} weight-search=true")[0])
+    assert np.isfinite(found).all()
+    assert abs(found[3, 1] / weight[3, 1] - 1) < 0.4
+
+
 def test_scales_of_a_search_keep_their_type() -> None:
     module, _ = quantized(wild(64, 4), "weight-format=mxfp4 weight-search=true")
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
@@ -414,4 +423,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
     assert amct.run([*given, "--opset", "21", "--no-report", "-o", str(tmp_path / "old")]) == 1
     assert "in opset 21 takes no float4e2m1" in capsys.readouterr().err
+    integers = [*given[:4], "--weight-only", "--simulate-formats", "--no-report", "-o", str(tmp_path / "integers")]
+    assert amct.run(integers) == 0
+    assert "warning: simulate-formats has nothing to do: no weight is in a number format" in capsys.readouterr().err
     assert not (tmp_path / "old").exists()
