@@ -23,9 +23,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
 from ..dialects.ascend.cube import DATA
-from ..dialects.nn import CORRECTED, ConstantOp, DequantizeOp
+from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
 from ..ir.functions import input_names, main_function, output_names
+from ..ir.number_formats import rounding
 from ..runtime.executor import RunError, flatten
 from ..runtime.kernels import Array, Kernel
 from ..runtime.plan import kernel_of
@@ -139,6 +140,8 @@ class Analysis:
         array = self.graph.program.constants.get(slot)
         if array is not None and self.steps is not None and self._is_weight(slot, array):
             return np.full(array.shape, self.steps, np.float32)
+        if array is not None and self.steps is not None and self._is_in_format(slot):
+            return rounding(array)
         if array is None or not self.rounded_constants or not np.issubdtype(array.dtype, np.floating):
             return None
         return np.abs(array).astype(np.float32) * np.float32(2.0**-23)
@@ -152,6 +155,14 @@ class Analysis:
             isinstance(op, DequantizeOp) or any(element_of(operand) in DATA for operand in op.operands)
             for op in readers
         )
+
+    def _is_in_format(self, slot: int) -> bool:
+        """Whether a constant holds the elements of a weight in a number format, not its scales."""
+        for row in self.graph.program.readers.get(slot, ()):
+            if isinstance(row.op, DequantizeFloatOp) and row.operands[0] == slot:
+                readers = self.graph.program.readers.get(row.results[0], ())
+                return not any(isinstance(each.op, DequantizeFloatOp) for each in readers)
+        return False
 
     def _compute(self, row: Row) -> None:
         read = [self.values[slot] for slot in row.operands]

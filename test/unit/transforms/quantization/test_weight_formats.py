@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from amct_opt import frontends
+from amct_opt.checking.bisection import bisect
 from amct_opt.configuration.json_config import json_text
 from amct_opt.configuration.settings import Arq
 from amct_opt.diagnostics import CompileError
@@ -175,6 +176,21 @@ def test_a_search_among_the_largest_weights_stays_finite(name: str) -> None:
     found = stored_weight(quantized(weight, f"weight-format={name} weight-search=true")[0])
     assert np.isfinite(found).all()
     assert abs(found[3, 1] / weight[3, 1] - 1) < 0.4
+
+
+@pytest.mark.parametrize("search", ["", "weight-search=true"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_checks_explain_what_elements_lose_and_no_more(name: str, search: str) -> None:
+    weight = wild(64, 4)
+    runs = [{"x": np.eye(64, dtype=np.float32)}]
+    original = parse_module(new_session(), net(weight, False), "net.mlir")
+    module, _ = quantized(weight, f"weight-format={name} {search}")
+    result = bisect(original, module, runs)
+    assert result.first is None
+    assert result.quantized
+    weight[:, 2] *= 4
+    other, _ = quantized(weight, f"weight-format={name} {search}")
+    assert bisect(original, other, runs).first is not None
 
 
 def test_scales_of_a_search_keep_their_type() -> None:
@@ -414,7 +430,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "hint: all files were written; --simulate-formats writes numbers that onnxruntime runs"
         in capsys.readouterr().err
     )
-    assert amct.run([*given, "--no-report", "--simulate-formats", "-o", str(tmp_path / "simulated")]) == 0
+    assert amct.run([*given, "--no-report", "--simulate-formats", "--check", "-o", str(tmp_path / "simulated")]) == 0
     read = frontends.read(tmp_path / "simulated" / "net_nn.mlir", new_session())
     (elements,) = (
         op for op in read.walk() if isinstance(op, nn.ConstantOp) and len(op.array.shape) == 2 and len(op.array) == 32
