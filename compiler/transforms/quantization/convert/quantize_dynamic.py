@@ -105,7 +105,7 @@ class QuantizeDynamic(StepPattern[Product]):
 
     def rewrite(self, m: Product, rewriter: PatternRewriter) -> None:
         op, made = m.op, list[Operation]()
-        integers, scale = self._rows.get(op.lhs) or self._quantized(op.lhs, rewriter)
+        integers, scale = self._rows.get(op.lhs) or self._quantized(op, rewriter)
 
         def step(kind: type[NNOp], *operands: Any, **given: Any) -> SSAValue:
             made.append(kind.make(*operands, location=op.location, **given))
@@ -135,16 +135,16 @@ class QuantizeDynamic(StepPattern[Product]):
         array = constant.array if m.op.transpose_b is None else np.ascontiguousarray(constant.array.T)
         return ConstantOp.of(array, constant.key, constant.location)
 
-    def _quantized(self, value: SSAValue, rewriter: PatternRewriter) -> _Rows:
-        """The rows of a value, where it is made: `round(x / s)` with `s = max |x| / 127`."""
-        made: list[Operation] = []
+    def _quantized(self, op: MatMulOp, rewriter: PatternRewriter) -> _Rows:
+        """The rows of a product's input, where it is made: `round(x / s)` with `s = max |x| / 127`."""
+        made, value = list[Operation](), op.lhs
 
         def step(kind: type[NNOp], *operands: Any, **given: Any) -> SSAValue:
-            made.append(kind.make(*operands, **given))
+            made.append(kind.make(*operands, location=op.location, **given))
             return made[-1].results[0]
 
         def number(n: Array | float) -> SSAValue:
-            made.append(ConstantOp.of(np.asarray(n, np.float32), "number"))
+            made.append(ConstantOp.of(np.asarray(n, np.float32), "number", op.location))
             return made[-1].results[0]
 
         def cast_to(element: Attribute, x: SSAValue) -> SSAValue:

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import UnknownLoc
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
@@ -102,6 +103,15 @@ def test_layers_are_not_measured_one_by_one(command: tuple[str, ...], amct_tool:
     result = amct_tool(command[0], model(tmp_path / "m.onnx"), *command[1:], "--data", tmp_path / "x.npz", "--dynamic")
     assert result.status == 1
     assert "layers whose inputs are quantized in each run are not measured one by one" in result.err
+
+
+def test_what_is_made_has_the_location_of_the_product(tmp_path: Path) -> None:
+    session = new_session()
+    module = frontends.read(model(tmp_path / "m.onnx"), session)
+    make_pass("quantize", "dynamic=true").apply(session, module)
+    made = [op for op in module.walk() if isinstance(op, nn.NNOp)]
+    assert any(isinstance(op, nn.MatMulIntegerOp) for op in made)
+    assert [op.name for op in made if isinstance(op.location, UnknownLoc)] == []
 
 
 def test_without_quantized_weights_there_is_a_warning() -> None:
