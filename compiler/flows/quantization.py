@@ -18,7 +18,7 @@ from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..configuration.settings import Arq
 from ..data import Samples
 from ..diagnostics import CompileError, remarks_yaml
-from ..dialects.nn import constant_of, weights_of
+from ..dialects.nn import DequantizeOp, QuantizeOp, constant_of, weights_of
 from ..files import filling, refuse_overwriting, scratch
 from ..formats.onnx.file import external_file
 from ..frontends.folders import model_in
@@ -394,10 +394,11 @@ def _warn_of_training(module: ModuleOp, model: Path, session: Session) -> None:
 
 
 def _warn_of_integers(module: ModuleOp, model: Path, session: Session) -> None:
-    """Warns of a model whose layers compute on integers already."""
+    """Warns of a model whose layers are quantized already; `amct convert` takes those of integers."""
     if quantized_layers(module, session):
-        advice = f"amct convert --model {model} --save_path P keeps its scales"
-        session.warn(f"{model} is quantized already, and these layers stay as they are: {advice}")
+        has_integers = any(isinstance(op, QuantizeOp | DequantizeOp) for op in module.walk())
+        advice = f": amct convert --model {model} --save_path P keeps its scales" if has_integers else ""
+        session.warn(f"{model} is quantized already, and these layers stay as they are{advice}")
 
 
 def _check_bits(opset: int | None, request: Request) -> None:

@@ -439,6 +439,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
     assert amct.run([*given, "--opset", "21", "--no-report", "-o", str(tmp_path / "old")]) == 1
     assert "in opset 21 takes no float4e2m1" in capsys.readouterr().err
+    amct.run(
+        [given[0], str(tmp_path / "out" / "net_qdq.onnx"), *given[2:4], "--no-report", "-o", str(tmp_path / "twice")]
+    )
+    assert "is quantized already, and these layers stay as they are\n" in capsys.readouterr().err
     integers = [*given[:4], "--weight-only", "--simulate-formats", "--no-report", "-o", str(tmp_path / "integers")]
     assert amct.run(integers) == 0
     assert "warning: simulate-formats has nothing to do: no weight is in a number format" in capsys.readouterr().err
