@@ -395,17 +395,26 @@ def intended(op: Operation, operands: Sequence[Array], errors: Errors) -> Array 
     """How far integers may be from the reals that they stand for, in steps: half a step, more where the integers end, and the
     errors of the reals. None for other operations than quantization.
     """
-    factor: Any
     with np.errstate(all="ignore"):
-        if isinstance(op, nn.QuantizeOp):
-            scale, points = op.qparams.data.broadcastable(shape_of(op.input))
-            factor, (low, high) = 1 / scale.astype(np.float64), integer_range(op.qparams.data.storage)
-        elif isinstance(op, AscendQuantOp):
-            factor = float(op.scale.value.data) ** (2 if op.sqrt_mode.value.data else 1)
-            points, (low, high) = float(op.offset.value.data), integer_range(op.storage)
-        else:
+        if (found := place_of(op, operands[0])) is None:
             return None
-        place = operands[0].astype(np.float64) * factor + points
+        place, factor, (low, high) = found
         beyond = np.maximum(0, np.maximum(low - place, place - high))
         own = 0 if errors[0] is None else errors[0] * np.abs(factor)
         return np.asarray((0.5 + beyond + own) * (1 + 2.0**-10), np.float32)
+
+
+def place_of(op: Operation, reals: Array) -> tuple[Array, Any, tuple[int, int]] | None:
+    """Where reals lie among the integers of a quantization before they are rounded, float64; how many integers there are in a
+    unit; and the first and the last. None for other operations.
+    """
+    factor: Any
+    if isinstance(op, nn.QuantizeOp):
+        scale, points = op.qparams.data.broadcastable(shape_of(op.input))
+        factor, ends = 1 / scale.astype(np.float64), integer_range(op.qparams.data.storage)
+    elif isinstance(op, AscendQuantOp):
+        factor = float(op.scale.value.data) ** (2 if op.sqrt_mode.value.data else 1)
+        points, ends = float(op.offset.value.data), integer_range(op.storage)
+    else:
+        return None
+    return reals.astype(np.float64) * factor + points, factor, ends

@@ -31,7 +31,7 @@ from ..runtime.executor import RunError, flatten
 from ..runtime.kernels import Array, Kernel
 from ..runtime.plan import kernel_of
 from ..runtime.program import Program, Row
-from .bounds import errors_of, intended
+from .bounds import errors_of, intended, place_of
 
 WEIGHT_STEPS = 0.5
 """By how many of its steps a weight that is rounded to the nearest integer moves at most."""
@@ -330,10 +330,14 @@ class _Run:
             return  # no value of the other has this shape: both go on with their own
         if not cause:
             view, apart = self._agreement(slot, value, views, self.in_forced, layer)
+            moved = apart is not None and self._is_only_quantized(slot, value, view)
             if apart is not None:
                 self.shown.setdefault(layer.name, apart)
+            if moved:
+                self.explained.add(layer.name)
+            elif apart is not None:
                 self.causes[slot] = frozenset({layer.name})
-            self._force(slot, view, both=apart is None)
+            self._force(slot, view, both=apart is None or moved)
             return
         own_views = [*self.follower.views(self.given[slot], own)]
         view_own, apart_own = self._agreement(slot, own, own_views, self.in_own, None) if own_views else (None, None)
@@ -347,6 +351,22 @@ class _Run:
             self._agreement(slot, own, own_views, self.in_own, layer)
         self.causes.pop(slot)
         self._force(slot, view_own, both=True)
+
+    def _is_only_quantized(self, slot: int, *values: Array) -> bool:
+        """Whether all that reads either value quantizes it to the same integers, which one of the two stands for already: the
+        quantization moved past the layer.
+        """
+        readers = self.graph.program.readers.get(slot, ())
+        if self.follower.bits or slot in self.outputs or not readers:
+            return False
+        for row in readers:
+            if not any(_is_quantized(row.op, each) for each in values):
+                return False
+            one, other = (self.graph.run(row, {slot: each})[0] for each in values)
+            (bound,) = errors_of(row.op, values[:1], [self.in_forced.error(slot)], [one])
+            if not np.all(distance(one, other) <= (0 if bound is None else bound)):
+                return False
+        return True
 
     def _force(self, slot: int, view: Array, *, both: bool = False) -> None:
         """Replace the value of a layer by the other's. What it was computed as keeps its bound."""
@@ -446,6 +466,16 @@ class _Run:
 
 def _floating(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.inexact)) or array.dtype.name == "bfloat16"
+
+
+def _is_quantized(op: Operation, reals: Array) -> bool:
+    """Whether an operation quantizes, and reals are those of the integers that it makes of them, as far as float32 has them."""
+    found = place_of(op, reals)
+    if found is None:
+        return False
+    place, _, (low, high) = found
+    nearest = np.rint(place).clip(low, high)
+    return bool(np.all(np.abs(place - nearest) <= (high - low) * 2.0**-20))
 
 
 def distance(value: Array, view: Array) -> Array:

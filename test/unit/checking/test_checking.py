@@ -117,9 +117,33 @@ def test_right_passes_pass(profile: str, bits: int, tmp_path: Path) -> None:
     checker.writing(path, module, session.targets["onnx"](), session)
     if profile == "ascend":
         amct_opt.run_pipeline(module, "deploy", session)
+    if profile == "qdq":  # flatten1 comes before the quantization of its input then
+        amct_opt.run_pipeline(module, ["lower-to-ascend"], session)
     assert {"canonicalize", "fuse-all", "insert-observers", "calibrate", "convert-observers"} <= set(checker.checked)
     assert not checker.skipped
     assert checker.files == ["digits.onnx", "q.onnx"]
+
+
+def test_a_layer_that_is_wrong_before_its_quantization_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """flatten1 may be quantized before or behind, but not be another number than the quantized one."""
+    apply = LowerToAscendPass.apply
+
+    def wrong(self: Any, ctx: Any, op: ModuleOp) -> None:
+        apply(self, ctx, op)
+        (flatten,) = (each for each in op.walk() if each.name == "ascend.Flatten")
+        (use,) = flatten.results[0].uses
+        scale = nn.ConstantOp.of(np.array(1.02, np.float32), "wrong", flatten.location)
+        scaled = nn.MulOp.make(flatten.results[0], scale.result, result_types=[flatten.results[0].type])
+        block = flatten.parent_block()
+        assert block is not None
+        block.insert_ops_after([scale, scaled], flatten)
+        use.operation.operands[use.index] = scaled.results[0]
+
+    monkeypatch.setattr(LowerToAscendPass, "apply", wrong)
+    module, session = amct_opt.load(MODEL)
+    session.profile, session.checker = "qdq", Checker(None, 1)
+    with pytest.raises(CompileError, match="after --lower-to-ascend: layer '"):
+        amct_opt.run_pipeline(module, ["canonicalize", "fuse-all", "quantize", "lower-to-ascend"], session)
 
 
 def test_a_pass_that_changes_silently_must_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
