@@ -175,7 +175,7 @@ def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SS
     while value.has_one_use():
         (use,) = value.uses
         layer = _layer_of(use.operation)
-        if layer is None or layer in others or len(use.operation.results) != 1:
+        if layer is None or layer in others or len(use.operation.results) != 1 or not is_layer(use.operation):
             break
         value = use.operation.results[0]
         gone.append(layer)

@@ -50,6 +50,33 @@ def test_formats_and_stages_do_not_matter(tmp_path: Path) -> None:
         assert found.quantized == (name == "integers.mlir")
 
 
+def test_a_bias_after_its_product_ends_before_quantization(tmp_path: Path) -> None:
+    """An ONNX file has the bias of a product of rank 3 in an Add of its own. Quantization after it is no part of the layer."""
+    rng = np.random.default_rng(0)
+    arrays = {"w1": (4, 6), "b1": (6,), "w2": (6, 3)}
+    held = [numpy_helper.from_array(rng.standard_normal(s, np.float32), name) for name, s in arrays.items()]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w1"], ["m1"], "m1"),
+        onnx.helper.make_node("Add", ["m1", "b1"], ["a1"], "a1"),
+        onnx.helper.make_node("MatMul", ["a1", "w2"], ["m2"], "m2"),
+    ]
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 5, size])
+        for name, size in (("x", 4), ("m2", 3))
+    )
+    opset = [onnx.helper.make_opsetid("", 21)]
+    graph = onnx.helper.make_graph(nodes, "products", [x], [y], held)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "products.onnx")
+    module, session = amct_opt.load(tmp_path / "products.onnx")
+    amct_opt.run_pipeline(module, ["canonicalize", "fuse-all", "quantize"], session)
+    for target in ("mlir", "onnx"):
+        amct_opt.save(module, tmp_path / f"q.{target}", session, target)
+    inputs = {"x": rng.standard_normal((2, 5, 4), np.float32)}
+    found = amct_opt.bisect(tmp_path / "q.mlir", tmp_path / "q.onnx", inputs)
+    assert found.first is None
+    assert {each.verdict for each in found.layers} <= {"equal", "rounding"}
+
+
 def test_a_model_shrinks_while_its_command_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "fails.py"
     script.write_text(
