@@ -9,6 +9,7 @@ from math import sqrt
 
 from ...diagnostics import CompileError
 from ...pipelines.options import values_of
+from ...transforms.quantization.options import QuantizeOptions
 from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget
 from .goal import Judge
@@ -47,11 +48,11 @@ class TuneSearch:
     def run(self) -> None:
         """Try the steps until the goal is reached, then spend bits."""
         won = self.attempt({}) if self.budget == UNLIMITED else self.narrowed({})
-        given = values_of(self.network.options)
+        given, usual = values_of(self.network.options), values_of(QuantizeOptions())
         for step in STEPS:
             if won.reached:
                 return
-            if any(given[name] for name in step):
+            if any(given[name] != usual[name] for name in step):
                 continue  # it is given for all trials
             try:
                 trial = self.attempt({**won.changes, **step})

@@ -68,6 +68,15 @@ def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
     assert not any(each.startswith(("conv2:", "fc1:")) for each in chosen)
 
 
+def test_what_is_refused_is_not_tried(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "STEPS", ({"correct_bias": True}, {"observer": "minmax"}))
+    monkeypatch.setattr(search.TuneSearch, "spend", lambda *_: None)
+    goal = "--data", DATA, "--num-samples", "20", "--sqnr", "90", "-o", tmp_path
+    assert "no trial reaches the goal" in amct_tool("tune", MODEL, "--no-correct-bias", *goal).err
+    log = json.loads((tmp_path / "tune.json").read_text())
+    assert [each["changes"] for each in log["trials"]] == [{}, {"observer": "minmax"}]
+
+
 def test_the_choice_of_widths_requires_scipy(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trials before are on disk."""
     monkeypatch.setitem(sys.modules, "scipy", None)
