@@ -73,6 +73,8 @@ def correct_bias(
     """
     remarks = Remarks(session, CorrectBiasPass.name)
     layers = integer_layers(module, profile_of(session))
+    if not layers or (given := samples()) is None:
+        return
     broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
@@ -80,9 +82,9 @@ def correct_bias(
     def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
-    if len(broken) < len(layers) and (found := samples()) is not None:
+    if len(broken) < len(layers):
         layer_by_layer(
-            module, layers, step, found, remarks, runner, work=CorrectBiasPass.name, beside=True, one_in=_HELD_BACK
+            module, layers, step, given, remarks, runner, work=CorrectBiasPass.name, beside=True, one_in=_HELD_BACK
         )
     erase_dead_constants(module)
     remarks.flush()
