@@ -260,7 +260,8 @@ def test_quantized(application: Application, network: Network, tmp_path: Path) -
     assert amct_opt.run([*calibrated, "--lower-to-ascend", "-o", str(integers)]) == 0
 
     rows = list(yaml.safe_load_all(remarks.read_text()))
-    assert {r["op"] for r in rows if r["kind"] == "missed"} <= {"nn.add", "nn.max_pool"}
+    missed = {r["op"] for r in rows if r["kind"] == "missed" and r["pass"] != "correct-bias"}
+    assert missed <= {"nn.add", "nn.max_pool"}
     assert "BatchNormalization" not in {n.op_type for n in onnx.load(plain).graph.node}
     wanted = sqnr(quantized_by_onnxruntime(plain, network), network) - 3
     assert sqnr(quantized, network) > wanted
