@@ -53,12 +53,12 @@ class CorrectBiasPass(Parts, ModulePass):
 
 
 def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | None:
-    """The samples that correct biases if nobody asks for it: a fifth of them, or as many as cost little. None if they are too
-    few, or synthetic.
+    """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little. None if
+    they are too few, or synthetic.
     """
     work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
     cheap = _NUMBERS * samples.runs // max(numbers(work), 1)
-    runs = min(samples.runs, _MOST, max(samples.runs // 5, cheap))
+    runs = min(samples.runs // 2, _MOST, max(samples.runs // 10, cheap))
     return None if samples.synthetic or runs < _FEWEST else samples.head(min(samples.count, runs * samples.batch_size))
 
 
