@@ -51,7 +51,7 @@ class TuneTrial:
         return "reached" if self.reached else "missed" if self.kept else "over budget"
 
     def _widths(self) -> Iterator[str]:
-        """How many layers have weights and inputs of which bits, where a trial gives them."""
+        """For weights and for inputs, the number of layers of each width that the trial sets."""
         for name, letter in (("layer_weight_bits", "W"), ("layer_bits", "A")):
             counts = Counter(int(each.rpartition(":")[2]) for each in self.changes.get(name, ()))
             yield from (f"{count} {letter}{bits}" for bits, count in sorted(counts.items()))

@@ -118,7 +118,7 @@ class Program:
         return self._solved(budget, floats, read)
 
     def fewest_floats(self, budget: Budget) -> int:
-        """How many layers have to be in float to keep a budget of time; others are kept in integers. Raises as `choose` does."""
+        """The least number of layers in float that keeps a budget of time; 0 without one. Raises as `choose` does."""
         if budget.ms is None:
             return 0
         chosen = self._solved(budget, len(self.layers), None, lambda choice: float(choice.bits == FLOAT))

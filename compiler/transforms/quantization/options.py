@@ -221,8 +221,8 @@ class RecoveryOptions:
     round_weights: Method | None = None
     """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`. By default they are the nearest."""
     correct_bias: bool | None = None
-    """Correct biases for the mean shift of layers' outputs by quantization. When not given: on at most 48 runs of `data`,
-    unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
+    """Correct biases for the mean shift of layers' outputs by quantization. When not given: on part of `data`, at most 48
+    runs, unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
     """
 
 

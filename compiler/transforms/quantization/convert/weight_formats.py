@@ -22,11 +22,11 @@ from ....runtime.affine import in_blocks, scales_of
 from .weight_search import FRACTIONS
 
 _PIECE = 1 << 22
-"""How many weights are converted at a time."""
+"""The number of weights that are converted at a time."""
 _POWERS = np.array([1.0, 2.0, 0.5])
 """The factors that a search tries on scales that are powers of two."""
 _LEAST_EXPONENT = -126
-"""That of the least power of two which is a normal float32 number."""
+"""The exponent of the smallest normal float32 number."""
 
 
 class Stored(NamedTuple):
