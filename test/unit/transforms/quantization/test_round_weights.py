@@ -589,7 +589,7 @@ def test_a_corrected_bias_takes_away_the_mean_error() -> None:
     ("options", "count", "corrected"),
     [
         ("", 32, True),
-        ("", 7, False),  # too few
+        ("", 3, False),  # too few
         ("", 0, False),  # synthetic
         ("correct-bias=false", 32, False),
         ("round-weights=gptq", 32, False),
@@ -605,12 +605,13 @@ def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: i
     run_passes(module, [replace(each, calibration=data)], session)
     rules = {remark.rule for remark in session.remarks if remark.pass_name == "correct-bias"}
     assert bool(rules & {"corrected", "improves", "outputs"}) == corrected
+    assert ("samples" in rules) == (0 < count < 4 and not corrected)
 
 
 def test_a_tenth_of_the_samples_of_a_large_network_corrects_biases(monkeypatch: pytest.MonkeyPatch) -> None:
     module = parse_module(session := new_session(), network())
     given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (16, 40, 64, 400)]
-    for numbers, counts in ((1 << 28, [8, 20, 32, 48]), (1, [None, 4, 6, 40])):
+    for numbers, counts in ((1 << 28, [8, 20, 32, 48]), (1, [4, 4, 6, 40])):
         monkeypatch.setattr(correct_bias, "_NUMBERS", numbers)
         found = [correct_bias.few_of(module, samples, session) for samples in given]
         assert [each and each.count for each in found] == counts

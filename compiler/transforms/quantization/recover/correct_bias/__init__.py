@@ -53,13 +53,22 @@ class CorrectBiasPass(Parts, ModulePass):
 
 
 def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | None:
-    """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little. None if
-    they are too few, or synthetic.
+    """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little, but at
+    least 4 runs. None if they are synthetic or, with remarks, fewer.
     """
+    if samples.synthetic:
+        return None
+    if samples.runs < _FEWEST:
+        remarks = Remarks(session, CorrectBiasPass.name)
+        reason = f"the data makes fewer than {_FEWEST} runs of the model; --correct-bias corrects biases with any data"
+        for layer in integer_layers(module, profile_of(session)):
+            remarks.missed(layer.compute, "samples", reason)
+        remarks.flush()
+        return None
     work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
     cheap = _NUMBERS * samples.runs // max(numbers(work), 1)
-    runs = min(samples.runs // 2, _MOST, max(samples.runs // 10, cheap))
-    return None if samples.synthetic or runs < _FEWEST else samples.head(min(samples.count, runs * samples.batch_size))
+    runs = max(_FEWEST, min(samples.runs // 2, _MOST, max(samples.runs // 10, cheap)))
+    return samples.head(min(samples.count, runs * samples.batch_size))
 
 
 def correct_bias(
