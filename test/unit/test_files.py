@@ -91,6 +91,7 @@ def plain(folder: Path) -> list[str | None]:
     return [(folder / name).read_text() if (folder / name).exists() else None for name in "abc"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("way", [fill, lambda folder: write(folder / "a", folder / "b"), without_links])
 @pytest.mark.parametrize("old", [("old", "old"), ("old", None)])

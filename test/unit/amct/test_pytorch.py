@@ -82,6 +82,7 @@ def outputs(path: Path, array: torch.Tensor) -> list[Any]:
     return list(session.run(None, {session.get_inputs()[0].name: array.numpy()}))
 
 
+@pytest.mark.slow
 def test_calibrated(flow: Flow) -> None:
     """Batches of any size calibrate; files have the names and sizes that were asked for; the module is not changed."""
     before = {name: value.clone() for name, value in flow.model.state_dict().items()}
@@ -124,6 +125,7 @@ def test_calibrated(flow: Flow) -> None:
 ADA: dict[str, Any] = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_iteration": 100, "channel_wise": True}}
 
 
+@pytest.mark.slow
 def test_rounding_is_kept(flow: Flow) -> None:
     """The integers that `ada_quantize` finds are those of the files; the factors, which the record has, give the nearest ones."""
     flow.configure(**ADA)
@@ -149,6 +151,7 @@ def integers(path: Path, layer: str) -> np.ndarray[Any, np.dtype[np.int8]]:
     return onnx.numpy_helper.to_array(next(each for each in graph.initializer if each.name == name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [X, X * 0], ids=["rounded", "nothing to gain"])
 def test_scales_of_adaround(flow: Flow, data: torch.Tensor) -> None:
     """The record has AMCT's: those of least divergence from the histogram of the weight, whether or not rounding helps."""
@@ -230,6 +233,7 @@ class Branches(nn.Module):
         return self.head(left + self.right(self.pool(x)).mean((2, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strength", "order"),
     [(None, "head pool right left stem"), (0.5, "stem left right head pool")],
@@ -250,6 +254,7 @@ def test_order_of_the_record(flow: Flow, strength: float | None, order: str) -> 
     assert " ".join(read_record(flow.record).layers) == order
 
 
+@pytest.mark.slow
 def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
     """They take the arguments of the module, and return what it returns."""
     flow.configure(batch_num=2)

@@ -264,6 +264,7 @@ def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
         list(cluster.OnDask(workers).shared_out(late, "store", [1]))
 
 
+@pytest.mark.slow
 def test_waiting_takes_no_memory(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often workers are looked for, the client's loop has no more tasks."""
     tasks, looked = list[int](), tmp_path / "looked"

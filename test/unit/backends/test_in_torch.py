@@ -57,6 +57,7 @@ def same_bits(net: Any, x: Any) -> list[Any]:
     return list(input_orders(function).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [

@@ -215,6 +215,7 @@ def tool(name: str, *arguments: str, site: Path, cwd: Path) -> subprocess.Comple
     return subprocess.run(argv, env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_path: Path) -> None:
     call = partial(tool, site=site, cwd=tmp_path)
     (tmp_path / "net.mlir").write_text(NET)

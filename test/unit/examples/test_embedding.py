@@ -66,6 +66,7 @@ def test_the_larger_compiler(tmp_path: Path) -> None:
     assert (np.abs(weights * scales - float_weights) <= 0.501 * scales).all()
 
 
+@pytest.mark.slow
 def test_as_an_installed_plugin(tmp_path: Path) -> None:
     """Installed by pip, the command line has the format, the passes and the target."""
     path = str(installed(FOLDER, tmp_path))

@@ -390,6 +390,7 @@ def test_time_grows_linearly(folder: Path) -> None:
 # Damaged files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name: str, tmp_path: Path) -> None:
     assert campaign(name, 5, tmp_path).failures == []

@@ -47,12 +47,14 @@ def network(folder: Path) -> Path:
     return folder / "net.onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_large_weights_are_in_memory_once(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As integers, and as float32 for the module that is measured: not for two modules at once, nor for each thread."""
     assert peak_of(profile, tmp_path, monkeypatch) < 1.8 * WEIGHTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_larger_weights_become_floats_layer_by_layer(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -62,6 +64,7 @@ def test_larger_weights_become_floats_layer_by_layer(
     assert peak_of(profile, tmp_path, monkeypatch) < 0.8 * WEIGHTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_weights_alone_are_in_memory_as_integers_once(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

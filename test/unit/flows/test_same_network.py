@@ -412,6 +412,7 @@ def hold(name: str, seed: int, profile: str, folder: Path) -> None:
             assert found.outputs[stage].tobytes() == expected.outputs[stage].tobytes(), (framework, stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_frameworks_give_the_same_integers(name: str, profile: str, folder: Path) -> None:

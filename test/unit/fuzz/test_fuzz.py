@@ -23,6 +23,7 @@ from amct_opt.dialects import nn
 from amct_opt.runtime.kernels import bare_kernel_for
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of oracles
 @pytest.mark.parametrize("seed", range(18))
 def test_a_random_file(seed: int, tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", STEPS)
 def test_calls_grow_with_the_network(profile: str, tmp_path: Path) -> None:
     """Twice the layers take twice the calls, for each function."""

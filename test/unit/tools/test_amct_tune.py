@@ -25,6 +25,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "STEPS", ({"observer": "minmax"},))
 
 
+@pytest.mark.slow
 def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
     """With 3 bits the goal is missed: some layers get weights of 4 and 8 bits and inputs of 16, as few bits as possible. The
     options that are printed write the same file.
@@ -55,6 +56,7 @@ def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -
     assert "tuned.yaml: error: would overwrite a file that was read" in refused.err
 
 
+@pytest.mark.slow
 def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
     """Bits that are given to a layer are those of all trials."""
     given = "--weight-bits", "3", "--layer-weight-bits", "conv2:3", "--layer-bits", "conv2:8,fc1:8"
@@ -104,6 +106,7 @@ def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
     assert (again / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
     attempt = network.Network.quantized

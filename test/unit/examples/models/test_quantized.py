@@ -68,6 +68,7 @@ WITH_PRODUCERS = {"mobilenet": 52, "resnet50": 53, "shufflenet": 49}
 """Models whose batch norms all follow a convolution, and their number (densenet121 has them in front, after a Concat)."""
 
 
+@pytest.mark.slow
 def test_batch_norms_are_folded(model: Any, quantized: Quantized) -> None:
     left = [n.name for n in onnx.load(quantized.path).graph.node if n.op_type == "BatchNormalization"]
     if model.name in WITH_PRODUCERS:

@@ -41,6 +41,7 @@ def program(seed: int) -> Program:
     return Program(tuple(layers), Costs(50, 7, 1, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_no_other_assignment_is_better(seed: int) -> None:
     given = program(seed)

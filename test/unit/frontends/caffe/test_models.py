@@ -95,6 +95,7 @@ def spread(a: Array, b: Array) -> float:
     return float((difference - difference.mean()).std())
 
 
+@pytest.mark.slow
 @every_net
 def test_chain(model: Model) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -378,6 +378,7 @@ def _sqnr(wanted: np.ndarray, found: np.ndarray) -> float:
     return 10 * np.log10(signal / noise) if noise else np.inf
 
 
+@pytest.mark.slow
 def test_suites_and_document(folder: Path, conformance: Any) -> None:
     """Every model gives the published results and survives quantization, or is listed."""
     rows, listed = list[str](), dict[str, list[str]]()

@@ -300,6 +300,7 @@ def keras_file(model: Any, folder: Path) -> Path:
 WAYS = (exported, frozen_file, saved, keras_file, optimized_file)
 
 
+@pytest.mark.slow
 def test_files(network: Network, tmp_path: Path) -> None:
     """Each network by one of the ways in turn, which differ in the file alone."""
     way = WAYS[list(NETWORKS).index(network.name) % len(WAYS)]

@@ -63,12 +63,6 @@ def checked(family: Family, path: Path | None) -> None:
     assert wrong(family.inputs, cases, path) == []
 
 
-def test_each_layer(tmp_path: Path) -> None:
-    """Its first form; the slow tests take all of them."""
-    checked(first_of_each(), None)
-    checked(first_of_each(), tmp_path / "m.pt2")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", families())
 def test_all_forms(name: str, tmp_path: Path) -> None:
@@ -93,6 +87,7 @@ OPEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", OPEN)
 def test_forms_with_any_batch(text: str) -> None:
     """What is rewritten does not take the batch from the example."""

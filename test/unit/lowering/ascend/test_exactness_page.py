@@ -20,7 +20,7 @@ from ...scripts import ROOT, script
 TEXT = (ROOT / "docs" / "measured" / "exactness.md").read_text("utf-8")
 exactness = script("docs/generate/exactness")
 
-SLOW = ("transformer", "mobilenet_v2", "Caffe googlenet", "keras ResNet50")
+NAMES = ("digits", "transformer", "mobilenet_v2", "Caffe googlenet", "keras ResNet50")
 """One of each structure and framework; the part on onnxruntime is held by the others."""
 
 
@@ -31,7 +31,8 @@ def test_the_page_has_every_row() -> None:
         assert re.findall(r"^\| (.+?) \| \d+ \|", section, re.MULTILINE) == list(exactness.MODELS)
 
 
-@pytest.mark.parametrize("name", ["digits", *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_stages(name: str, tmp_path: Path, exact: Any) -> None:
     model = exactness.MODELS[name](tmp_path)
     modules = exactness.stages(model, tmp_path)

@@ -30,6 +30,7 @@ def quantized() -> ModuleOp:
     return amct_opt.quantize(model, [torch.from_numpy(X)], profile="qdq").module
 
 
+@pytest.mark.slow
 def test_fake_quantized(quantized: ModuleOp) -> None:
     """The interpreter's numbers, and weights under their keys, on few levels."""
     network = amct_opt.torch.fake_quantized(quantized)

@@ -372,6 +372,7 @@ def hard_digits(folder: Path) -> Path:
     return folder / "hard.onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_a_badly_scaled_network_is_quantized_as_the_well_scaled_one(profile: str, tmp_path: Path) -> None:
     def decibels(model: Path, *options: str) -> float:
@@ -414,6 +415,7 @@ def test_grids_are_those_of_the_request(profile: str, options: str) -> None:
     assert grids_of(sites(module, [nn.ConvOp]), layers) == list(GRIDS[profile, options])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "weight-bits=4 observer=minmax"])
 def test_quantize_with_it_is_the_pass_before(options: str, tmp_path: Path) -> None:
     module, session = amct_opt.load(hard_digits(tmp_path))
@@ -504,6 +506,7 @@ def test_what_channels_never_fall_below_moves_into_the_next_bias(name: str, prof
         assert sqnr(exact, with_it) - sqnr(exact, without) >= 5
 
 
+@pytest.mark.slow
 def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     """The channels of one layer are scaled badly, and well again."""
     session = new_session()
