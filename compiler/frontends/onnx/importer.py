@@ -261,7 +261,7 @@ class _Importer:
 
     def _through_function(self, node: Node) -> list[Binding]:
         """Imports the nodes of the function that defines the node. Raises Unmapped without one, and for one that computes
-        floats by operators that `nn` does not have."""
+        floats by operators that `nn` does not have; a Pad of sizes at run time moves them only."""
         unmapped = Unmapped(f"nn has no equivalent of {node.op_type}")
         if (function := function_body(node)) is None:
             raise unmapped
@@ -273,7 +273,8 @@ class _Importer:
         except (CompileError, Untyped):  # the node is valid and can be carried, even if its definition fails
             raise unmapped from None
         carried = inside.report.all_carried()
-        if any(isinstance(element_of(r), AnyFloat) for op in carried for r in op.outputs):
+        computing = (op for op in carried if op.op_type.data != "Pad")
+        if any(isinstance(element_of(r), AnyFloat) for op in computing for r in op.outputs):
             raise unmapped
         for op, reason in carried.items():
             self.report.carried(op, reason)

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from math import prod
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 
-from ....dialects.nn.shapes import check_sizes
+from ....dialects import nn
+from ....dialects.nn.shapes import check_sizes, element_of
 from ....formats.onnx.tensors import Array
+from ...shapes import runtime_shape
 from ..node import Constant, Converted, Node, Unmapped, converter
 
 _FILLED_ELEMENTS = 1 << 31
@@ -37,12 +40,19 @@ def constant(node: Node) -> Converted:
 
 @converter("ConstantOfShape")
 def constant_of_shape(node: Node) -> Converted:
-    """A tensor of equal elements as a view of one element, so that it needs no memory."""
-    shape = node.known_ints(0)
+    """A tensor of equal elements as a view of one element, so that it needs no memory; of a size at run time that element,
+    expanded.
+    """
     value = node.tensor("value")
     value = np.zeros(1, np.float32) if value is None else value
     if value.size != 1:
         raise node.error(f"attribute 'value' must hold one number, not {value.size}")
+    if node.array(0) is None:
+        element = node.constant(value.reshape(()), ".value")
+        sizes = runtime_shape(node, node.sizes(0), 0, 0)
+        made = [TensorType(element_of(element), sizes)]
+        return node.emit(nn.ExpandOp, element, node.value(0), result_types=made).result
+    shape = node.known_ints(0)
     check_sizes(shape)
     if min((0, *shape)) < 0:
         raise node.error(f"asks for the shape {shape}")
