@@ -192,8 +192,8 @@ def _ranges(integers: Array, params: QParams, channels: int | None) -> Weights:
         groups = in_blocks(np.pad(stored, filled, "edge") if missing else stored, params.axis, params.block)
         least, most = groups.min(axis=params.axis + 1), groups.max(axis=params.axis + 1)
         scales, zeros = (p.reshape(least.shape) if p.ndim else p for p in (params.scales(), params.zero_points()))
-    low, high = ((end.astype(np.float32) - zeros) * scales for end in (least, most))
-    low, high = low.min(axis=others), high.max(axis=others)
+    found = [(end.astype(np.float32) - zeros) * scales for end in (least, most)]  # a negative scale turns them round
+    low, high = np.minimum(*found).min(axis=others), np.maximum(*found).max(axis=others)
     ends = [np.abs((end - zeros) * scales) for end in integer_range(params.storage)]
     limit = np.broadcast_to(np.maximum(*ends), least.shape).max(axis=others)
     largest = np.maximum(np.abs(low), np.abs(high))

@@ -36,7 +36,7 @@ class QParams:
 
     `scale` contains one number per tensor, one per index of `axis` or, with `block`, one per block: of a tensor `[K, N]` with
     `axis` 0 those of `[ceil(K / block), N]`, in row-major order, as ONNX has them. More than 16 are an external float32 array.
-    `zero_point` contains one number per scale, or the one that all share.
+    Those of blocks may be negative. `zero_point` contains one number per scale, or the one that all share.
     """
 
     storage: IntegerType
@@ -204,8 +204,8 @@ class QParamsAttr(Data[QParams]):
         if p.block is not None and (p.axis is None or p.block < 1):
             raise VerifyException(f"block must be positive and needs an axis, but is {p.block}")
         if not isinstance(p.scale, Weight):
-            if not all(0 < s < float("inf") for s in p.scale):
-                raise VerifyException("scales must be positive and finite")
+            if not all(0 < (s if p.block is None else abs(s)) < float("inf") for s in p.scale):
+                raise VerifyException("scales must be positive and finite; those of blocks may be negative")
             if len(p.zero_point) not in (1, len(p.scale)):
                 raise VerifyException(f"{len(p.zero_point)} zero points for {len(p.scale)} scales")
         if not all(low <= z <= high for z in p.zero_point):

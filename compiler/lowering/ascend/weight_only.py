@@ -146,7 +146,7 @@ class WeightOnlyFloat16(WeightOnly):
     @condition
     def scale_range(self, op: nn.MatMulOp) -> str | None:
         """the scales are normal float16 numbers"""
-        scales, limits = _params(op).scales().astype(np.float16), np.finfo(np.float16)
+        scales, limits = np.abs(_params(op).scales().astype(np.float16)), np.finfo(np.float16)
         normal = bool(np.all((scales >= limits.tiny) & (scales <= limits.max)))
         return None if normal else "a scale of its weight leaves the normal range of float16"
 

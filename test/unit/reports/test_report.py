@@ -262,6 +262,8 @@ def test_weights_in_groups_are_drawn_by_channel(symmetric: bool) -> None:
     k, n, block = 40, 6, 16
     scales = rng.uniform(0.1, 5, (3, n)).astype(np.float32)
     points = np.zeros((3, n), int) if symmetric else rng.integers(-4, 4, (3, n))
+    if symmetric:
+        scales[1, ::2] *= -1
     integers = rng.integers(0, 8, (k, n)).astype(np.int8)  # 0 is no group's least
     integers[integers == 0] = 1
     params = QParams(
@@ -270,7 +272,7 @@ def test_weights_in_groups_are_drawn_by_channel(symmetric: bool) -> None:
     found = network._ranges(integers.view(ml_dtypes.int4), params, 1)
     groups = np.arange(k) // block
     reals = (integers - points[groups]) * scales[groups].astype(float)
-    limits = np.maximum(np.abs(-8 - points), np.abs(7 - points)) * scales.astype(float)
+    limits = np.maximum(np.abs(-8 - points), np.abs(7 - points)) * np.abs(scales.astype(float))
     for numbers, expected in ((found.low, reals.min(0)), (found.high, reals.max(0)), (found.limit, limits.max(0))):
         np.testing.assert_allclose(numbers, expected, rtol=1e-3)
 

@@ -78,7 +78,7 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
         return Weight(value, array, divergence_scales(array, plan.axis), plan.axis, plan.bits)
     scales = _searched(plan, array, symmetric_scales(array, plan.bits, plan.axis, plan.block), NO_OFFSET)
     if plan.epsilon:
-        scales = np.where(scales < np.finfo(np.float32).eps, np.float32(1), scales)
+        scales = np.where(np.abs(scales) < np.finfo(np.float32).eps, np.float32(1), scales)
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 

@@ -118,7 +118,8 @@ def in_groups(channels: int, transposed: bool, element: str, points: str = "", r
     groups, stored = -(-channels // 32), f"3x{channels}" if transposed else f"{channels}x3"
     rng = np.random.default_rng(2)
     numbers = rng.integers(-8, 8, [int(d) for d in stored.split("x")]).tolist()
-    scales = rng.uniform(0.01, 0.3, 3 * groups).astype(np.float16).tolist()
+    signs = 1 if points else rng.choice([-1, 1], 3 * groups)
+    scales = (rng.uniform(0.01, 0.3, 3 * groups) * signs).astype(np.float16).tolist()
     x, y = (f"{'2x' * (rank - 2)}5x{n}x{element}" for n in (channels, 3))
     zero = f", zero_point = {rng.integers(-8, 8, 3 * groups).tolist()}" if points else ""
     return f"""

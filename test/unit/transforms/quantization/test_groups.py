@@ -116,6 +116,30 @@ def test_numbers_and_files(
         np.testing.assert_array_equal(back.qparams.data.scales().size, own.qparams.data.scales().size)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("bits", [3, 4])
+def test_negative_scales(bits: int, transposed: bool, tmp_path: Path) -> None:
+    """They pass through text and files, and onnxruntime computes the same with them, in either form."""
+    weight = RNG.normal(size=(40, 6)).astype(np.float32)
+    module, session = quantized(weight, f"weight-bits={bits}", transposed)
+    (own,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
+    scales, points = own.qparams.data.scales(), own.qparams.data.zero_points()
+    assert (bool((scales < 0).any()), bool((scales > 0).any()), bool(points.any())) == (True, True, False)
+    x = RNG.normal(size=(4, 40)).astype(np.float32)
+    expected = run(module, {"x": x})["y"]
+    np.testing.assert_array_equal(
+        run(parse_module(new_session(), module_text(module), "again.mlir"), {"x": x})["y"], expected
+    )
+    for nbits in (False, True):
+        path = tmp_path / f"{nbits}.onnx"
+        OnnxTarget(matmul_nbits=nbits).write(module, path, session)
+        assert ("MatMulNBits" in [n.op_type for n in onnx.load(path).graph.node]) == nbits
+        runner = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(np.asarray(runner.run(None, {"x": x})[0]), expected, rtol=1e-5, atol=1e-5)
+        read = frontends.read(path, new_session())
+        np.testing.assert_allclose(run(read, {"x": x})["y"], expected, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -204,6 +228,11 @@ def test_transposed_parameters() -> None:
             "2 zero points for 6 scales",
         ),
         ("<i8, scale = 0.1, block = 2>", "block must be positive and needs an axis"),
+        (
+            "<i8, scale = [0.1, -0.2, 0.3], axis = 0>",
+            "scales must be positive and finite; those of blocks may be negative",
+        ),
+        ("<i8, scale = [0.1, 0.0, 0.1, 0.1, 0.1, 0.1], axis = 0, block = 2>", "scales must be positive and finite"),
         ("<i8, scale = [0.1], axis = 0, block = 0>", "block must be positive and needs an axis"),
     ],
 )

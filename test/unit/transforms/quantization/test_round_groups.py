@@ -53,6 +53,7 @@ def sums(rows: Array) -> Array:
 def grid(weights: Array, block: int, bits: int = 4) -> Grid:
     """The scales of groups by their largest numbers, [1, M, K]."""
     blocks = symmetric_scales(weights[0], bits, 1, block).reshape(weights.shape[1], -1).astype(np.float64)
+    blocks[:, 1] *= -1
     scale = np.repeat(blocks, block, axis=1)[None, :, : weights.shape[2]]
     half = np.full_like(scale, 2 ** (bits - 1))
     return Grid(scale, -half, half - 1, block=block)

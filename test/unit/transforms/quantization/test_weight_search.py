@@ -13,9 +13,9 @@ SHAPE = (70, 6)
 """Groups of 32 do not divide the 70 rows."""
 
 
-def by_trial(part: np.ndarray, scale: float, point: int) -> float:
+def by_trial(part: np.ndarray, scale: float, point: int, signs: tuple[int, ...] = (1,)) -> float:
     """The best fraction of the scale of one range of 4 bits."""
-    candidates = [np.float32(np.float64(scale) * fraction) for fraction in FRACTIONS]
+    candidates = [np.float32(sign * np.float64(scale) * fraction) for fraction in FRACTIONS for sign in signs]
     numbers = [(np.clip(np.rint(part / s) + point, -8, 7) - point) * s for s in candidates]
     return float(candidates[int(np.argmin([np.square((n - part).astype(np.float64)).sum() for n in numbers]))])
 
@@ -32,12 +32,14 @@ def test_groups(axis: int, asymmetric: bool, piece: int, monkeypatch: pytest.Mon
         asymmetric_params(weight, 4, axis, 32) if asymmetric else (symmetric_scales(weight, 4, axis, 32), none)
     )
     found = searched_scales(weight, scales, 4, axis, points, 32)
-    assert (found.shape, found.dtype, (found < scales).mean() > 0.5) == (scales.shape, np.float32, True)
+    assert (found.shape, found.dtype, (abs(found) < scales).mean() > 0.5) == (scales.shape, np.float32, True)
+    assert bool((found < 0).any()) != asymmetric
     rows = weight if axis == 0 else weight.T
     parts = [rows[g * 32 : (g + 1) * 32, c] for g in range(3) for c in range(6)]
     order = np.arange(18) if axis == 0 else np.arange(18).reshape(6, 3).T.reshape(-1)
     every = np.broadcast_to(points, scales.shape)
-    wanted = [by_trial(part, scales[i], every[i]) for part, i in zip(parts, order, strict=True)]
+    signs = (1,) if asymmetric else (1, -1)
+    wanted = [by_trial(part, scales[i], every[i], signs) for part, i in zip(parts, order, strict=True)]
     np.testing.assert_array_equal(found[order], wanted)
 
 
@@ -49,6 +51,33 @@ def test_tensors_and_channels(axis: int | None) -> None:
     parts = [weight] if axis is None else [*weight.T]
     wanted = [by_trial(p, s, 0) for p, s in zip(parts, scales.reshape(-1), strict=True)]
     np.testing.assert_array_equal(found.reshape(-1), wanted)
+
+
+def test_a_large_positive_weight_has_a_negative_scale() -> None:
+    """8 is the integer -8 times -1, without an error; -8 needs no minus, nor does what has the same error either way."""
+    columns = np.array([[8, -8, 3, 8], [1, 1, -3, -8], [-7, 7, 1, 1]], np.float32)
+    found = searched_scales(columns, symmetric_scales(columns, 4, 0, 3), 4, 0, np.zeros((), np.int32), 3)
+    assert (found < 0).tolist() == [True, False, False, False]
+    np.testing.assert_allclose(found[:2], [-1, 1], rtol=0.01)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_part_of_the_channels_has_the_same_scales(axis: int) -> None:
+    """Also where both signs have the same error, as in groups whose largest numbers differ in their sign alone."""
+    weight = np.random.default_rng(2).normal(size=(64, 40)).astype(np.float32)
+    weight[5::32] = -weight[3::32]
+    weight[(3, 35), :] *= 9
+    weight[(5, 37), :] *= 9
+    none = np.zeros((), np.int32)
+
+    def scales(channels: slice) -> np.ndarray:
+        part = weight[:, channels] if axis == 0 else np.ascontiguousarray(weight.T[channels])
+        found = searched_scales(part, symmetric_scales(part, 4, axis, 32), 4, axis, none, 32)
+        return found.reshape(2, -1) if axis == 0 else found.reshape(-1, 2).T
+
+    for size in (1, 7):
+        parts = [scales(slice(begin, begin + size)) for begin in range(0, 40, size)]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), scales(slice(None)))
 
 
 def test_zeros_keep_their_scale() -> None:

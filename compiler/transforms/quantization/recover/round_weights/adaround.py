@@ -37,7 +37,7 @@ def adaround(weights: Array, h: Array, grid: Grid, options: Ada = DEFAULT) -> Ar
     unit = float(np.einsum("gmk,gmk->", error @ h, error)) / weights.size
     if not unit:
         return grid.integers(weights)
-    power = 2.0 ** np.floor(np.log2(grid.scale.max()))  # steps near 1, so that no product leaves float32
+    power = 2.0 ** np.floor(np.log2(np.abs(grid.scale).max()))  # steps near 1, so that no product leaves float32
     scale = (grid.scale / power).astype(np.float32)
     slope = (2 * _UNITS * h / (unit / power**2)).astype(np.float32)
     begin = np.clip((part + 0.1) / _STRETCH, 1e-3, 1 - 1e-3)

@@ -35,7 +35,7 @@ from ...decide.sites import Site, sites
 from ...place.grids import Grids
 from ...profiles import Profile
 from .products import Product, product_of
-from .rounding import Grid
+from .rounding import Grid, at_least
 
 WEIGHT, BIAS = 1, 2
 """The operands of convolutions and matrix products."""
@@ -85,7 +85,7 @@ class IntegerLayer:
     @property
     def scales(self) -> Array:
         """The scales that the weight will have, float32, [] or [channels]."""
-        return np.maximum(self.weight.scales, self.smallest)
+        return at_least(self.weight.scales, self.smallest)
 
     def grid(self, groups: int, channels: int) -> Grid:
         """The values that the weight may have, for this many groups and channels."""

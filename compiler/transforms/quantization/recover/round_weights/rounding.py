@@ -33,7 +33,9 @@ WIDE = 1024
 """From this many columns on, only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
 _FINER = (0.04, 0.02)
 _VALLEY = 0.15
-"""Smaller factors are not tried when one that much larger was the last to help any channel."""
+"""Smaller factors are not tried when one that much larger was the last to help any channel; for blocks, which may gain again
+further down, all are tried.
+"""
 _NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
 """Factors on the scales with which nearest rounding has the least error, among which `gptq` has its own."""
 _TRIED = 1 << 30
@@ -75,6 +77,11 @@ class Grid(NamedTuple):
 
         smallest = of(np.asarray(self.smallest))
         return self._replace(scale=of(self.scale), low=of(self.low), high=of(self.high), smallest=smallest)
+
+
+def at_least(scales: Array, smallest: Array | float) -> Array:
+    """The scales with at least these magnitudes, and their signs."""
+    return np.copysign(np.maximum(np.abs(scales), smallest), scales)
 
 
 class Factor(NamedTuple):
@@ -215,14 +222,14 @@ def with_least_error(weights: Array, h: Array, grid: Grid, shared: tuple[int, ..
     for turn, steps in enumerate((SHRUNK[::4], *([-step, step] for step in _FINER)) if wide else (SHRUNK,)):
         begin = factor if turn else 0.0
         for step in steps:
-            tried = np.maximum(grid.scale * (begin + step), grid.smallest).astype(np.float32).astype(np.float64)
+            tried = at_least(grid.scale * (begin + step), grid.smallest).astype(np.float32).astype(np.float64)
             change = (grid._replace(scale=tried).nearest(weights) - weights).astype(np.float32)
             error = output_error(change, h, grid.block).astype(np.float64)
             error = np.broadcast_to(error.sum(shared, keepdims=True), error.shape)
             better = error < best
             if better.any():
                 smallest = step
-            elif not turn and step < smallest - _VALLEY:
+            elif not turn and grid.block is None and step < smallest - _VALLEY:
                 break
             best = np.where(better, error, best)
             chosen = better if grid.block is None else np.repeat(better, grid.block, axis=2)[:, :, :columns]
