@@ -157,10 +157,17 @@ def _levels(settings: Settings, layer: LayerFacts) -> _Levels:
 def _with_own_bits(given: Calibration, settings: Settings, layer: LayerFacts) -> Calibration:
     """The settings with the bits that `layer_bits` gives the layer's activation, if it names the layer.
 
-    Raises CompileError, located in the settings' file, for bits that the activation cannot have.
+    Raises CompileError, located in the settings' file, for bits that the activation cannot have, and where it stays float.
     """
     if (bits := settings.bits.get(layer.name)) is None:
         return given
+    if _is_alone(given, layer):
+        message = (
+            f"layer_bits gives '{layer.name}' {bits} bits, but its input stays float: only its weight is quantized"
+        )
+        raise CompileError(
+            message, where=settings.where, hint="layer-weight-bits are those of weights", option="layer_bits"
+        )
     if bits == 16 and not layer.wide:
         message = f"layer_bits gives '{layer.name}' 16 bits: it {_NARROW}"
         raise CompileError(message, where=settings.where, option="layer_bits")

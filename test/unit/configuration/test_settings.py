@@ -83,6 +83,9 @@ def test_bits_of_a_single_input() -> None:
     assert holds(narrow, common=Calibration(Activation("ifmr", 16))).bits == 8
     with pytest.raises(CompileError, match="layer_bits gives 'conv1' 16 bits: it cannot have an input of 16 bits"):
         holds(narrow, bits={"conv1": 16})
+    alone = Calibration(weight_compress_only=True)
+    with pytest.raises(CompileError, match="layer_bits gives 'fc' 16 bits, but its input stays float: only its weight"):
+        holds(replace(FC, weight_only=True), common=alone, bits={"fc": 16})
 
 
 def said(asymmetric: bool | None, observer: str = "ifmr") -> Calibration:
