@@ -61,6 +61,12 @@ def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> Written:
     return made if op.bias is None else layer.helper("Add", made, op.bias)
 
 
+def matmul_integer(op: nn.MatMulIntegerOp, layer: OnnxLayer) -> Written:
+    """MatMulInteger, with a remark."""
+    layer.note("matmul-nbits", "is not written as MatMulNBits: its input is quantized in each run (dynamic)")
+    return linear.matmul_integer(op, layer)
+
+
 def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> Written:
     """Nothing for a weight that only MatMulNBits reads, which has its integers."""
     found = list(readers(op.result))
@@ -70,8 +76,8 @@ def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> Written:
 
 
 def with_nbits(converters: Converters[OnnxLayer, Written]) -> Converters[OnnxLayer, Written]:
-    """The converters with these two in place of those of products and DequantizeLinear."""
-    return {**converters, nn.MatMulOp: matmul, nn.DequantizeOp: dequantize}
+    """The converters with these in place of those of products and DequantizeLinear."""
+    return {**converters, nn.MatMulOp: matmul, nn.MatMulIntegerOp: matmul_integer, nn.DequantizeOp: dequantize}
 
 
 def _dequantized(op: nn.MatMulOp) -> nn.DequantizeOp | None:

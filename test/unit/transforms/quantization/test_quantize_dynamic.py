@@ -17,6 +17,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
+from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session
 
 DEPTH, WIDTH = 3000, 5
@@ -76,6 +77,16 @@ def test_the_file_has_the_integers_of_the_formula(amct_tool: Any, tmp_path: Path
     np.testing.assert_array_equal(onnxruntime.InferenceSession(file, options).run(None, {"x": x})[0], expected)
     fused = np.asarray(onnxruntime.InferenceSession(file).run(None, {"x": x})[0])
     np.testing.assert_allclose(fused, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_product_of_integers_is_no_product_of_groups(tmp_path: Path) -> None:
+    session = new_session()
+    module = frontends.read(model(tmp_path / "m.onnx"), session)
+    make_pass("quantize", "dynamic=true").apply(session, module)
+    OnnxTarget(matmul_nbits=True).write(module, tmp_path / "out.onnx", session)
+    (said,) = (r for r in session.remarks if r.rule == "matmul-nbits")
+    assert said.reason == "is not written as MatMulNBits: its input is quantized in each run (dynamic)"
+    assert "node 'fc'" in str(said)
 
 
 @pytest.mark.parametrize(
