@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
@@ -119,7 +119,9 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     labels: str | Array | None = None,
+    matmul_nbits: bool = False,
     quantize_cache: bool = False,
+    simulate_formats: bool = False,
     faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
@@ -135,7 +137,9 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     labels: str | Array | None = None,
+    matmul_nbits: bool = False,
     quantize_cache: bool = False,
+    simulate_formats: bool = False,
     faster_than_float: bool = False,
     client: Any = None,
     profile: str | None = None,
@@ -146,7 +150,7 @@ def quantize(
     `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
     as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes;
-    `quantize_cache` and `faster_than_float` are those of `quantize_file`.
+    `matmul_nbits`, `quantize_cache`, `simulate_formats` and `faster_than_float` are those of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -164,11 +168,16 @@ def quantize(
     CompileError, located.
     """
     loading = is_pytorch(module)
+    results = ResultOptions(
+        matmul_nbits=matmul_nbits,
+        quantize_cache=quantize_cache,
+        simulate_formats=simulate_formats,
+        faster_than_float=faster_than_float,
+    )
     if _in_one_step(module, session):
-        results = ResultOptions(quantize_cache=quantize_cache, faster_than_float=faster_than_float)
         return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, results)
-    if labels is not None or quantize_cache or faster_than_float:
-        name = "labels" if labels is not None else "quantize_cache" if quantize_cache else "faster_than_float"
+    given_results = {**asdict(results), "labels": labels is not None}
+    if name := next((name for name, given in given_results.items() if given), None):
         raise CompileError(f"only a model in one step takes {name}", hint=f"quantize(model, data=..., {name}=...)")
     if not loading:
         check_session(session, "quantize(module, session)")
@@ -274,7 +283,8 @@ def quantize_file(
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
     `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `quantize_cache` lets the cache
-    of a decoder go in and out as the integers that attention reads. `check` runs every pass and file compared with what was
+    of a decoder go in and out as the integers that attention reads; `matmul_nbits` writes products with groups as MatMulNBits of
+    onnxruntime, `simulate_formats` weights of `weight_format` as float32. `check` runs every pass and file compared with what was
     before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float until onnxruntime
     takes less time for the ONNX file than for the float model, or raises. `client` shares calibration among machines, as in
     `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.

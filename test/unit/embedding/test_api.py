@@ -443,8 +443,31 @@ def test_a_module_of_pytorch_in_one_step() -> None:
     module, session = amct_opt.load(DIGITS / "digits.onnx")
     with pytest.raises(CompileError, match="only a model in one step takes labels"):
         amct_opt.quantize(module, session, labels=np.zeros(4, np.int64))  # pyright: ignore
-    with pytest.raises(CompileError, match="only a model in one step takes quantize_cache"):
-        amct_opt.quantize(module, session, quantize_cache=True)  # pyright: ignore
+    for name in ("matmul_nbits", "quantize_cache", "simulate_formats"):
+        with pytest.raises(CompileError, match=f"only a model in one step takes {name}"):
+            amct_opt.quantize(module, session, **{name: True})  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"weight_bits": 4, "group_size": 16, "matmul_nbits": True}, "MatMulNBits"),
+        ({"weight_format": "mxfp4", "simulate_formats": True}, "MatMul"),
+    ],
+)
+def test_forms_of_the_file_in_one_step(options: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, s]) for n, s in (("x", 32), ("y", 4)))
+    initializer = onnx.numpy_helper.from_array(weight, "w")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"], "fc")], "g", [x], [y], [initializer]
+    )
+    opset = onnx.helper.make_opsetid("", 21)
+    found = amct_opt.quantize(
+        onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), profile="qdq", weight_only=True, **options
+    )
+    written = onnx.load(found.save(tmp_path / "out") / found.summary.files["onnx"].name)
+    assert [node.op_type for node in written.graph.node] == [kind]
 
 
 def test_norms_without_fusions_are_warned_of() -> None:
