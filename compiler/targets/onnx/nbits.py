@@ -1,6 +1,6 @@
 """MatMulNBits of onnxruntime, for products with a weight of 4 or 8 bits in groups: the weight stays packed at run time.
 
-Source: onnxruntime, docs/ContribOperators.md. At accuracy level 1 it computes in float32.
+Source: onnxruntime, docs/ContribOperators.md. At accuracy level 1 it computes in float32. Scales have the type of the input.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import helper
-from xdsl.dialects.builtin import Signedness, f32
+from xdsl.dialects.builtin import Signedness, f16, f32
 
 from ...configuration.settings import GROUP_SIZES
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...formats.onnx.packing import packed_rows
+from ...ir.dtypes import numpy_dtype
 from ..converters import Converters
 from ..graph import readers, source
 from . import linear, quantization
@@ -31,7 +32,7 @@ class Packed(NamedTuple):
     weight: Array
     """uint8 [N, groups, bytes of a group]."""
     scales: Array
-    """float32 [N, groups]."""
+    """[N, groups] in the type of the input, float32 or float16."""
     zero_points: Array | None
     """uint8 [N, bytes of its zero points]; None if all are half the range, the default."""
 
@@ -48,6 +49,10 @@ def matmul(op: nn.MatMulOp, layer: OnnxLayer) -> Written:
         layer.note("matmul-nbits", f"is not written as MatMulNBits: {reason}")
         return linear.matmul(op, layer)
     packed = _packed(op, weight)
+    if changed := int(np.count_nonzero(packed.scales != _scales(op, weight, np.dtype(np.float32)))):
+        layer.note(
+            "float16-scales", f"{changed} of {packed.scales.size} scales are rounded to float16, the type of its input"
+        )
     layer.graph.domains.setdefault(DOMAIN, 1)
     inputs = [
         layer.value(op.lhs if op.transpose_a is None else linear.transposed(op.lhs, len(shape_of(op.lhs)), layer))
@@ -89,7 +94,7 @@ def _dequantized(op: nn.MatMulOp) -> nn.DequantizeOp | None:
 def _refused(op: nn.MatMulOp, weight: nn.DequantizeOp) -> str | None:
     """The reason why MatMulNBits does not compute a product."""
     p, rank = weight.qparams.data, len(shape_of(op.rhs))
-    if element_of(op.lhs) != f32:
+    if element_of(op.lhs) not in (f32, f16):
         return f"its input is of {element_of(op.lhs)}"
     if rank != 2 or len(shape_of(op.lhs)) < 2:
         return f"it is a product of ranks {len(shape_of(op.lhs))} and {rank}"
@@ -97,7 +102,21 @@ def _refused(op: nn.MatMulOp, weight: nn.DequantizeOp) -> str | None:
         return f"its weight is of {p.storage}"
     if p.block is None or p.axis != (0 if op.transpose_b is None else 1):
         return "its weight has no groups of input channels"
-    return None if p.block in GROUP_SIZES else f"its groups have {p.block} input channels"
+    if p.block not in GROUP_SIZES:
+        return f"its groups have {p.block} input channels"
+    least = np.abs(_scales(op, weight, numpy_dtype(element_of(op.lhs))))
+    normal = np.all((least >= np.finfo(least.dtype).tiny) & np.isfinite(least))
+    return None if normal else f"a scale of its weight leaves the normal range of {element_of(op.lhs)}"
+
+
+def _scales(op: nn.MatMulOp, weight: nn.DequantizeOp, dtype: np.dtype[np.generic]) -> Array:
+    """The scales of a product's weight, [N, groups]."""
+    p, shape = weight.qparams.data, shape_of(weight.input)
+    assert p.axis is not None
+    assert p.block is not None
+    scales = p.scales().reshape(nn.blocks_of(shape, p.axis, p.block))
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(scales if op.transpose_b is not None else scales.T).astype(dtype)
 
 
 def _packed(op: nn.MatMulOp, weight: nn.DequantizeOp) -> Packed:
@@ -121,6 +140,6 @@ def _packed(op: nn.MatMulOp, weight: nn.DequantizeOp) -> Packed:
     return Packed(
         {"K": channels, "N": columns, "bits": bits, "block_size": block},
         packed_rows(padded.reshape(columns, groups, block), bits),
-        np.ascontiguousarray(rows(p.scales().reshape(blocks))),
+        _scales(op, weight, numpy_dtype(element_of(op.lhs))),
         None if np.all(points == 2 ** (bits - 1)) else packed_rows(rows(points).astype(np.uint8), bits),
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, TensorType, f32
+from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.shapes import axis_of, shape_of
+from ....dialects.nn.shapes import axis_of, element_of, shape_of
 from ....formats.onnx.packing import unpacked_rows
 from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
@@ -61,7 +61,7 @@ def matmul_nbits(node: Node) -> Converted:
         raise Unmapped(f"its weight is of {bits} bits")
     k, n, block = (node.required_int(name) for name in ("K", "N", "block_size"))
     packed, scales = node.known(1), node.known(2)
-    if scales.dtype.name != "float32":
+    if scales.dtype.name not in ("float32", "float16"):
         raise Unmapped(f"its scales are {scales.dtype}")
     if node.has(3) and node.dtype(3).name != "uint8":
         raise Unmapped(f"its zero points are {node.dtype(3)}")
@@ -69,17 +69,17 @@ def matmul_nbits(node: Node) -> Converted:
     sizes = [packed.size, scales.size, *([node.known(3).size] if node.has(3) else [])]
     if sizes != [n * groups * (block * bits // 8), n * groups, n * -(-groups * bits // 8)][: len(sizes)]:
         raise node.error(f"has {sizes} bytes, scales and zero points, which do not fit its K, N and block_size")
-    storage = IntegerType(bits)
+    storage, element = IntegerType(bits), element_of(node.value(0))
     unpacked = unpacked_rows(packed.reshape(n, groups, -1), block, bits).reshape(n, -1)[:, :k]
     integers = unpacked.T.astype(np.int16) - half
     points = 0
     if node.has(3):
         found = unpacked_rows(node.known(3).reshape(n, -1), groups, bits)
         points = [int(z) for z in (found.T.astype(np.int16) - half).reshape(-1)]
-    scale = np.ascontiguousarray(scales.reshape(n, groups).T)
+    scale = np.ascontiguousarray(scales.reshape(n, groups).T, np.float32)
     weight = node.constant(np.ascontiguousarray(integers).astype(numpy_dtype(storage)), ".weight")
     params = nn.QParamsAttr.of(storage, scale, points, 0, f"{node.layer.name}.scale", block)
-    real = node.emit(nn.DequantizeOp, weight, qparams=params, result_types=[TensorType(f32, (k, n))]).result
+    real = node.emit(nn.DequantizeOp, weight, qparams=params, result_types=[TensorType(element, (k, n))]).result
     return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product as combinations
 from pathlib import Path
 
@@ -41,12 +42,13 @@ Array = np.ndarray
 def net(weight: Array, transposed: bool) -> str:
     k, n = weight.shape
     stored = np.ascontiguousarray(weight.T if transposed else weight)
+    e = "f16" if weight.dtype == np.float16 else "f32"
     shape, flag = "x".join(map(str, stored.shape)), " transpose_b" if transposed else ""
     return f"""
-func.func @main(%x: tensor<?x{k}xf32> {{nn.name = "x"}}) -> (tensor<?x{n}xf32> {{nn.name = "y"}}) {{
-  %w = nn.constant dense<"0x{stored.tobytes().hex()}"> : tensor<{shape}xf32>
-  %y = nn.matmul %x, %w{flag} from <onnx, "MatMul", "fc"> : (tensor<?x{k}xf32>, tensor<{shape}xf32>) -> tensor<?x{n}xf32>
-  func.return %y : tensor<?x{n}xf32>
+func.func @main(%x: tensor<?x{k}x{e}> {{nn.name = "x"}}) -> (tensor<?x{n}x{e}> {{nn.name = "y"}}) {{
+  %w = nn.constant dense<"0x{stored.tobytes().hex()}"> : tensor<{shape}x{e}>
+  %y = nn.matmul %x, %w{flag} from <onnx, "MatMul", "fc"> : (tensor<?x{k}x{e}>, tensor<{shape}x{e}>) -> tensor<?x{n}x{e}>
+  func.return %y : tensor<?x{n}x{e}>
 }}
 """
 
@@ -179,6 +181,45 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
     found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
     for y, name in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.asarray(y), expected[name], rtol=1e-5, atol=1e-5)
+
+
+def half(weight: Array, options: str) -> tuple[ModuleOp, Session]:
+    """A product in float16, its weight in groups of 16."""
+    session = new_session()
+    session.profile = "qdq"
+    module = parse_module(session, net(weight.astype(np.float16), False), "net.mlir")
+    make_pass("quantize", f"weight-only=true group-size=16 {options}").apply(session, module)
+    return module, session
+
+
+@pytest.mark.parametrize("options", ["weight-bits=4", "weight-bits=4 weight-asymmetric=true", "weight-bits=8"])
+def test_matmul_nbits_in_float16(options: str, tmp_path: Path) -> None:
+    """Its scales are float16, with a remark; onnxruntime computes what the file, read back, stands for."""
+    weight = RNG.normal(size=(40, 6)).astype(np.float16)
+    module, session = half(weight, options)
+    OnnxTarget(matmul_nbits=True).write(module, tmp_path / "net.onnx", session)
+    (node,) = onnx.load(tmp_path / "net.onnx").graph.node
+    assert node.op_type == "MatMulNBits"
+    (said,) = (r.reason for r in session.remarks if r.rule == "float16-scales")
+    assert re.fullmatch(r"\d+ of 18 scales are rounded to float16, the type of its input", said)
+    x = RNG.normal(size=(4, 40)).astype(np.float16)
+    runner = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+    found = np.asarray(runner.run(None, {"x": x})[0])
+    read = frontends.read(tmp_path / "net.onnx", new_session())
+    assert found.dtype == np.float16
+    sums = np.abs(x).astype(np.float64) @ np.abs(weight).astype(np.float64)
+    for each, steps in ((read, 2), (module, 4)):  # products of weights that are rounded to float16, and scales that are
+        np.testing.assert_array_less(
+            np.abs(found - run(each, {"x": x})["y"].astype(np.float64)), steps * 2.0**-11 * sums
+        )
+
+
+def test_scales_that_float16_has_no_normal_numbers_for(tmp_path: Path) -> None:
+    module, session = half(np.full((40, 6), 1e-6), "weight-bits=4")
+    OnnxTarget(matmul_nbits=True).write(module, tmp_path / "net.onnx", session)
+    assert "MatMulNBits" not in [n.op_type for n in onnx.load(tmp_path / "net.onnx").graph.node]
+    (said,) = (r.reason for r in session.remarks if r.rule == "matmul-nbits")
+    assert said == "is not written as MatMulNBits: a scale of its weight leaves the normal range of f16"
 
 
 def test_the_command(tmp_path: Path) -> None:
