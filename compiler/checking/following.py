@@ -25,8 +25,10 @@ from ..diagnostics import CompileError, describe
 from ..dialects.ascend.cube import DATA
 from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp
 from ..dialects.nn.shapes import element_of
+from ..ir.dtypes import as_stored
 from ..ir.functions import input_names, main_function, output_names
 from ..ir.number_formats import rounding
+from ..runtime.affine import LEAST_FRACTION
 from ..runtime.executor import RunError, flatten
 from ..runtime.kernels import Array, Kernel
 from ..runtime.plan import kernel_of
@@ -139,7 +141,7 @@ class Analysis:
     def _of_constant(self, slot: int) -> Array | None:
         array = self.graph.program.constants.get(slot)
         if array is not None and self.steps is not None and self._is_weight(slot, array):
-            return np.full(array.shape, self.steps, np.float32)
+            return np.full(array.shape, self.steps, np.float32) + self._clipped(slot, array)
         if array is not None and self.steps is not None and self._is_in_format(slot):
             return rounding(array)
         if array is None or not self.rounded_constants or not np.issubdtype(array.dtype, np.floating):
@@ -154,6 +156,19 @@ class Analysis:
         return any(
             isinstance(op, DequantizeOp) or any(element_of(operand) in DATA for operand in op.operands)
             for op in readers
+        )
+
+    def _clipped(self, slot: int, array: Array) -> Array | float:
+        """How many further steps the integers at both ends may stand for: scales of groups of few bits may be as small as
+        `--weight-search` tries them.
+        """
+        ops = (row.op for row in self.graph.program.readers.get(slot, ()))
+        op = next((op for op in ops if isinstance(op, DequantizeOp) and op.qparams.data.block is not None), None)
+        if op is None or (bits := op.qparams.data.storage.width.data if op.bits is None else op.bits.value.data) > 4:
+            return 0.0
+        half, integers = 2 ** (bits - 1), as_stored(array)
+        return np.where((integers == -half) | (integers == half - 1), half * (1 / LEAST_FRACTION - 1), 0).astype(
+            np.float32
         )
 
     def _is_in_format(self, slot: int) -> bool:

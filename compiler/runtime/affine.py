@@ -13,6 +13,9 @@ from ..ir.array import Array
 LEAST_SCALE, _LARGEST = (float(each) for each in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 """The least normal number of float32, whose reciprocal is finite, and the largest."""
 
+LEAST_FRACTION = 0.6
+"""The least of a scale that covers a range which `--weight-search` tries: what is larger than the last integer saturates."""
+
 
 def scales_of(steps: Array) -> Array:
     """float32 scales of any shape for the exact sizes of steps: 1 for an empty range, otherwise at least `LEAST_SCALE`."""

@@ -21,7 +21,17 @@ from ..configuration.record import (
     record_text,
 )
 from ..diagnostics import CompileError
-from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp, QParams, QuantizeOp, dequantize_of
+from ..dialects.nn import (
+    CORRECTED,
+    ConstantOp,
+    DequantizeFloatOp,
+    DequantizeOp,
+    GatherOp,
+    QParams,
+    QuantizeOp,
+    constant_of,
+    dequantize_of,
+)
 from ..dialects.nn.shapes import element_of
 from ..files import replacing
 from ..ir.dtypes import numpy_dtype
@@ -126,6 +136,9 @@ def record_of(module: ModuleOp, session: Session) -> Record:
                 layers[each.layer.name] = _recurrent_record(each)
             except CompileError as e:
                 remarks.missed(each.op, "recorded", e.message)
+    for op in module.walk():
+        if isinstance(op, GatherOp) and (table := dequantize_of(op.input)) is not None and constant_of(table.input):
+            remarks.missed(op, "recorded", "its table is quantized, and no record has tables of embeddings")
     place = {layer_of(op): i for i, op in enumerate(module.walk())}
     names = sorted(layers, key=lambda name: place.get(name) or place.get(name.rpartition(":")[0], 0))
     layers = {name: layers[name] for name in names if name not in ambiguous}

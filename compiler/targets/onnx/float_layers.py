@@ -114,7 +114,9 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
 
 
 def _bits(value: SSAValue, layer: OnnxLayer) -> int | None:
-    """The width of the integers that a value is dequantized from; None if it is not dequantized."""
+    """The width of the integers that a value is dequantized from; None if it is not dequantized, or moved out of a constant, as
+    rows of a table are: no kernel takes its integers.
+    """
     value, known = source(value), layer.graph.bits
     path = [value]
     while value not in known and isinstance(value, OpResult) and _is_passed(value.op):
@@ -123,8 +125,9 @@ def _bits(value: SSAValue, layer: OnnxLayer) -> int | None:
     owner = value.owner
     if value not in known:
         known[value] = owner.qparams.data.storage.width.data if isinstance(owner, nn.DequantizeOp) else None
-    known.update(dict.fromkeys(path, known[value]))
-    return known[value]
+    is_constant = isinstance(owner, nn.DequantizeOp) and nn.constant_of(owner.input) is not None
+    known.update(dict.fromkeys(path[:-1], None if is_constant else known[value]))
+    return known[path[0]]
 
 
 def _is_quantized(value: SSAValue) -> bool:

@@ -100,6 +100,10 @@ class SettingsOptions:
     fp8-e5m2 and hif8 have a scale for each output channel, of convolutions as well; mxfp8 and mxfp4 a power of two for each 32
     input channels; nvfp4 an E4M3 scale for each 16, and one for the tensor.
     """
+    embeddings: bool = option(False, group=_WHAT)
+    """Tables of embeddings as well, where weights are quantized by themselves (`weight-only`): matrices of which a Gather picks
+    rows. A row has the scales of an output channel.
+    """
     weight_search: bool | None = None
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
     It needs no data. When neither this nor `config` says so: for groups of weights of 3 and 4 bits.

@@ -185,7 +185,11 @@ def settings_of(options: SettingsOptions) -> Settings:
         _check_dynamic(options)
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
     alone = alone or bool(options.dynamic)
-    for option, given_value in (("group-size", options.group_size), ("weight-format", options.weight_format)):
+    for option, given_value in (
+        ("group-size", options.group_size),
+        ("weight-format", options.weight_format),
+        ("embeddings", options.embeddings or None),
+    ):
         if given_value is not None and not alone:
             message = f"{option} applies to weights that are quantized by themselves"
             raise CompileError(message, hint="give weight-only=true", option=option)
@@ -202,6 +206,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         fakequant_precision_mode=options.fakequant_precision_mode or given.fakequant_precision_mode,
         shift=given.shift if options.shift is None else options.shift,
         dynamic=bool(options.dynamic),
+        embeddings=options.embeddings or given.embeddings,
         weights_first=given.weights_first if options.weights_first is None else options.weights_first,
         skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),
         skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),

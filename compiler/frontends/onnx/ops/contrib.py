@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import IntegerType, TensorType, f16, f32
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
@@ -81,6 +81,35 @@ def matmul_nbits(node: Node) -> Converted:
     params = nn.QParamsAttr.of(storage, scale, points, 0, f"{node.layer.name}.scale", block)
     real = node.emit(nn.DequantizeOp, weight, qparams=params, result_types=[TensorType(element, (k, n))]).result
     return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
+
+
+@converter("GatherBlockQuantized", domains=DOMAIN)
+def gather_block_quantized(node: Node) -> Converted:
+    """Rows of a dequantized table `[rows, columns]` in blocks of columns, which is stored in bytes."""
+    bits, block = node.int("bits", 4), node.int("block_size", 128)
+    if (node.int("gather_axis", 0), node.int("quantize_axis", 1)) != (0, 1) or bits not in (4, 8):
+        raise Unmapped(f"it does not pick rows of {bits} bits with scales along columns")
+    packed, scales = node.known(0), node.known(2)
+    if packed.dtype.name != "uint8" or packed.ndim != 2 or scales.dtype.name not in ("float32", "float16"):
+        raise Unmapped(f"its table is {packed.dtype}{list(packed.shape)}, its scales are {scales.dtype}")
+    rows, columns, half = len(packed), packed.shape[1] * 8 // bits, 2 ** (bits - 1)
+    groups = -(-columns // max(1, block))
+    sizes = [scales.shape, *([node.known(3).shape] if node.has(3) else [])]
+    if sizes != [(rows, groups), (rows, -(-groups * bits // 8))][: len(sizes)]:
+        raise node.error(f"has scales and zero points of {sizes}, which do not fit its table and block_size")
+    integers = unpacked_rows(packed, columns, bits).astype(np.int16) - half
+    points = 0
+    if node.has(3):
+        found = unpacked_rows(node.known(3), groups, bits).astype(np.int16) - half
+        points = [int(z) for z in found.reshape(-1)]
+    storage = IntegerType(bits)
+    table = node.constant(integers.astype(numpy_dtype(storage)), ".table")
+    params = nn.QParamsAttr.of(
+        storage, scales.reshape(-1).astype(np.float32), points, 1, f"{node.layer.name}.scale", block
+    )
+    element = f32 if scales.dtype.name == "float32" else f16
+    real = node.emit(nn.DequantizeOp, table, qparams=params, result_types=[TensorType(element, (rows, columns))]).result
+    return node.emit(nn.GatherOp, real, node.value(1), axis=0).result
 
 
 converter("Gelu", domains=DOMAIN)(by_row)  # as in ONNX, without its attribute

@@ -30,6 +30,7 @@ from ....ir.array import Array
 from ....ir.functions import main_function
 from ....rewriting import M, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
+from ..decide.embeddings import TABLE, embeddings
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
 from ..decide.recurrent import Recurrent, recurrent_layers
@@ -142,6 +143,9 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, Con
         params = point_of(site, profile, grids) if plan.input else None
         if params is not None or not plan.input:
             yield site.compute, ConvertedLayer(site, profile.rows[type(site.compute)], plan, params)
+    for each in embeddings(module):
+        if (plan := plan_of(each.op)) is not None and plan.weights:
+            yield each.op, ConvertedLayer(each.site, Row(weight=TABLE), plan, None)
 
 
 def _plan_at(site: Site, profile: Profile) -> Plan:

@@ -13,10 +13,13 @@ from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Arq
 from ....dialects.nn import AddOp, DequantizeOp, ObserveOp, Plan, Point, Unobserved, WeightPlan, plan_of, set_plan
 from ....dialects.nn.shapes import shape_of
+from ....ir.number_formats import NUMBER_FORMATS
 from ....rewriting import Refusal, Remarks, rewrite
 from ..profiles import Row
 from ..request import Request, Resolved
 from .conditions import decide_each
+from .embeddings import COLUMNS, DecideEmbedding, Embedding
+from .embeddings import ROWS as TOKENS
 from .layer_inputs import decide_tensors, ends_layer, sum_broken
 from .layers import half_quantized, is_dequantized, is_quantized
 from .legality import other_layers
@@ -242,3 +245,34 @@ def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord
         why = "" if each.float_because is None else f", because {each.float_because[1]}"
         reason = f"the record's scales of its input and state are not used: these stay float{why}"
         remarks.note(each.op, "record", reason)
+
+
+def decide_embeddings(module: ModuleOp, request: Resolved, remarks: Remarks) -> None:
+    """Plan the tables of embeddings by themselves, or leave a remark why one stays float: with a record all do."""
+
+    def decide(each: Embedding) -> None:
+        if plan_of(each.op) is not None and request.record is None:
+            return
+        held = request.layers.held[each.op]
+        refusal = each.float_because
+        if held.skipped is not None:
+            refusal = Refusal(held.skipped, SKIPPED[held.skipped])
+        elif request.record is not None:
+            refusal = Refusal("record", "no record has tables of embeddings")
+        if refusal is not None:
+            leave_in_float(each.op, *refusal, remarks)
+            return
+        set_plan(each.op, Plan(weights=(_planned_table(held),)))
+        remarks.applied(each.op, "weight-only", "its table is quantized by itself")
+
+    rewrite(module, DecideEmbedding(decide), erase_dead=False)
+
+
+def _planned_table(held: LayerSettings) -> WeightPlan:
+    assert held.weight is not None, "a table has settings"
+    given = held.weight if isinstance(held.weight, Arq) else Arq(held.weight.channel_wise)
+    plan = weight_as_held(given, TOKENS if given.channel_wise else None)
+    if plan.number_format is not None:
+        block = NUMBER_FORMATS[plan.number_format].block
+        return plan if block is None else replace(plan, axis=COLUMNS, block=block)
+    return plan if plan.block is None else replace(plan, axis=COLUMNS)

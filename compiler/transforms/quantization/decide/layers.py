@@ -36,6 +36,7 @@ from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ..profiles import Profile, Row
 from .conditions import INT16
+from .embeddings import Embedding, embeddings
 from .legality import first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
@@ -192,6 +193,13 @@ def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
     return Candidate(each.site, each.layer, whole, alone)
 
 
+_TABLE_ALONE = "only its table can be quantized"
+
+
+def _of_table(each: Embedding) -> Callable[[str | None], str | None]:
+    return lambda _: _reason(each.float_because)
+
+
 def _reason(broken: tuple[object, str] | None) -> str | None:
     return None if broken is None else broken[1]
 
@@ -238,6 +246,8 @@ def resolve(settings: Settings, module: ModuleOp, profile: Profile) -> Layers:
     if settings.nuq_config is not None:
         compressed_operators(Path(settings.nuq_config.mapping_file))
     names, found = LayerNames.of(module), candidates(module, profile)
+    if settings.embeddings:
+        found += [Candidate(each.site, each.layer, _TABLE_ALONE, _of_table(each)) for each in embeddings(module)]
     layers = Layers(in_module(settings, names, able_names(found)), profile, found)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     able = [each.layer for each in layers.able]

@@ -23,7 +23,8 @@ from ...fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
 from ...fusion.regions import in_region
 from ..convert.parameters import mark_fp16, wants_fp16
 from ..decide.conditions import PATTERNS
-from ..decide.inputs import decide_inputs, decide_recurrent
+from ..decide.embeddings import DecideEmbedding
+from ..decide.inputs import decide_embeddings, decide_inputs, decide_recurrent
 from ..decide.layer_inputs import recorded_tensors
 from ..decide.layers import Layers, able_names, check_record, takes_int16
 from ..decide.named_layers import note_modules
@@ -44,7 +45,7 @@ class InsertObserversPass(Parts, ModulePass):
 
     name = "insert-observers"
 
-    PATTERNS: ClassVar[tuple[type[CheckedPattern[Any]], ...]] = (*PATTERNS, DecideRecurrent)
+    PATTERNS: ClassVar[tuple[type[CheckedPattern[Any]], ...]] = (*PATTERNS, DecideRecurrent, DecideEmbedding)
     """The patterns that decide layers, in the order in which they are tried."""
 
     settings: SettingsOptions
@@ -82,6 +83,8 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     note_other_functions(module, remarks)
     if record is not None:
         _check_layers(record, module, request.layers)
+    if settings.embeddings:
+        decide_embeddings(module, request, remarks)
     recurrent, decided = decide_recurrent(module, request, remarks), DECIDE[profile.points](module, request, remarks)
     for each in (recurrent, decided):
         place_points(module, each, profile, remarks)

@@ -221,3 +221,26 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
     quantized = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     (wanted,), (found,) = (map(np.asarray, each.run(None, {value.name: x})) for each in (source, quantized))
     assert np.linalg.norm(found - wanted) < 0.05 * np.linalg.norm(wanted)
+
+
+def gathered(build: Build, table: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], **given: int) -> Any:
+    """Rows of a table of 4 bits; 48 tokens of 32 columns."""
+    sizes = {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1, **given}
+    node = contrib("GatherBlockQuantized", "table", "x", "scales", outputs=("y",), **sizes)
+    x, y = ("x", TensorProto.INT64, ["n"]), ("y", TensorProto.FLOAT, ["n", 32])
+    values = [helper.make_tensor_value_info(*each) for each in (x, y)]
+    return build([node], values[:1], values[1:], {"table": table, "scales": scales}, opset_imports=IMPORTS)
+
+
+def test_rows_of_a_table_in_blocks(build: Build, load: Load) -> None:
+    """What does not fit is an error, what is not known is carried."""
+    table = RNG.integers(0, 256, (48, 16), np.uint8)
+    scales = RNG.uniform(0.1, 1, (48, 2)).astype(np.float32)
+    x, model = np.array([0, 47, -1]), gathered(build, table, scales)
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
+    module = load(model)
+    np.testing.assert_array_equal(run(module, {"x": x})["y"], wanted)
+    assert not any(isinstance(op, nn.OpaqueOp) for op in module.walk())
+    with pytest.raises(CompileError, match=r"has scales and zero points of \[\(48, 3\)\], which do not fit its table"):
+        load(gathered(build, table, np.ones((48, 3), np.float32)))
+    assert any(isinstance(op, nn.OpaqueOp) for op in load(gathered(build, table, scales, bits=2)).walk())

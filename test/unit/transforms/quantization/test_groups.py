@@ -219,7 +219,7 @@ def test_scales_that_float16_has_no_normal_numbers_for(tmp_path: Path) -> None:
     OnnxTarget(matmul_nbits=True).write(module, tmp_path / "net.onnx", session)
     assert "MatMulNBits" not in [n.op_type for n in onnx.load(tmp_path / "net.onnx").graph.node]
     (said,) = (r.reason for r in session.remarks if r.rule == "matmul-nbits")
-    assert said == "is not written as MatMulNBits: a scale of its weight leaves the normal range of f16"
+    assert said == "is not written as MatMulNBits: a scale of its weight leaves the normal range of float16"
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from amct_opt.runtime.affine import asymmetric_params, symmetric_scales
+from amct_opt.runtime.affine import LEAST_FRACTION, asymmetric_params, symmetric_scales
 from amct_opt.transforms.quantization.convert import weight_search
 from amct_opt.transforms.quantization.convert.weight_search import FRACTIONS, searched_scales
 
@@ -78,6 +78,10 @@ def test_a_part_of_the_channels_has_the_same_scales(axis: int) -> None:
     for size in (1, 7):
         parts = [scales(slice(begin, begin + size)) for begin in range(0, 40, size)]
         np.testing.assert_array_equal(np.concatenate(parts, axis=1), scales(slice(None)))
+
+
+def test_checks_know_the_least_fraction() -> None:
+    assert FRACTIONS.min() == LEAST_FRACTION
 
 
 def test_zeros_keep_their_scale() -> None:
