@@ -225,7 +225,7 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
 
 def gathered(build: Build, table: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], **given: int) -> Any:
     """Rows of a table of 4 bits; 48 tokens of 32 columns."""
-    sizes = {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1, **given}
+    sizes: dict[str, Any] = {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1, **given}
     node = contrib("GatherBlockQuantized", "table", "x", "scales", outputs=("y",), **sizes)
     x, y = ("x", TensorProto.INT64, ["n"]), ("y", TensorProto.FLOAT, ["n", 32])
     values = [helper.make_tensor_value_info(*each) for each in (x, y)]

@@ -11,6 +11,7 @@ from typing import Any
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.rewriting import CheckedPattern
 from amct_opt.transforms.quantization.decide.conditions import PATTERNS, DecideLayer, Rule
+from amct_opt.transforms.quantization.decide.embeddings import DecideEmbedding
 from amct_opt.transforms.quantization.decide.recurrent import DecideRecurrent
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, TWO_INPUTS, UNIFORM, WEIGHTS, LayerRow
 
@@ -78,7 +79,7 @@ def weights() -> str:
 
 def patterns() -> str:
     """Every pattern with its own conditions; those that it shares with all others stand once, at the end."""
-    kinds: tuple[type[CheckedPattern[Any]], ...] = (*PATTERNS, DecideRecurrent)
+    kinds: tuple[type[CheckedPattern[Any]], ...] = (*PATTERNS, DecideRecurrent, DecideEmbedding)
     parts: list[str] = []
     for kind in kinds:
         own = [each for each in kind.conditions if kind is DecideLayer or each not in DecideLayer.conditions]
