@@ -7,6 +7,8 @@ negative scale gives that side to the positive weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ....dialects.nn import blocks_of, spread
@@ -15,8 +17,8 @@ from ....runtime.affine import in_blocks, scales_of
 
 FRACTIONS = 1 - np.arange(21) / 50
 """Of the whole range: from 1 down to 0.6. With 4 bits the best ones for normally distributed weights are 0.8 to 1."""
-_PIECE = 1 << 18
-"""How many weights in groups are judged at a time: few enough that intermediate results stay in the cache."""
+_PIECE = 1 << 17
+"""How many weights in groups are judged at a time: they stay in the cache for all fractions."""
 
 
 def searched_scales(
@@ -26,11 +28,13 @@ def searched_scales(
 
     Scales and zero points have shape [], along `axis` [channels], or [blocks].
     """
+    half = np.float32(2 ** (bits - 1))
     if axis is None or block is None:
-        others = tuple(i for i in range(values.ndim) if i != axis)
+        others = tuple(i for i in range(values.ndim) if axis is None or i != axis % values.ndim)
         apart, points = (spread(each, values.shape, axis) for each in (scales, zero_points))
-        return _best(values, apart, bits, points, others, signed=False).reshape(scales.shape)
-    shape, signed = blocks_of(values.shape, axis, block), zero_points.ndim == 0
+        ends = [(1, -half - points, half - 1 - points)]
+        return _best(values, apart, ends, others, np.float64).reshape(scales.shape)
+    shape, negated = blocks_of(values.shape, axis, block), [(-1, 1 - half, half)] * (zero_points.ndim == 0)
     apart, points = scales.reshape(shape), np.broadcast_to(zero_points, scales.shape).reshape(shape)
     best = np.empty_like(apart)
     size = block if axis == 0 else 1
@@ -38,25 +42,30 @@ def searched_scales(
     for start in range(0, len(apart), step):
         part = slice(start, start + step)
         rows = in_blocks(values[start * size : (start + step) * size], axis, block)
-        each = (np.expand_dims(p[part], axis + 1) for p in (apart, points))
-        best[part] = _best(rows, next(each), bits, next(each), (axis + 1,), signed=signed).squeeze(axis + 1)
+        numbers = np.ascontiguousarray(np.moveaxis(rows, axis + 1, 0))
+        ends = [(1, -half - points[part], half - 1 - points[part]), *negated]
+        best[part] = _best(numbers, apart[part], ends, (0,), np.float32)  # sums of a few numbers
     return best.reshape(scales.shape)
 
 
-def _best(values: Array, scales: Array, bits: int, points: Array, over: tuple[int, ...], *, signed: bool) -> Array:
-    """The same for scales and zero points that broadcast to the values, which share them along the axes `over`."""
-    exact, half = values.astype(np.float32, copy=False), np.float32(2 ** (bits - 1))
-    ends = [(1, -half - points, half - 1 - points), (-1, 1 - half, half)]  # of integers, times their sign
+Ends = Sequence[tuple[int, Array | np.float32, Array | np.float32]]
+"""Signs of scales, each with the least and the largest integer without its zero point, times the sign."""
+
+
+def _best(values: Array, scales: Array, ends: Ends, axes: tuple[int, ...], sums: type[np.floating]) -> Array:
+    """The best fractions of scales, each of which is that of all values along `axes`; errors add up in the type `sums`."""
+    exact = values.astype(np.float32, copy=False)
+    ends = [(sign, np.asarray(low, np.float32), np.asarray(high, np.float32)) for sign, low, high in ends]
     best, least = scales, np.full(scales.shape, np.inf)
     steps, error = np.empty_like(exact), np.empty_like(exact)
     for fraction in FRACTIONS:
         candidate = scales_of(scales.astype(np.float64) * fraction)
         np.rint(np.divide(exact, candidate, out=steps), out=steps)
-        for sign, low, high in ends if signed else ends[:1]:
-            np.clip(steps, low, high, out=error)
+        for sign, low, high in ends:
+            np.minimum(np.maximum(steps, low, out=error), high, out=error)
             error *= candidate
             error -= exact
-            total = np.square(error, out=error).sum(over, np.float64, keepdims=True)
+            total = np.square(error, out=error).sum(axes, dtype=sums).reshape(scales.shape)
             best = np.where(total < least, sign * candidate, best)
             least = np.minimum(total, least)
     return np.asarray(best, np.float32)
