@@ -12,6 +12,8 @@ from ..ir.array import Array
 
 LEAST_SCALE, _LARGEST = (float(each) for each in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 """The least normal number of float32, whose reciprocal is finite, and the largest."""
+_PIECE = 1 << 18
+"""How many values in blocks are looked at together, so that they stay in the cache."""
 
 LEAST_FRACTION = 0.6
 """The least of a scale that covers a range which `--weight-search` tries: what is larger than the last integer saturates."""
@@ -46,6 +48,15 @@ def symmetric_scales(values: Array, bits: int, axis: int | None = None, block: i
 
     The positive side decides if it is larger or both are equal.
     """
+    if axis is None or block is None:
+        return _symmetric(values, bits, axis, block)
+    rows = block if axis == 0 else 1
+    step = rows * max(1, _PIECE * len(values) // max(1, rows * values.size))
+    starts = range(0, max(1, len(values)), step)
+    return np.concatenate([_symmetric(values[start : start + step], bits, axis, block) for start in starts])
+
+
+def _symmetric(values: Array, bits: int, axis: int | None, block: int | None) -> Array:
     low, high = ends_of(values, axis, block)
     up = np.asarray(high, np.float64) / (2 ** (bits - 1) - 1)
     down = -np.asarray(low, np.float64) / 2 ** (bits - 1)

@@ -8,9 +8,11 @@ negative scale gives that side to the positive weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from ....backends.threads import threads_here
 from ....dialects.nn import blocks_of, spread
 from ....ir.array import Array
 from ....runtime.affine import in_blocks, scales_of
@@ -39,12 +41,17 @@ def searched_scales(
     best = np.empty_like(apart)
     size = block if axis == 0 else 1
     step = max(1, _PIECE * len(apart) // max(1, values.size))
-    for start in range(0, len(apart), step):
+
+    def search(start: int) -> None:
         part = slice(start, start + step)
         rows = in_blocks(values[start * size : (start + step) * size], axis, block)
         numbers = np.ascontiguousarray(np.moveaxis(rows, axis + 1, 0))
         ends = [(1, -half - points[part], half - 1 - points[part]), *negated]
         best[part] = _best(numbers, apart[part], ends, (0,), np.float32)  # sums of a few numbers
+
+    with ThreadPoolExecutor(threads_here()) as threads:
+        for _ in threads.map(search, range(0, len(apart), step)):
+            pass
     return best.reshape(scales.shape)
 
 
