@@ -98,7 +98,8 @@ _LARGE = 1 << 26
 
 _HUGE = 1 << 28
 """Bytes of weights from which on a model is not timed, as onnxruntime would have it twice in memory; its ONNX file keeps arrays
-apart if the model's does; and no form is made only to be written that the profile is not for.
+apart if the model's does. If it does not run, no form is made only to be written that the profile is not for, or that its ONNX
+file contains.
 """
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
@@ -128,13 +129,15 @@ class _Forms(NamedTuple):
     """The float module whose layers read what the quantized one's read: after equalization it is not the original."""
     quantized: ModuleOp
     ascend: ModuleOp | None
-    """None for a huge network that does not run, in a profile for other targets."""
+    """None for a network in `brief`, in a profile for other targets."""
     stages: Mapping[str, Stage]
     """The programs of the quantized forms, by `STAGES`."""
     boundary: Boundary
     """What the quantized forms take and give in place of the original's floats."""
     large: bool
     """Whether the stages have no room next to each other."""
+    brief: bool
+    """Whether the network is huge and does not run, so that fewer forms are written."""
 
 
 def quantize_file(model: Path, folder: Path, options: FileOptions, session: Session) -> Summary:
@@ -183,10 +186,8 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     forms = _quantized(original, module, request, samples, options, session)
     session.remarks[:] = with_reasons(session.remarks, returned)
     runs = _runs(forms.quantized, samples)
-    if forms.ascend is None:
-        ascend, target = files.pop("ascend"), profile_of(session).target
-        made = f"amct-opt {files['nn']} --lower-to-ascend -o {ascend} makes it"
-        session.note(f"{ascend} is not written: weights have more than {_HUGE >> 20} MiB, for {target}; {made}")
+    if forms.brief:
+        _leave_out(files, forms, results, session)
     measurement = _Measurement(forms, samples, session)
     differences = measurement.differences() if runs else {}
     measurement.warn_of_doubts(differences, request.recovery)
@@ -195,6 +196,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
         model=model,
         metadata={"profile": profile_of(session).name, **metadata(forms.quantized)},
         layers=describe_layers(forms.quantized, session.remarks),
+        module=None if "nn" in files else forms.quantized,
         accuracy=Accuracy(
             samples.held.count if runs else 0,
             samples.apart and runs,
@@ -209,9 +211,10 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     )
     formats: dict[str, tuple[Target, ModuleOp]] = {
         "onnx": (onnx, forms.quantized),
-        "nn": (MlirTarget(), forms.quantized),
         "record": (RecordTarget(flavour=profile_of(session).amct), forms.quantized),
     }
+    if "nn" in files:
+        formats["nn"] = MlirTarget(), forms.quantized
     if forms.ascend is not None:
         formats["ascend"] = MlirTarget(), forms.ascend
     layers: dict[str, Any] | None = None
@@ -251,13 +254,26 @@ def _quantized(
         run_on_verified(module, [QuantizeCachePass()], session)
     _settle(large)
     boundary = boundary_of(module, original)
-    if weight_bytes(original) > _HUGE and not _runs(module, samples) and profile_of(session).facts.kernels:
-        return _Forms(original, reference, module, None, {}, boundary, large)
+    brief = weight_bytes(original) > _HUGE and not _runs(module, samples)
+    if brief and profile_of(session).facts.kernels:
+        return _Forms(original, reference, module, None, {}, boundary, large, brief)
     ascend = without_relu6(module, session)
     run_passes(ascend, [LowerToAscendPass()], session)
     programs = [partial(Executable, module), partial(Executable, ascend), *_integer_kernels(module, session)]
     stages = {name: _in_reals(each, boundary) for name, each in zip(STAGES, programs, strict=False)}
-    return _Forms(original, reference, module, ascend, stages, boundary, large)
+    return _Forms(original, reference, module, ascend, stages, boundary, large, brief)
+
+
+def _leave_out(files: dict[str, Path], forms: _Forms, results: ResultOptions, session: Session) -> None:
+    """Take the files of a huge network that follow from its ONNX file out of `files`, with a note about each."""
+    huge = f"is not written: weights have more than {_HUGE >> 20} MiB"
+    if not results.simulate_formats:  # their ONNX file has reals only
+        nn = files.pop("nn")
+        session.note(f"{nn} {huge}; amct-opt {files['onnx']} -o {nn} makes it")
+    if forms.ascend is None:
+        ascend, target = files.pop("ascend"), profile_of(session).target
+        source = files.get("nn", files["onnx"])
+        session.note(f"{ascend} {huge}, for {target}; amct-opt {source} --lower-to-ascend -o {ascend} makes it")
 
 
 def _in_reals(program: Callable[[], Executable], boundary: Boundary) -> Stage:

@@ -144,6 +144,8 @@ class Summary(Tabled):
     """What the profile is for."""
     warnings: tuple[str, ...] = ()
     """What the user was warned of: reasons to doubt the data or the result among them."""
+    module: ModuleOp | None = None
+    """The quantized module in `nn`, if there is no file of it."""
 
     def __repr__(self) -> str:
         outputs = (f"{name} {d.sqnr:.2f} dB" for name, d in self.accuracy.fake_quantized.items())

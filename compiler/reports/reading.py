@@ -114,13 +114,15 @@ class Run:
         return min(known, key=lambda each: cast(float, each.sqnr), default=None)
 
 
-def read_run(folder: Path, session: Session) -> Run:
-    """Read a folder. Raises CompileError, located, if it has no summary and for files that are damaged."""
+def read_run(folder: Path, session: Session, module: ModuleOp | None = None) -> Run:
+    """Read a folder, without its module if that is given. Raises CompileError, located, if it has no summary and for files that
+    are damaged.
+    """
     with reading(folder):
-        return _read_run(folder, session)
+        return _read_run(folder, session, module)
 
 
-def _read_run(folder: Path, session: Session) -> Run:
+def _read_run(folder: Path, session: Session, module: ModuleOp | None) -> Run:
     if not (folder / SUMMARY).is_file():
         hint = "amct quantize MODEL --data DATA -o OUT writes such a folder"
         raise CompileError(f"is not a folder of results: it has no {SUMMARY}", where=str(folder), hint=hint)
@@ -136,7 +138,10 @@ def _read_run(folder: Path, session: Session) -> Run:
         return None
 
     remarks = here(files.get("remarks", REMARKS), "the reasons of decisions are missing")
-    module = here(files.get("nn", "nn.mlir"), "the layers, their order and their weights are missing")
+    if module is None:
+        name = files.get("nn", files.get("onnx", "nn.mlir"))
+        file = here(name, "the layers, their order and their weights are missing")
+        module = None if file is None else read(file, session)
     unmeasured = "errors of layers and histograms are missing. amct quantize measures them, unless --no-report is given"
     if "layers" in files:
         layers = here(files["layers"], unmeasured)
@@ -161,7 +166,7 @@ def _read_run(folder: Path, session: Session) -> Run:
         sizes=summary.take_object("bytes", "bytes").values,
         files=files,
         remarks=() if remarks is None else read_remarks(remarks),
-        module=None if module is None else read(module, session),
+        module=module,
         measured=None if layers is None else _measured(read_object(layers)),
         absent=absent,
     )

@@ -33,7 +33,7 @@ Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, an
   <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear: any ONNX runtime runs it,
                         on a CPU faster with --profile qdq. If MODEL is a folder that optimum or onnxruntime-genai
                         wrote, the file keeps its name, and configuration and tokenizer are copied next to it
-  <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors)
+  <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors), not of huge weights without data
   <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
   remarks.yaml          what every pass did to every layer, or why not
   <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report, timed=True)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.output, options, session)
-    report = Drawn() if args.no_report else draw(args.output)
+    report = Drawn() if args.no_report else draw(args.output, summary.module)
     if args.json:
         print_json(args, printed_data(summary, report.path))
     else:

@@ -12,6 +12,8 @@ from .parser import add_command
 from .shared import add_json, print_json
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..reports.network import DrawnLayer
 
 _DESCRIPTION = """\
@@ -51,14 +53,17 @@ class Drawn(NamedTuple):
     layers: Sequence[DrawnLayer] = ()
 
 
-def draw(folder: Path) -> Drawn:
-    """Write the page at the end of a run; if the extra is not installed, a note says how to get it."""
+def draw(folder: Path, module: ModuleOp | None = None) -> Drawn:
+    """Write the page at the end of a run; if the extra is not installed, a note says how to get it.
+
+    `module` is that of a run which has no file of it.
+    """
     from ..flows.report import can_draw, write_page
     from ..reports.network import layers_of
     from ..reports.reading import read_run
     from ..universe import new_session
 
-    finished = read_run(folder, new_session())
+    finished = read_run(folder, new_session(), module)
     layers = layers_of(finished)
     if can_draw():
         return Drawn(write_page(finished, layers), layers)

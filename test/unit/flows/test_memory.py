@@ -13,10 +13,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from amct_opt.flows import quantization
+from amct_opt.reports.network import layers_of
+from amct_opt.reports.reading import read_run
 from amct_opt.runtime import integer
 from amct_opt.runtime.kernels import quantization as kernels
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.convert import weight_search
+from amct_opt.universe import new_session
 
 SIZE, LAYERS = 768, 8
 WEIGHTS = SIZE * SIZE * LAYERS * 4
@@ -69,22 +72,28 @@ def test_larger_weights_become_floats_layer_by_layer(
 def test_weights_alone_are_in_memory_as_integers_once(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A byte for each, and a 32nd of them as scales. A huge network is not lowered for a profile of other targets, which is said,
-    and its arrays stay in a file of their own.
+    """A byte for each, and a 32nd of them as scales. A huge network is not lowered for a profile of other targets, and its `nn`
+    form is not written, which is said; its arrays stay in a file of their own. The report takes the layers from the ONNX file.
     """
     monkeypatch.setattr(quantization, "_HUGE", 0)
     monkeypatch.setattr(weight_search, "_PIECE", 1 << 14)  # the network is not huge
     command = [network(tmp_path), "--weight-only", "--weight-bits", "4", "--group-size", "32", "--profile", profile]
     # what it imports is not counted
-    amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q", "--no-report"])
+    amct.run(["quantize", *map(str, command), "-o", str(tmp_path / "before"), "-q"])
     capsys.readouterr()
     out = tmp_path / "out"
     assert traced([*command, "-o", out, "--no-report"]) < 0.5 * WEIGHTS
     for_ascend = profile == "ascend"
     assert (out / "net_ascend.mlir").exists() == for_ascend
-    assert ("net_ascend.mlir is not written" in capsys.readouterr().err) != for_ascend
-    assert ("ascend" in json.loads((out / "summary.json").read_text())["files"]) == for_ascend
+    said = capsys.readouterr().err
+    assert ("net_ascend.mlir is not written" in said) != for_ascend
+    assert f"amct-opt {out}/net_qdq.onnx -o {out}/net_nn.mlir makes it" in said
+    files = json.loads((out / "summary.json").read_text())["files"]
+    assert (("ascend" in files), ("nn" in files), (out / "net_nn.mlir").exists()) == (for_ascend, False, False)
     assert (out / "net_qdq.onnx.data").exists()
+    drawn = layers_of(read_run(tmp_path / "before", new_session()))
+    assert [each.weights and each.weights.bits for each in drawn] == [4] * LAYERS
+    assert drawn[-1].name in (tmp_path / "before" / "report.html").read_text()
 
 
 def peak_of(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
