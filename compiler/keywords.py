@@ -54,6 +54,7 @@ class Keywords(DataKeywords, total=False):
     group_size: Literal[16, 32, 64, 128, 256] | None
     weight_format: Literal["fp8-e4m3", "fp8-e5m2", "hif8", "mxfp8", "mxfp4", "nvfp4"] | None
     embeddings: bool
+    activation_format: Literal["fp8-e4m3", "fp8-e5m2"] | None
     weight_search: bool | None
     activation_offset: bool | None
     dmq: float | None

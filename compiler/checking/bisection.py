@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..diagnostics import CompileError
 from ..dialects.ascend import AscendOp
-from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeOp
+from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, QuantizeOp
 from ..dialects.nn.shapes import element_of, shape_of, static, tensor_of
 from ..ir.dtypes import is_float
 from ..ir.functions import input_names, main_function
@@ -112,7 +112,7 @@ def _matched(what: str, first: Mapping[str, int], second: Mapping[str, int]) -> 
 
 
 def _is_quantized(module: ModuleOp) -> bool:
-    points = QuantizeOp, DequantizeOp, DequantizeFloatOp
+    points = QuantizeOp, QuantizeFloatOp, DequantizeOp, DequantizeFloatOp
     return any(isinstance(op, points) or (isinstance(op, AscendOp) and "Quant" in op.name) for op in module.walk())
 
 

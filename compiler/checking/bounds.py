@@ -31,6 +31,7 @@ from ..dialects.ascend.cube import DATA, CubeOp
 from ..dialects.ascend.quantization import AscendAntiQuantOp, AscendDequantOp, AscendQuantOp, AscendRequantOp
 from ..dialects.nn.shapes import element_of, shape_of
 from ..ir.dtypes import integer_range
+from ..ir.number_formats import largest, rounding
 from ..ir.precision import FORCE_FP16
 from ..runtime.kernels import Array, Kernel, bare_kernel_for
 
@@ -298,7 +299,7 @@ def _function(op: Operation, operands: Sequence[Array], errors: Errors, results:
     return [own if errors[0] is None else own + 2 * _ends(op, operands, errors[0], results[0])]
 
 
-@_rule(nn.QuantizeOp, AscendQuantOp, AscendRequantOp)
+@_rule(nn.QuantizeOp, nn.QuantizeFloatOp, AscendQuantOp, AscendRequantOp)
 def _integers(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
     """The other integer for reals within their error, and within that of quotient or product, of a tie."""
     x = operands[0]
@@ -393,9 +394,14 @@ def _shifted(array: Array, error: Array, signs: int) -> Array:
 
 def intended(op: Operation, operands: Sequence[Array], errors: Errors) -> Array | None:
     """How far integers may be from the reals that they stand for, in steps: half a step, more where the integers end, and the
-    errors of the reals. None for other operations than quantization.
+    errors of the reals. Floats of 8 bits in units of their scale. None for other operations than quantization.
     """
     with np.errstate(all="ignore"):
+        if isinstance(op, nn.QuantizeFloatOp):
+            x, scale = (each.astype(np.float32) for each in operands)
+            elements = _run(op, *operands)[0]
+            beyond = np.maximum(0, np.abs(x / scale) - np.float32(largest(elements.dtype)))
+            return np.asarray(rounding(elements) + beyond + _error(x, errors[0]) / scale, np.float32)
         if (found := place_of(op, operands[0])) is None:
             return None
         place, factor, (low, high) = found

@@ -199,6 +199,8 @@ class Settings:
     """Whether products of weights of int8 quantize their inputs in each run. An option; AMCT's files do not have it."""
     embeddings: bool = False
     """Whether tables of embeddings are quantized as other weights are by themselves. An option; AMCT's files do not have it."""
+    activation_format: str | None = None
+    """The format (`ACTIVATION_FORMATS`) of inputs of layers whose weights have one. An option; AMCT's files do not have it."""
     skip_layers: tuple[str, ...] = ()
     skip_layer_types: tuple[str, ...] = ()
     only_layers: tuple[str, ...] = ()

@@ -36,6 +36,8 @@ CLOSE = 60.0
 _FATAL = 4
 _UNSIGNED = 128
 """The offset between the uint8 integers of a file and the int8 integers of the module."""
+_FLOATS = frozenset({17, 19})
+"""ONNX's codes of float8e4m3fn and float8e5m2."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
 """What onnxruntime says if the system gives it no memory."""
 
@@ -135,7 +137,11 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
     import onnx
 
     model = onnx.ModelProto.FromString(path.read_bytes())
-    points = [n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    floats = {
+        t.name for t in model.graph.initializer if t.data_type in _FLOATS
+    }  # zero points of what numpy cannot take
+    linear = [n for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    points = [n.output[0] for n in linear if floats.isdisjoint(n.input[2:])]
     given = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in points if name not in given)
     shown = path.with_name(f"integers_{path.name}")

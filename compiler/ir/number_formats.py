@@ -59,6 +59,8 @@ NUMBER_FORMATS = {
     )
 }
 """By name. Elements of HiF8 up to 15 have 3 bits of mantissa, larger ones fewer."""
+ACTIVATION_FORMATS = {name: NUMBER_FORMATS[name] for name in ("fp8-e4m3", "fp8-e5m2")}
+"""Those to which ONNX quantizes values at run time, with one scale for a tensor."""
 
 
 def largest(dtype: np.dtype[Any]) -> float:

@@ -22,7 +22,16 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from ..diagnostics import Gain, Remark, RemarkKind, describe, op_error
-from ..dialects.nn import ConstantOp, DequantizeFloatOp, DequantizeOp, NNOp, ObserveOp, QuantizeOp, constant_of
+from ..dialects.nn import (
+    ConstantOp,
+    DequantizeFloatOp,
+    DequantizeOp,
+    NNOp,
+    ObserveOp,
+    QuantizeFloatOp,
+    QuantizeOp,
+    constant_of,
+)
 from ..ir.array import Array
 from ..ir.dtypes import finfo
 from ..ir.layer_names import layer_name, modules_of, named_among
@@ -454,7 +463,7 @@ def _flat_operations(parts: Iterable[object]) -> Iterator[Operation]:
             yield from _flat_operations(cast("Iterable[object]", part))
 
 
-QUANTIZATION_OPS = (ObserveOp, QuantizeOp, DequantizeOp, DequantizeFloatOp)
+QUANTIZATION_OPS = (ObserveOp, QuantizeOp, QuantizeFloatOp, DequantizeOp, DequantizeFloatOp)
 """Operations that no fusion crosses."""
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeOp
+from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, QuantizeOp
 from ..dialects.nn.qparams import QParams
 from ..dialects.nn.shapes import element_of, shape_of, tensor
 from ..dialects.quant import (
@@ -46,8 +46,9 @@ class NnToQuantPass(ModulePass):
                 _quantize(each, remarks)
             elif isinstance(each, DequantizeOp):
                 _dequantize(each, remarks)
-            elif isinstance(each, DequantizeFloatOp):
-                remarks.missed(each, "storage-type", f"quant stores integers, not {element_of(each.input)}")
+            elif isinstance(each, QuantizeFloatOp | DequantizeFloatOp):
+                stored = each.result if isinstance(each, QuantizeFloatOp) else each.input
+                remarks.missed(each, "storage-type", f"quant stores integers, not {element_of(stored)}")
         erase_unused_casts(op)
         remarks.flush()
 

@@ -26,7 +26,8 @@ KEPT = {
         (ascend.BasicLSTMInplaceFillWindowCacheOp, ascend.BasicGRUInplaceFillWindowCacheOp),
         "not lowered (`no-linalg-form`): a loop over steps of a recurrent layer",
     ),
-    nn.DequantizeFloatOp: "not lowered (`no-linalg-form`): weights in floats of 8 and 4 bits",
+    nn.QuantizeFloatOp: "not lowered (`no-linalg-form`): floats of 8 and 4 bits",
+    nn.DequantizeFloatOp: "not lowered (`no-linalg-form`): floats of 8 and 4 bits",
     nn.OpaqueOp: "not lowered (`no-linalg-form`): an operator of the source framework, which `nn` carries and does not define",
 }
 

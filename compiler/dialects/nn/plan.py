@@ -66,6 +66,8 @@ class Spec(NamedTuple):
     bits: int
     symmetric: bool
     qparams: QParamsAttr | None = None
+    number_format: str | None = None
+    """That of its point, in place of integers. Plans do not contain it: points in formats are not part of them."""
 
 
 class Unobserved(NamedTuple):

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import Float8E4M3FNType, Float8E8M0FNUType, IntegerType, f16, f32, i32
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E5M2Type, Float8E8M0FNUType, IntegerType, f16, f32, i32
 from xdsl.ir import OpResult, SSAValue
 from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, integer_range, is_float, is_narrow_float
+from ...ir.number_formats import ACTIVATION_FORMATS
 from ...ir.weights import Weight
 from .attributes import ParamsSourceAttr, RangeAttr
 from .base import ANY_TENSOR, FLAG, INT, INTS, TEXT, Flag, Int, Ints, NNOp, Result, Text, integer, ints, operation
@@ -73,6 +74,7 @@ class ObserveOp(PointOp):
     `bits` and `symmetric` the specification. Calibration adds `range`, `qparams` and `source`; points with one `group` carry
     equal parameters: those of its `master`s, if it has any, otherwise of all members. `joint` members of a group are observed
     together, as if their values were one. A scale of `fp16_scale` keeps as many bits as float16's has (AMCT's FORCE_FP16_QUANT).
+    With a `number_format` (`fp8-e4m3`, `fp8-e5m2`) the value becomes floats of 8 bits, whose scale follows from `range`.
     """
 
     KEYWORDS: ClassVar[Mapping[str, str]] = {"point": "as", "observer": "by", "qparams": "gives", "source": "given"}
@@ -89,11 +91,15 @@ class ObserveOp(PointOp):
     master: Flag | None = opt_prop_def(FLAG)
     joint: Flag | None = opt_prop_def(FLAG)
     fp16_scale: Flag | None = opt_prop_def(FLAG)
+    number_format: Text | None = opt_prop_def(TEXT)
     result: Result = result_def(ANY_TENSOR)
 
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
             raise VerifyException("only float values are observed")
+        if self.number_format is not None and self.number_format.data not in ACTIVATION_FORMATS:
+            known = " or ".join(ACTIVATION_FORMATS)
+            raise VerifyException(f"number_format must be {known}, not '{self.number_format.data}'")
         if self.joint is not None and self.group is None:
             raise VerifyException("joint needs a group")
         if not 2 <= (bits := self.bits.value.data) <= 16:
@@ -164,6 +170,29 @@ class DequantizeOp(PointOp):
             raise VerifyException("result must be of a float type")
         self.check_axis(self.qparams)
         return [tensor(element_of(self.result), shape_of(self.input))]
+
+
+@operation
+class QuantizeFloatOp(PointOp):
+    """`x / scale` in float32, as the nearest float of 8 bits, ties to even (ONNX QuantizeLinear with `saturate`).
+
+    input of any float shape; scale f32 `[]`; result of the same shape in f8E4M3FN or f8E5M2. Beyond the range of the type,
+    and for infinity, the largest number; NaN stays NaN.
+    """
+
+    input: Operand = operand_def(ANY_TENSOR)
+    scale: Operand = operand_def(ANY_TENSOR)
+    result: Result = result_def(ANY_TENSOR)
+
+    def infer(self) -> Sequence[Tensor]:
+        if not is_float(element_of(self.input)):
+            raise VerifyException("input must be of a float type")
+        if element_of(self.scale) != f32 or shape_of(self.scale) != ():
+            raise VerifyException("scale must be one number of f32")
+        element = element_of(self.result)
+        if not isinstance(element, Float8E4M3FNType | Float8E5M2Type):
+            raise VerifyException(f"result must be of f8E4M3FN or f8E5M2, not {element}")
+        return [tensor(element, shape_of(self.input))]
 
 
 @operation
@@ -274,6 +303,7 @@ __all__ = [
     "DequantizeOp",
     "ObserveOp",
     "PointOp",
+    "QuantizeFloatOp",
     "QuantizeOp",
     "ShiftAccumulatorOp",
     "before_points",

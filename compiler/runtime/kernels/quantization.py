@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
+from ...ir.number_formats import saturated_to
 from ..multiply import KEPT_WEIGHT
 from . import Array, Kernel, kernel
 
@@ -68,6 +69,16 @@ def dequantizer(dtype: np.dtype[Any], scale: Array, zero_point: Array) -> Callab
         if shifted:
             np.subtract(y, zero_point, out=y)
         return np.multiply(y, scale, out=y).astype(dtype, copy=False)
+
+    return run
+
+
+@kernel(nn.QuantizeFloatOp)
+def quantize_float(op: nn.QuantizeFloatOp) -> Kernel:
+    dtype = numpy_dtype(op.result.type.element_type)
+
+    def run(x: Array, scale: Array) -> Array:
+        return saturated_to(np.divide(x.astype(np.float32, copy=False), scale), dtype)
 
     return run
 

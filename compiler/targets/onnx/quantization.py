@@ -44,6 +44,15 @@ def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> str:
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
+@converter(nn.QuantizeFloatOp)
+def quantize_float(op: nn.QuantizeFloatOp, layer: OnnxLayer) -> str:
+    """The zero point, 0, has the type of the result. Values beyond its range saturate, which is the default."""
+    layer.require(19, "floats of 8 bits")
+    x: Operand = op.input if element_of(op.input) == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+    zero = layer.constant(np.zeros((), numpy_dtype(element_of(op.result))), "zero_point", op)
+    return layer.helper("QuantizeLinear", x, op.scale, zero)
+
+
 @converter(nn.DequantizeFloatOp)
 def dequantize_float(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
     """Scales of float8e8m0 since opset 24; before, they are the same powers of two in float32. A remark says where onnxruntime

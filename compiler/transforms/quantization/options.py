@@ -104,6 +104,11 @@ class SettingsOptions:
     """Tables of embeddings as well, where weights are quantized by themselves (`weight-only`): matrices of which a Gather picks
     rows. A row has the scales of an output channel.
     """
+    activation_format: Literal["fp8-e4m3", "fp8-e5m2"] | None = None
+    """Floats of 8 bits for the inputs of layers whose weights have a number format: that of `weight-format`, or the same where it
+    is not given (`weight-only` need not be). A tensor has one scale, by which the largest magnitude of data becomes the largest
+    float.
+    """
     weight_search: bool | None = None
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
     It needs no data. When neither this nor `config` says so: for groups of weights of 3 and 4 bits.

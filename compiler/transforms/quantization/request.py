@@ -31,6 +31,7 @@ _OF_ALL_LAYERS = (
     "weight_asymmetric",
     "group_size",
     "weight_format",
+    "activation_format",
     "weight_search",
     "dmq",
 )
@@ -58,14 +59,30 @@ class Request:
             raise CompileError(message, where=self.where)
         common = self.settings.common
         if self.recovery.equalize and common and isinstance(common.weight, Arq) and common.weight.number_format:
-            message = "weight-format cannot be used with equalization, which evens out channels for integers"
+            option = "weight-format" if self.settings.activation_format is None else "activation-format"
+            message = f"{option} cannot be used with equalization, which evens out channels for integers"
             raise CompileError(message, where=self.where, hint="leave one of them out")
+        self._check_activation_format()
         if not self.profile.facts.balanced and self._balances():
             raise CompileError(
                 f"profile {self.profile.name} does not support dmq_balancer: "
                 "inputs are quantized where they are made, before balancing",
                 where=self.where,
             )
+
+    def _check_activation_format(self) -> None:
+        """Raises CompileError for what works on integers, where inputs become floats of 8 bits."""
+        if self.settings.activation_format is None:
+            return
+        recovery = self.recovery
+        given = {"fit-ranges": recovery.fit_ranges, "correct-bias": recovery.correct_bias}
+        given["round-weights"] = recovery.round_weights is not None
+        if name := next((name for name, wanted in given.items() if wanted), None):
+            message = f"activation-format cannot be used with {name}, which works on integers"
+            raise CompileError(message, where=self.where, hint="leave one of them out")
+        if self.record is not None:
+            message = "cannot be used with activation-format: its parameters are those of integers"
+            raise CompileError(message, where=self.where, hint="leave one of them out")
 
     def _balances(self) -> bool:
         if self.record is not None:
@@ -89,6 +106,11 @@ class Request:
 
     def check_by_layer(self) -> None:
         """Raises CompileError for a network whose layers are not measured one by one."""
+        if self.settings.activation_format is not None:
+            message = "layers whose inputs become floats of 8 bits are not measured one by one"
+            raise CompileError(
+                message, hint="leave out activation-format; amct quantize takes it", option="activation-format"
+            )
         if self.settings.dynamic:
             message = "layers whose inputs are quantized in each run are not measured one by one"
             raise CompileError(message, hint="leave out dynamic; amct quantize takes it", option="dynamic")
@@ -170,7 +192,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         size = options.group_size or weight.group_size
         search = weight.search if options.weight_search is None else options.weight_search
         bits = options.weight_bits or weight.bits
-        number_format = options.weight_format or weight.number_format
+        number_format = options.weight_format or weight.number_format or options.activation_format
         weight = replace(
             weight, bits=bits, asymmetric=asymmetric, group_size=size, search=search, number_format=number_format
         )
@@ -183,8 +205,10 @@ def settings_of(options: SettingsOptions) -> Settings:
     )
     if options.dynamic:
         _check_dynamic(options)
+    elif options.activation_format is not None:
+        _check_activation_format(options)
     alone = common.weight_compress_only if options.weight_only is None else options.weight_only
-    alone = alone or bool(options.dynamic)
+    alone = alone or bool(options.dynamic) or options.activation_format is not None
     for option, given_value in (
         ("group-size", options.group_size),
         ("weight-format", options.weight_format),
@@ -207,6 +231,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         shift=given.shift if options.shift is None else options.shift,
         dynamic=bool(options.dynamic),
         embeddings=options.embeddings or given.embeddings,
+        activation_format=options.activation_format,
         weights_first=given.weights_first if options.weights_first is None else options.weights_first,
         skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),
         skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),
@@ -227,12 +252,30 @@ def _check_dynamic(options: SettingsOptions) -> None:
         "weight-asymmetric": bool(options.weight_asymmetric),
         "group-size": options.group_size is not None,
         "weight-format": options.weight_format is not None,
+        "activation-format": options.activation_format is not None,
         "bits": options.bits not in (None, 8),
         "layer-bits": bool(options.layer_bits),
     }
+    _refuse("dynamic multiplies int8 weights, with a scale for each output channel, by int8 inputs", useless)
+
+
+def _check_activation_format(options: SettingsOptions) -> None:
+    """Raises CompileError for an option that inputs in floats of 8 bits have no use for."""
+    useless = {
+        "weight-only": options.weight_only is False,
+        "bits": options.bits is not None,
+        "layer-bits": bool(options.layer_bits),
+        "observer": options.observer is not None,
+        "activation-offset": options.activation_offset is not None,
+        "dmq": options.dmq is not None,
+    }
+    _refuse("activation-format makes inputs floats of 8 bits, whose scale follows from the largest magnitude", useless)
+
+
+def _refuse(because: str, useless: Mapping[str, bool]) -> None:
+    """Raises CompileError for the first option that is given."""
     if name := next((name for name, given in useless.items() if given), None):
-        message = f"dynamic multiplies int8 weights, with a scale for each output channel, by int8 inputs: {name} does not apply"
-        raise CompileError(message, hint=f"leave out {name}", option=name)
+        raise CompileError(f"{because}: {name} does not apply", hint=f"leave out {name}", option=name)
 
 
 def _configured(config: str | Settings | None) -> Settings:

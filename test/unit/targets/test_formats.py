@@ -50,7 +50,7 @@ _SINCE: Mapping[type[nn.NNOp], Row] = {row.kind: row for row in ROWS if row.sinc
 """The operators that ONNX has not had from the first opset on that is written."""
 
 _LEFT_OUT = (nn.ConstantOp, nn.FusedOp, nn.YieldOp, nn.ObserveOp, nn.OpaqueOp)
-_QUANTIZED = (nn.QuantizeOp, nn.DequantizeOp, nn.DequantizeFloatOp, nn.ShiftAccumulatorOp)
+_QUANTIZED = (nn.QuantizeOp, nn.QuantizeFloatOp, nn.DequantizeOp, nn.DequantizeFloatOp, nn.ShiftAccumulatorOp)
 _OPERATIONS = [op for op in nn.OPERATIONS if op not in (*_LEFT_OUT, *_QUANTIZED)]
 
 _WRITTEN = """\

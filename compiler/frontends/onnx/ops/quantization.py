@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import Float8E4M3FNType, Float8E5M2Type, IntegerType, TensorType
 from xdsl.ir import TypeAttribute
 from xdsl.utils.exceptions import VerifyException
 
@@ -29,6 +29,8 @@ def quantize_linear(node: Node) -> Converted:
     code = node.int("output_dtype", 0)
     named = dtype_of(code, node.layer.where) if code else dtype_named("uint8")
     storage = element_type(node.dtype(2) if node.has(2) else named)
+    if isinstance(storage, Float8E4M3FNType | Float8E5M2Type):
+        return _to_format(node, storage)
     return node.emit(nn.QuantizeOp, node.value(0), qparams=_parameters(node, storage), source="user").result
 
 
@@ -42,6 +44,20 @@ def dequantize_linear(node: Node) -> Converted:
     qparams = _parameters(node, element_type(node.dtype(0)))
     result = TensorType(target, node.shape(0))
     return node.emit(nn.DequantizeOp, node.value(0), qparams=qparams, result_types=[result]).result
+
+
+def _to_format(node: Node, storage: TypeAttribute) -> Converted:
+    """Floats of 8 bits. Raises Unmapped for a zero point that is not 0, and for what `nn` cannot express."""
+    if node.has(2) and np.any(node.known(2).astype(np.float32)):
+        raise Unmapped("it makes floats with a zero point")
+    if not node.int("saturate", 1):
+        raise Unmapped("it does not saturate (saturate)")
+    if node.dtype(1).name != "float32" or node.int("precision", 0) not in (0, 1):
+        raise Unmapped("it computes in another type than float32 (scale, precision)")
+    if node.shape(1) not in ((), (1,)):
+        raise Unmapped(f"its scale has the shape {list(node.shape(1))}: floats of 8 bits have one scale at run time")
+    scale = node.value(1) if not node.shape(1) else node.constant(node.number(1), ".scale")
+    return node.emit(nn.QuantizeFloatOp, node.value(0), scale, result_types=[TensorType(storage, node.shape(0))]).result
 
 
 def _from_format(node: Node, target: TypeAttribute) -> Converted:

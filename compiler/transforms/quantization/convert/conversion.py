@@ -34,7 +34,7 @@ from ..decide.embeddings import TABLE, embeddings
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
 from ..decide.recurrent import Recurrent, recurrent_layers
-from ..decide.sites import Site, sites
+from ..decide.sites import Site, producer_of, sites
 from ..place.grids import Grids
 from ..profiles import Profile, Row, profile_of
 from .layer_weights import StoredWeights, Weight, weight_as, zeroed_scales
@@ -52,7 +52,9 @@ class ConvertedLayer:
         self.row: Row = row
         self.plan: Plan = plan
         self.params: QParams | None = params
-        """The parameters of its input, or of the first of two; None if its input stays float."""
+        """The parameters of its input, or of the first of two; None if its input stays float, or becomes floats of 8 bits."""
+        point = producer_of(site.activation)
+        self.input_format: str | None = number_format_at(point) if isinstance(point, ObserveOp) else None
 
     @property
     def has_weight(self) -> bool:
@@ -121,6 +123,11 @@ class ConvertedLayer:
         """The scales of the sums, input times weight: float32, [] or [channels]."""
         assert self.params is not None, "its input is quantized"
         return sum_scales(self.weight.scales, self.params.scales())
+
+
+def number_format_at(point: ObserveOp) -> str | None:
+    """The number format that a point's value gets, in place of integers."""
+    return None if point.number_format is None else point.number_format.data
 
 
 class Conversion:

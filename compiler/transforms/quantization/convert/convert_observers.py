@@ -17,14 +17,15 @@ from xdsl.rewriter import Rewriter
 
 from ....diagnostics import Remark
 from ....dialects.nn import DequantizeFloatOp, DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
+from ....ir.number_formats import ACTIVATION_FORMATS
 from ....rewriting import Remarks, Roots, condition, erase_dead_constants, rewrite, strict
 from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
 from ....session import Session, session_of
 from ..decide.sites import graph_points, note_other_functions
-from .conversion import Conversion, ConversionPattern, ConvertedLayer, ConvertLayer, carry_out
+from .conversion import Conversion, ConversionPattern, ConvertedLayer, ConvertLayer, carry_out, number_format_at
 from .layer_weights import described, feed_bias
-from .pairs import quantized_pair
+from .pairs import format_pair, quantized_pair
 from .parameters import bias_fits, quantized_bias, round_scales
 from .recurrent_weights import ConvertRecurrent
 
@@ -104,7 +105,8 @@ class ConvertToFormat(ConvertLayer):
         assert weight is not None
         self.conversion.weights.feed_format(m.site, index, weight, plan)
         scales = "tensor" if plan.axis is None else "channel" if plan.block is None else f"group of {plan.block}"
-        return f"{plan.number_format} weight per {scales}, alone"
+        weight_text = f"{plan.number_format} weight per {scales}"
+        return f"{weight_text}, alone" if m.input_format is None else f"{m.input_format} input; {weight_text}"
 
 
 class ConvertWeight(ConvertLayer):
@@ -153,6 +155,12 @@ class ConvertPoint(ConversionPattern[ObserveOp]):
             rewriter.erase(m)
             if isinstance(source, SliceOp) and not source.result.uses:
                 rewriter.erase(source)
+            return
+        if (name := number_format_at(m)) is not None:
+            assert m.range is not None, "it is calibrated"
+            low, high = m.range.data
+            made = format_pair(m.input, ACTIVATION_FORMATS[name], max(-low, high), m)
+            Rewriter.replace_op(m, made, made[-1].results)
             return
         properties = {"source": m.source, "group": m.group, "master": m.master}
         pair = quantized_pair(m.input, m.qparams, m.location, m.input.name_hint, **properties)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from xdsl.dialects.builtin import LocationAttr
+import numpy as np
+from xdsl.dialects.builtin import LocationAttr, TensorType
 from xdsl.ir import OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....dialects.nn import DequantizeOp, NNOp, QParamsAttr, QuantizeOp, ReluOp
+from ....dialects.nn import (
+    ConstantOp,
+    DequantizeFloatOp,
+    DequantizeOp,
+    NNOp,
+    ObserveOp,
+    QParamsAttr,
+    QuantizeFloatOp,
+    QuantizeOp,
+    ReluOp,
+)
+from ....dialects.nn.shapes import shape_of
+from ....ir.number_formats import NumberFormat
+from ....runtime.affine import scales_of
 from ..decide.sites import Site
 
 
@@ -30,6 +44,31 @@ def quantized_pair(
         name=f"{name}.dq" if name else None,
     )
     return quantize, dequantize
+
+
+def format_pair(
+    value: SSAValue, number_format: NumberFormat, most: float, point: ObserveOp
+) -> tuple[ConstantOp, QuantizeFloatOp, DequantizeFloatOp]:
+    """The scale by which the magnitude `most` becomes the largest float of a format, `quantize_float` of a value, and
+    `dequantize_float`, which gives the value's type again; not inserted yet. Names and places are those of a point.
+    """
+    numbers, name, location = scales_of(np.asarray(most / number_format.reach)), value.name_hint, point.location
+    scale = ConstantOp.of(numbers, f"{point.point.data}.scale", location)
+    quantize = QuantizeFloatOp.make(
+        value,
+        scale.result,
+        result_types=[TensorType(number_format.element, shape_of(value))],
+        location=location,
+        name=f"{name}.q" if name else None,
+    )
+    dequantize = DequantizeFloatOp.make(
+        quantize.result,
+        scale.result,
+        result_types=[point.result.type],
+        location=location,
+        name=f"{name}.dq" if name else None,
+    )
+    return scale, quantize, dequantize
 
 
 class MovablePair(NamedTuple):

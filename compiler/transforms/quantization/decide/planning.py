@@ -229,7 +229,9 @@ def plan_weight_only(
     weight, refused = planned_weight(site, row, held, settings, record, {})
     assert weight is not None, "legality has asked for it"
     set_plan(site.compute, Plan(weights=(weight,)))
-    remarks.applied(site.compute, "weight-only", "its input stays float, its weight is quantized by itself")
+    in_floats = weight.number_format is not None and settings.activation_format is not None
+    stays = "" if in_floats else "its input stays float, "
+    remarks.applied(site.compute, "weight-only", f"{stays}its weight is quantized by itself")
     if refused is not None:
         reason = f"its weight has a scale for each channel, not for each group: {refused[1]}"
         remarks.missed(site.compute, refused[0].name, reason)

@@ -34,7 +34,7 @@ from ..decide.sites import note_other_functions
 from ..decide.values import decide_values
 from ..options import PointOptions, QuantizeOptions, SettingsOptions
 from ..request import Request, Resolved, request_of
-from .points import place_points
+from .points import place_format_points, place_points
 
 
 @dataclass(frozen=True, init=False)
@@ -89,6 +89,8 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
     for each in (recurrent, decided):
         place_points(module, each, profile, remarks)
     plan_layers(decided.layers, request, session, remarks)
+    if settings.activation_format is not None:
+        place_format_points(module, settings.activation_format, profile, remarks)
     if wants_fp16(settings, record):
         mark_fp16(module)
     remarks.flush()

@@ -17,6 +17,8 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import (
+    DequantizeFloatOp,
+    DequantizeOp,
     FusedOp,
     MovingOp,
     NNOp,
@@ -37,7 +39,7 @@ from ....rewriting import Remarks, layer_of
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
 from ..decide.layer_inputs import inputs_of
 from ..decide.planning import Computed, Decided, point_name
-from ..decide.sites import Site, producer_of
+from ..decide.sites import Site, producer_of, sites
 from ..decide.values import ValueLayer, ValueLayers
 from ..profiles import Profile
 from .alignment import align, choose_masters, groups_of, settle
@@ -56,6 +58,28 @@ def place_points(module: ModuleOp, decided: Decided, profile: Profile, remarks: 
         _join_sums(module, decided.sums, remarks)
 
 
+_WHOLE_RANGE = "minmax"
+"""The observer of values that become floats, which have small steps for small numbers: nothing is gained by clipping."""
+
+
+def place_format_points(module: ModuleOp, number_format: str, profile: Profile, remarks: Remarks) -> None:
+    """Insert points on the inputs of layers whose weights are planned in a number format; these inputs get `number_format`."""
+    points, spec = _Points(module), Spec(_WHOLE_RANGE, 8, True, number_format=number_format)
+    for site in sites(module, profile.rows):
+        plan, name = plan_of(site.compute), layer_of(site.compute)
+        if plan is None or not plan.weights or plan.weights[0].number_format is None:
+            continue
+        if (value := site.activation) is None:
+            remarks.missed(site.compute, "input-format", "its input stays float: it is computed in the same region")
+        elif isinstance(producer_of(value), DequantizeOp | DequantizeFloatOp):
+            remarks.missed(site.compute, "input-format", "its input is quantized already")
+        else:
+            points.observe(site, 0, spec, point_name(name, "operand", 0), None)
+            reason = f"its input becomes {number_format}, observed by {_WHOLE_RANGE}"
+            remarks.note(site.compute, "input-format", reason)
+    points.erase_unused()
+
+
 class _Points:
     """Creates points in front of layers, and shares equal ones."""
 
@@ -71,11 +95,11 @@ class _Points:
         only_for = None if plan.balance is None else site
         for at, index, spec, name in plan.points:
             if at == "operand" and isinstance(spec, Spec):
-                self._observe(site, index, spec, name or point_name(layer_of(site.compute), at, index), only_for)
+                self.observe(site, index, spec, name or point_name(layer_of(site.compute), at, index), only_for)
             elif at == "result" and isinstance(site.compute, OpaqueOp) and isinstance(spec, Unobserved):
                 _observe_states(site.compute, spec.of)
 
-    def _observe(self, site: Site, index: int, spec: Spec, name: str, only_for: Site | None) -> None:
+    def observe(self, site: Site, index: int, spec: Spec, name: str, only_for: Site | None) -> None:
         """Let an operation read an operand through a point, replacing any point that it reads through now; `only_for` gives a
         layer a point that is not shared.
         """
@@ -114,6 +138,7 @@ def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -
         bits=spec.bits,
         symmetric=spec.symmetric,
         qparams=spec.qparams,
+        number_format=spec.number_format,
         source=None if spec.qparams is None else ParamsSourceAttr(ParamsSource.RECORD),
         location=location,
     )

@@ -60,6 +60,10 @@ func.func @number_formats(%a: tensor<?x3xf8E5M2>, %s: tensor<f32>, %m: tensor<40
   %powers = nn.dequantize_float %m, %p axis 0 block 32 : (tensor<40x2xf4E2M1FN>, tensor<2x2xf8E8M0FNU>) -> tensor<40x2xf32>
   // CHECK-NEXT: %scales = nn.dequantize_float %f, %s : (tensor<3x2xf8E4M3FN>, tensor<f32>) -> tensor<3x2xf32>
   %scales = nn.dequantize_float %f, %s : (tensor<3x2xf8E4M3FN>, tensor<f32>) -> tensor<3x2xf32>
+  // CHECK-NEXT: %made = nn.quantize_float %scales, %s : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf8E4M3FN>
+  %made = nn.quantize_float %scales, %s : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf8E4M3FN>
+  // CHECK-NEXT: %watched = nn.observe %scales as "fc:0" by "minmax" symmetric number_format "fp8-e5m2" : tensor<3x2xf32>
+  %watched = nn.observe %scales as "fc:0" by "minmax" symmetric number_format "fp8-e5m2" : tensor<3x2xf32>
   // CHECK-NEXT: %scaled = nn.dequantize_float %m, %scales axis 0 block 16 : (tensor<40x2xf4E2M1FN>, tensor<3x2xf32>) -> tensor<40x2xf16>
   %scaled = nn.dequantize_float %m, %scales axis 0 block 16 : (tensor<40x2xf4E2M1FN>, tensor<3x2xf32>) -> tensor<40x2xf16>
   func.return

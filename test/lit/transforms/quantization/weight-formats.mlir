@@ -3,6 +3,7 @@
 // RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-format=nvfp4" --convert-observers 2>&1 | filecheck %s --check-prefix NVFP4
 // RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-format=fp8-e4m3" --convert-observers --remarks=all 2>&1 | filecheck %s --check-prefix FP8
 // RUN: amct-opt %s --profile=ascend --insert-observers="weight-only=true weight-format=mxfp4" --remarks=missed 2>&1 | filecheck %s --check-prefix ASCEND
+// RUN: amct-opt %s --profile=qdq --insert-observers="activation-format=fp8-e4m3" --remarks=all 2>&1 | filecheck %s --check-prefix INPUTS
 // RUN: not amct-opt %s --insert-observers=weight-format=mxfp4 2>&1 | filecheck %s --check-prefix ALONE
 // RUN: not amct-opt %s --insert-observers="weight-only=true weight-format=mxfp6" 2>&1 | filecheck %s --check-prefix NAMES
 // RUN: not amct-opt %s --insert-observers="weight-only=true weight-format=mxfp4 weight-bits=4" 2>&1 | filecheck %s --check-prefix BITS
@@ -31,6 +32,13 @@
 // FP8-DAG: [convert-observers applied quantized] "batch": fp8-e4m3 weight per tensor, alone
 // FP8-DAG: [convert-observers applied quantized] "conv": fp8-e4m3 weight per channel, alone
 // FP8: nn.dequantize_float {{.*}} axis 1 : (tensor<40x2xf8E4M3FN>, tensor<2xf32>) -> tensor<40x2xf32>
+
+// INPUTS-DAG: [insert-observers applied weight-only] "fc": its weight is quantized by itself
+// INPUTS-DAG: [insert-observers analysis input-format] "fc": its input becomes fp8-e4m3, observed by minmax
+// INPUTS-LABEL: func.func @main
+// INPUTS: %[[X:.*]] = nn.observe %x as "fc:0" by "minmax" symmetric number_format "fp8-e4m3" : tensor<3x40xf32>
+// INPUTS: nn.matmul %[[X]], %w from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight "fp8-e4m3" axis 1>}
+// INPUTS: nn.matmul %[[X]], %t transpose_b from <onnx, "Gemm", "turned">
 
 // ASCEND: [insert-observers missed integer-weight] "fc": this target takes weights of integers, not of floats of 8 or 4 bits: use profile qdq, or weight-bits
 // ALONE: error: weight-format applies to weights that are quantized by themselves
