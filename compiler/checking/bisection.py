@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
 from ..dialects.ascend import AscendOp
-from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, QuantizeOp
+from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, QuantizeOp, array_of
 from ..dialects.nn.shapes import element_of, shape_of, static, tensor_of
 from ..ir.dtypes import is_float
 from ..ir.functions import input_names, main_function
@@ -38,6 +40,8 @@ class Bisection(Tabled):
     """Whether one of the two is quantized and the other is not: rounding to integers is then part of what is explained."""
     not_compared: Mapping[str, str]
     """Layers that only one of the two has, or whose values are of different kinds, with the reason."""
+    hint: str = ""
+    """What helps where the first layer that parts has float weights that differ."""
 
     def __repr__(self) -> str:
         parting = "nothing parts" if self.first is None else f"parts at {self.first.name}"
@@ -87,7 +91,19 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
         arrays = {name: values[names[slot]] for name, slot in second.inputs.items()}
         fitting = {name: _fitting(name, array, b) for name, array in arrays.items()}
         follower.follow(fitting, given, lambda slot, of=analysis, to=errors: of.error(to[slot]), expected)
-    return Bisection(tuple(follower.found.values()), follower.first(), quantized, apart)
+    parting = follower.first()
+    differ = parting is not None and not quantized and parting.name in pairs and _weights_differ(*pairs[parting.name])
+    return Bisection(tuple(follower.found.values()), parting, quantized, apart, _SIMULATED if differ else "")
+
+
+_SIMULATED = "its weights differ: a file of simulated number formats, or of hif8, is compared as its module, *_nn.mlir"
+
+
+def _weights_differ(a: SSAValue, b: SSAValue) -> bool:
+    """Whether the float constants that two layers read are different numbers in the same shapes."""
+    ours, theirs = ([array_of(v) for v in cast(Operation, each.owner).operands] for each in (a, b))
+    both = [(x, y) for x, y in zip(ours, theirs, strict=False) if x is not None and y is not None]
+    return any(x.shape == y.shape and x.ndim > 1 and not np.array_equal(x, y) for x, y in both)
 
 
 def few(runs: Sequence[Inputs], function: FuncOp, batch: int | None) -> list[Inputs]:

@@ -503,7 +503,7 @@ def distance(value: Array, view: Array) -> Array:
     return difference
 
 
-def layer_error(name: str, layer: FollowedLayer, what: str) -> CompileError:
+def layer_error(name: str, layer: FollowedLayer, what: str, hint: str = "") -> CompileError:
     """The error that names a layer."""
     parts = layer.parts
     assert parts is not None
@@ -512,4 +512,4 @@ def layer_error(name: str, layer: FollowedLayer, what: str) -> CompileError:
         f"{what}: layer '{name}' ({layer.op}) is {parts.second:.9g} at {place} instead of {parts.first:.9g}; "
         f"its operations explain {parts.bound:.3g}"
     )
-    return CompileError(message, where=layer.where)
+    return CompileError(message, where=layer.where, hint=hint)

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ..configuration.record import Record
 from ..configuration.settings import Settings
 from ..diagnostics import CompileError
-from ..dialects.nn import DequantizeOp, QuantizeOp
+from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeOp
+from ..dialects.nn.shapes import element_of
 from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_passes
 from ..session import Session
@@ -103,9 +104,17 @@ def _check_caches(record: Record, session: Session) -> None:
     )
 
 
+def _refuse_formats(module: ModuleOp, model: Path) -> None:
+    """Raises CompileError for a model whose quantized layers have floats of 8 or 4 bits."""
+    if (stored := next((op for op in module.walk() if isinstance(op, DequantizeFloatOp)), None)) is not None:
+        message = f"has {element_of(stored.input)} where AMCT's files have integers"
+        raise CompileError(message, where=str(model), hint="quantize the float model to integers: amct calibration")
+
+
 def _adapt(module: ModuleOp, model: Path, session: Session) -> None:
     """Raises CompileError for a model that was not trained with fake quantization."""
     if not any(isinstance(op, QuantizeOp | DequantizeOp) for op in module.walk()):
+        _refuse_formats(module, model)
         raise CompileError(
             "holds no QuantizeLinear or DequantizeLinear: no factors are known",
             where=str(model),

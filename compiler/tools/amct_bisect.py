@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         if result.first is None:
             print("the models compute the same" + (", apart from quantization" if result.quantized else ""))
     if result.first is not None:
-        raise layer_error(result.first.name, result.first, "the models part here")
+        raise layer_error(result.first.name, result.first, "the models part here", result.hint)
 
 
 def _engine(args: argparse.Namespace) -> Callable[[ModuleOp], Graph]:

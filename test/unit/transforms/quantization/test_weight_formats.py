@@ -443,6 +443,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         [given[0], str(tmp_path / "out" / "net_qdq.onnx"), *given[2:4], "--no-report", "-o", str(tmp_path / "twice")]
     )
     assert "is quantized already, and these layers stay as they are\n" in capsys.readouterr().err
+    np.save(tmp_path / "x.npy", RNG.normal(size=(2, 32)).astype(np.float32))
+    for form, status in (("net_qdq.onnx", 1), ("net_nn.mlir", 0)):
+        pair = [str(tmp_path / "net.onnx"), str(tmp_path / "simulated" / form)]
+        assert amct.run(["bisect", *pair, "--data", str(tmp_path / "x.npy")]) == status
+        assert ("hint: its weights differ: a file of simulated" in capsys.readouterr().err) == bool(status)
+    assert amct.run(["convert", "--model", str(tmp_path / "out" / "net_qdq.onnx"), "--save_path", f"{tmp_path}/c"]) == 1
+    assert "net_qdq.onnx: error: has f4E2M1FN where AMCT's files have integers" in capsys.readouterr().err
     integers = [*given[:4], "--weight-only", "--simulate-formats", "--no-report", "-o", str(tmp_path / "integers")]
     assert amct.run(integers) == 0
     assert "warning: simulate-formats has nothing to do: no weight is in a number format" in capsys.readouterr().err
