@@ -87,13 +87,18 @@ def filling(folder: Path) -> Generator[Path]:
     """A temporary folder whose files are in `folder` on success, and removed on failure.
 
     A folder that does not exist appears with all files. In others, files of the same names are replaced at once; all others
-    stay. Raises CompileError if that fails.
+    stay. Raises CompileError if that fails; those about files in it name the files that they were to become.
     """
     final = Path(os.path.realpath(folder))
     try:
         beside = final if final.exists() else final.parent
         with locating(str(folder)), made(beside), _staging(beside) as staging:
-            yield staging
+            try:
+                yield staging
+            except CompileError as e:
+                texts = (text.replace(str(staging), str(folder)) for text in (e.message, e.where, e.hint))
+                e.message, e.where, e.hint = texts
+                raise
             _replace(staging, final)
     except OSError as e:
         raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None

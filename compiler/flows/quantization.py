@@ -510,6 +510,8 @@ def _write(
             session.note(session.checker.summary())
         with session.phase("onnxruntime"):
             peer = open_file(pending["onnx"])
+        if peer is not None:
+            peer = replace(peer, failure=peer.failure.replace(f"{temporary}/", f"{summary.files['summary'].parent}/"))
         complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8", _ESCAPED)
         if layers is not None:

@@ -17,6 +17,8 @@ from amct_opt.checking.checker import Checker
 from amct_opt.checking.following import Graph
 from amct_opt.dialects import nn
 from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.session import Session
+from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
@@ -187,3 +189,30 @@ def test_bounds_hold_and_are_sharp(terms: int) -> None:
         error = np.abs(y - x.astype(np.float64) @ w.astype(np.float64))
         assert (error <= bound).all()
         assert (bound <= 1.1 * (terms + 2) * 2.0**-24 * (np.abs(x) @ np.abs(w))).all()
+
+
+def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the temporary files that they are while they are checked."""
+    write = OnnxTarget.write
+
+    def broken(self: OnnxTarget, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+        changed = module.clone()
+        constant = next(op for op in changed.walk() if isinstance(op, nn.ConstantOp))
+        constant.value = nn.ConstantOp.of(constant.array * 2, "w").value
+        return write(self, changed, path, session)
+
+    monkeypatch.setattr(OnnxTarget, "write", broken)
+    text = """
+func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<4x3xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+"""
+    (tmp_path / "net.mlir").write_text(text)
+    out = tmp_path / "out"
+    with pytest.raises(CompileError) as caught:
+        amct_opt.quantize_file(tmp_path / "net.mlir", out, profile="qdq", skip_layers=["fc"], check=True)
+    assert caught.value.where == f"{out}/net_qdq.onnx: node 'fc'"
+    assert f"--check: written to {out}/net_qdq.onnx: layer 'fc'" in caught.value.message
+    assert not out.exists()
