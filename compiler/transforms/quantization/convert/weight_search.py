@@ -15,7 +15,7 @@ import numpy as np
 from ....backends.threads import threads_here
 from ....dialects.nn import blocks_of, spread
 from ....ir.array import Array
-from ....runtime.affine import in_blocks, scales_of
+from ....runtime.affine import LEAST_SCALE, in_blocks
 
 FRACTIONS = 1 - np.arange(21) / 50
 """Of the whole range: from 1 down to 0.6. With 4 bits the best ones for normally distributed weights are 0.8 to 1."""
@@ -33,11 +33,12 @@ def searched_scales(
     half = np.float32(2 ** (bits - 1))
     if axis is None or block is None:
         others = tuple(i for i in range(values.ndim) if axis is None or i != axis % values.ndim)
-        apart, points = (spread(each, values.shape, axis) for each in (scales, zero_points))
+        apart, points = (spread(each, values.shape, axis) for each in (scales, zero_points.astype(np.float32)))
         ends = [(1, -half - points, half - 1 - points)]
         return _best(values, apart, ends, others, np.float64).reshape(scales.shape)
     shape, negated = blocks_of(values.shape, axis, block), [(-1, 1 - half, half)] * (zero_points.ndim == 0)
-    apart, points = scales.reshape(shape), np.broadcast_to(zero_points, scales.shape).reshape(shape)
+    apart = scales.reshape(shape)
+    points = np.broadcast_to(zero_points.astype(np.float32), scales.shape).reshape(shape)
     best = np.empty_like(apart)
     size = block if axis == 0 else 1
     step = max(1, _PIECE * len(apart) // max(1, values.size))
@@ -46,7 +47,8 @@ def searched_scales(
         part = slice(start, start + step)
         rows = in_blocks(values[start * size : (start + step) * size], axis, block)
         numbers = np.ascontiguousarray(np.moveaxis(rows, axis + 1, 0))
-        ends = [(1, -half - points[part], half - 1 - points[part]), *negated]
+        given = points[part] if points.any() else np.float32(0)
+        ends = [(1, -half - given, half - 1 - given), *negated]
         best[part] = _best(numbers, apart[part], ends, (0,), np.float32)  # sums of a few numbers
 
     with ThreadPoolExecutor(threads_here()) as threads:
@@ -61,15 +63,14 @@ Ends = Sequence[tuple[int, Array | np.float32, Array | np.float32]]
 
 def _best(values: Array, scales: Array, ends: Ends, axes: tuple[int, ...], sums: type[np.floating]) -> Array:
     """The best fractions of scales, each of which is that of all values along `axes`; errors add up in the type `sums`."""
-    exact = values.astype(np.float32, copy=False)
-    ends = [(sign, np.asarray(low, np.float32), np.asarray(high, np.float32)) for sign, low, high in ends]
+    exact, whole = values.astype(np.float32, copy=False), scales.astype(np.float64)
     best, least = scales, np.full(scales.shape, np.inf)
     steps, error = np.empty_like(exact), np.empty_like(exact)
     for fraction in FRACTIONS:
-        candidate = scales_of(scales.astype(np.float64) * fraction)
+        candidate = np.maximum(whole * fraction, LEAST_SCALE).astype(np.float32)
         np.rint(np.divide(exact, candidate, out=steps), out=steps)
         for sign, low, high in ends:
-            np.minimum(np.maximum(steps, low, out=error), high, out=error)
+            np.clip(steps, low, high, out=error)
             error *= candidate
             error -= exact
             total = np.square(error, out=error).sum(axes, dtype=sums).reshape(scales.shape)
