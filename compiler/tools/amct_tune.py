@@ -38,7 +38,7 @@ TUNED = "tuned.yaml"
 _DESCRIPTION = """\
 Searches for options of amct quantize that reach a goal: how weights are rounded, whether channels are evened out and biases
 corrected, which observer finds the ranges, and then which layers get more bits, as few as possible: weights of 4 or 8 bits where
---weight-bits asks for fewer, inputs of 16 (profiles ascend and ascend-a2). Only if the most bits are too few do layers stay in
+--weight-bits asks for fewer, inputs or, in profile qdq, results of 16. Only if the most bits are too few do layers stay in
 float, the costliest first and as few as possible. It stops at the first options that reach the goal; bits are saved as long as it
 is reached. Options that are given hold for all trials; --weight-bits and --bits are where the search for widths begins, and
 --layer-weight-bits and --layer-bits hold for their layers.

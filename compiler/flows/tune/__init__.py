@@ -90,15 +90,15 @@ class Tuned(Tabled):
         if self.resumed:
             overview.append(("trials of an earlier run", str(self.resumed)))
         note = (
-            "widths: how many layers have other bits of weights (W) and inputs (A) than given; kB: arrays of the file; read kB: "
-            "weights and inputs of layers, float MACs: products in float, both for one sample; int8 layers: how many layers; "
-            "ms: a run in onnxruntime, for a budget of time"
+            "widths: how many layers have other bits of weights (W) and activations (A) than given; kB: arrays of the file; "
+            "read kB: weights and inputs of layers, float MACs: products in float, both for one sample; int8 layers: how many "
+            "layers; ms: a run in onnxruntime, for a budget of time"
         )
         tables = [Table("trials", titles, rows, note), Table("search", (), overview)]
         if not self.widths:
             return tables
         note = "noise: what the layer alone costs at the outputs, of what all cost as given"
-        titles = "layer", "weight bits", "input bits", "noise as given", "noise"
+        titles = "layer", "weight bits", "activation bits", "noise as given", "noise"
         return [*tables, Table("widths", titles, [each.cells for each in self.widths], note)]
 
     def data(self) -> dict[str, Any]:

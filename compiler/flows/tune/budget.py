@@ -139,7 +139,7 @@ def bits_read(site: Site, work: Work) -> int:
 
 def _width(value: SSAValue) -> int:
     """The bits of a number as integer kernels read it: before it is dequantized, if it is."""
-    value = _before_passive(value)
+    value = before_passive(value)
     if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
         return value.op.bits.value.data if value.op.bits is not None else value.op.qparams.data.storage.width.data
     element = element_of(value)
@@ -153,10 +153,11 @@ def computes_on_integers(site: Site) -> bool:
 
 def _comes_from_integers(value: SSAValue | None) -> bool:
     """Whether a value is dequantized, maybe before operations that change no number."""
-    return value is not None and is_dequantized(_before_passive(value))
+    return value is not None and is_dequantized(before_passive(value))
 
 
-def _before_passive(value: SSAValue) -> SSAValue:
+def before_passive(value: SSAValue) -> SSAValue:
+    """The value whose numbers a value has: before operations that only move elements."""
     while isinstance(value, OpResult) and isinstance(value.op, NNOp) and value.op.is_passive:
         value = value.op.operands[0]
     return value

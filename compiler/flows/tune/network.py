@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
@@ -25,17 +26,18 @@ from ...transforms.quantization.options import DataOptions, EngineOptions, Quant
 from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import Equalize
-from ...transforms.quantization.recover.exchange import exchanged
+from ...transforms.quantization.recover.exchange import exchanged, layer_values
 from ...transforms.quantization.recover.rotate import Rotate
-from ...transforms.quantization.recover.sensitivity import by_itself, quantized_layers
+from ...transforms.quantization.recover.sensitivity import by_itself, inputs_of, quantized_layers
 from ...transforms.quantization.request import request_of
 from ...transforms.quantization.running import runner_of
 from .. import latency
 from ..float_regions import regions
 from ..latency import Inputs
-from .budget import Costs, Work, bits_read, computes_on_integers, costs_of
+from ..widening import WIDE, can_widen, own_values, rounding
+from .budget import Costs, Work, before_passive, bits_read, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
-from .widths import FLOAT, LOW, WHOLE, WIDE, Choice, Program, Width, changes_of
+from .widths import FLOAT, LOW, WHOLE, Choice, Program, Width, changes_of
 
 RANKED = 32
 """The largest number of samples used to rank the layers."""
@@ -106,15 +108,30 @@ class Network:
         times = self._times(whole, layers)
         for name, site in self._sites(whole, layers).items():
             found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site, times)))
-        forms = [form for form in self._forms(layers, low_bits) if form]
-        for i, form in enumerate(forms):
-            module = self._in_form(evened, {**recipe, **changes_of(form, forms[0])}) if i else given
+        first, *narrow, wide = self._forms(layers, low_bits)
+        values = {} if request.profile.points == "layers" else wide
+        rounded = [given]
+        for form in filter(None, (first, *narrow, {} if values else wide)):
+            module = given if form is first else self._in_form(evened, {**recipe, **changes_of(form, first)})
             names = [name for name in quantized_layers(module, self.session) if name in form]
+            alone = module
+            if values:  # what layers read belongs to those that make it
+                widened = {name: form.get(name, own) for name, own in first.items()}
+                widened |= {name: widened[name]._replace(inputs=WIDE) for name in values}
+                alone = self._in_form(evened, {**recipe, **changes_of(widened, first)})
+                rounded.append(alone)
             runner = runner_of(self.running)
-            noise = exchanged(whole, module, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
+            noise = exchanged(whole, alone, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
             times = self._times(module, layers)
             for name, site in self._sites(module, names).items():
                 found[name].append(Choice(name, *form[name], noise[name].noise, self._costs_of(site, times)))
+        if values:
+            places = own_values(evened, request.equalized, self.session)
+            places = {name: places[name] for name in values if name in places}
+            before, after = (rounding(whole, each, places, samples, self.session, self.rank_by) for each in rounded[:2])
+            read = self._numbers_read(whole, places)
+            for name in places:
+                found[name] = _with_values(found[name], values[name], before[name], after[name], read[name])
         for choices in found.values():
             rest -= choices[1].costs
         return Program(tuple(map(tuple, found.values())), rest)
@@ -124,7 +141,6 @@ class Network:
         request = request_of(self.options, self.session).within(self.whole, self.session)
         given = dict.fromkeys(layers, Width(None, WHOLE))
         weights: dict[str, tuple[int, Sequence[int]]] = {}
-        narrow = list[str]()
         for each in request.layers.able:
             layer, held = each.layer, request.layers.held[each.site.compute]
             if layer.name not in given:
@@ -135,9 +151,6 @@ class Network:
                 continue
             if layer.name not in request.settings.weight_bits and isinstance(held.weight, Arq):
                 weights[layer.name] = held.weight.bits, weight_bits(layer, held.weight_compress_only)
-            widens = request.profile.points == "layers" and layer.wide and FLOAT < inputs < WIDE
-            if widens and layer.name not in request.settings.bits:
-                narrow.append(layer.name)
         other = [
             {
                 name: given[name]._replace(bits=bits)
@@ -146,8 +159,21 @@ class Network:
             }
             for bits in (LOW, WHOLE)
         ]
-        wide = {name: Width(max(weights[name][1]) if name in weights else given[name].bits, WIDE) for name in narrow}
+        wide = {
+            name: Width(max(weights[name][1]) if name in weights else given[name].bits, WIDE)
+            for name in can_widen(request)
+            if name in given
+        }
         return [given, *other, wide]
+
+    def _numbers_read(self, whole: ModuleOp, places: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """By layer the numbers that are read for one sample by all readers of its own values."""
+        readers: dict[SSAValue, int] = {}
+        for site in sites(whole, profile_of(self.session).rows):
+            for value in {before_passive(each) for each in inputs_of(site)}:
+                readers[value] = readers.get(value, 0) + self.work.inputs.get(layer_of(site.compute), 0)
+        values = layer_values(whole)
+        return {name: sum(readers.get(values[i], 0) for i in own) for name, own in places.items()}
 
     def _in_form(self, evened: ModuleOp, changes: Changes) -> ModuleOp:
         """A quantized copy of the network whose channels are evened out already: those of all forms alike."""
@@ -166,6 +192,18 @@ class Network:
         stored = OnnxTarget().stored_bytes(by_itself(site), self.session.silent())
         macs = 0 if integer else self.work.macs.get(name, 0)
         return Costs(stored, macs, int(integer), bits_read(site, self.work), times.get(name, 0.0))
+
+
+def _with_values(choices: Sequence[Choice], wide: Width, before: float, after: float, read: int) -> list[Choice]:
+    """The choices of a layer of a profile that quantizes values: with the noise of rounding its own values, and with wide ones.
+
+    `before` and `after` are the noise with values as given and with wide ones, `read` the numbers that layers read of them.
+    """
+    floating, *others = choices
+    base = next(each for each in others if each.bits == wide.bits)
+    costs = replace(base.costs, read=base.costs.read + (WIDE - base.inputs) * read)
+    rounding = [replace(each, noise=each.noise + before) for each in others]
+    return [floating, *rounding, replace(base, inputs=WIDE, noise=base.noise + after, costs=costs)]
 
 
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:

@@ -13,15 +13,13 @@ from .budget import UNLIMITED, Budget, Costs
 
 WIDTHS = "skip_layers", "layer_weight_bits", "layer_bits"
 """The options that give layers a width. They add to those that are given for all trials."""
-FLOAT, LOW, WHOLE, WIDE = 0, 4, 8, 16
-"""Bits: of what is in float; of weights that a file of few bytes has; of weights and inputs as they are by default; of the widest
-inputs.
-"""
+FLOAT, LOW, WHOLE = 0, 4, 8
+"""Bits: of what is in float; of weights that a file of few bytes has; of weights and activations as they are by default."""
 
 
 class Width(NamedTuple):
-    """Bits of a layer's weight, None if it has none, and of its input. 0 is float: both for a layer that is not quantized, the
-    input alone for one whose weight is quantized by itself.
+    """Bits of a layer's weight, None if it has none, and of its activations (`layer_bits`). 0 is float: both for a layer that is
+    not quantized, the input alone for one whose weight is quantized by itself.
     """
 
     bits: int | None
@@ -52,7 +50,7 @@ class LayerWidth:
     bits: int | None
     """Bits of the weight, if it has one; 0 in float."""
     inputs: int
-    """Bits of the input; 0 in float."""
+    """Bits of the activations; 0 in float."""
     given_noise: float
     noise: float
 

@@ -89,21 +89,38 @@ def test_the_choice_of_widths_requires_scipy(amct_tool, tmp_path: Path, monkeypa
 
 
 def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
-    """The goal is beyond the observers': layers are left in float, and one fewer would not do."""
-    result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "44", "-o", tmp_path)
+    """The goal is beyond all bits: layers are left in float, and one fewer would not do."""
+    result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "50", "-o", tmp_path)
     assert result.status == 0, result.err
     trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
-    best = min((t for t in trials if t["reached"]), key=lambda t: len(t["changes"]["skip_layers"]))
+    best = min(
+        (t for t in trials if t["reached"]), key=lambda t: (len(t["changes"]["skip_layers"]), t["costs"]["read"])
+    )
     layers = best["changes"]["skip_layers"]
     assert [t["reached"] for t in trials[:2]] == [False, False]
     assert not any(t["reached"] for t in trials if len(t["changes"].get("skip_layers", ())) < len(layers))
-    assert best["quality"] >= 44
+    assert best["quality"] >= 50
     command = result.out.splitlines()[-1].split()
     assert command[:3] == ["amct", "quantize", str(MODEL)]
     assert command[command.index("--skip-layers") + 1] == ",".join(layers)
     again = tmp_path / "again"
     assert amct_tool(*command[1:-1], again).status == 0
     assert (again / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
+
+
+def test_values_of_16_bits_in_onnxruntime(amct_tool, tmp_path: Path) -> None:
+    """Profile qdq gives results of layers 16 bits before it leaves layers in float, and onnxruntime runs the file."""
+    result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "40", "-o", tmp_path)
+    assert result.status == 0, result.err
+    trials = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    assert not any(t["changes"].get("skip_layers") for t in trials)
+    best = min((t for t in trials if t["reached"]), key=lambda t: t["costs"]["read"])
+    graph = onnx.load(tmp_path / "digits_qdq.onnx").graph
+    types = {each.name: each.data_type for each in graph.initializer}
+    points = [types[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"]
+    assert 0 < points.count(onnx.TensorProto.UINT16) < len(points)
+    assert len(best["changes"]["layer_bits"]) <= points.count(onnx.TensorProto.UINT16)
+    assert "runs the file" in result.out
 
 
 @pytest.mark.slow

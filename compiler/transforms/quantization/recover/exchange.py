@@ -22,6 +22,7 @@ from ....backends.cluster import failure
 from ....backends.data_hash import digest_of
 from ....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from ....data import Samples
+from ....dialects.nn import QuantizeOp, is_layer
 from ....ir.array import Array
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
@@ -131,11 +132,65 @@ def _exchanged(given: _Forms[M], layers: Sequence[str], session: Session, phase:
     rows = profile_of(session).rows
     forms = {layer_of(site.compute): site for site in sites(other, rows)}
     found = [
-        _Exchanged(site, Executable(by_itself(forms[name])), _rest(base, _result(site)), measure())
+        _Exchanged(name, inputs_of(site), Executable(by_itself(forms[name])), _rest(base, _result(site)), measure())
         for site in sites(base, rows)
         if (name := layer_of(site.compute)) in layers and name in forms
     ]
-    needed = {value for each in found for value in (*inputs_of(each.site), *each.rest.values)}
+    _measure(base, reference, found, samples, session, phase)
+    return {each.layer: each.measured for each in found}
+
+
+def rounded(
+    whole: ModuleOp,
+    quantized: ModuleOp,
+    places: Mapping[str, Sequence[int]],
+    samples: Samples,
+    session: Session,
+    phase: str,
+    measure: Callable[[], M],
+) -> dict[str, list[M]]:
+    """By layer how far the outputs are from those in float if one value of `layer_values`, at each of these places, is rounded as
+    at its point in `quantized`, the same network in its quantized form, and all else computes in float. Values that have no
+    point there are left out.
+
+    All outputs count together. Raises CompileError if a module cannot be run.
+    """
+    values, forms = layer_values(whole), layer_values(quantized)
+    found = [
+        _Exchanged(layer, [values[i]], Executable(_rounding(point)), _rest(whole, values[i]), measure())
+        for layer, own in places.items()
+        for i in own
+        for point in [use.operation for use in forms[i].uses if isinstance(use.operation, QuantizeOp)][:1]
+    ]
+    _measure(whole, whole, found, samples, session, phase)
+    return {layer: [each.measured for each in found if each.layer == layer] for layer in places}
+
+
+def layer_values(module: ModuleOp) -> list[SSAValue]:
+    """The inputs of the graph and the results of layers, which are the same in all forms of a network without regions."""
+    block = main_function(module).body.block
+    return [*block.args, *(result for op in block.ops if is_layer(op) for result in op.results)]
+
+
+def _rounding(point: QuantizeOp) -> ModuleOp:
+    """A module that quantizes a value as at its point, and dequantizes it."""
+    dequantized = next(use.operation.results[0] for use in point.result.uses)
+    block = Block(arg_types=[point.input.type])
+    result = copied(dequantized, {point.input: block.args[0]}, block)
+    block.add_op(ReturnOp(result))
+    return ModuleOp([FuncOp("main", ([point.input.type], [result.type]), Region(block))])
+
+
+def _measure(
+    base: ModuleOp,
+    reference: ModuleOp,
+    found: Sequence[_Exchanged[Any]],
+    samples: Samples,
+    session: Session,
+    phase: str,
+) -> None:
+    """Measure how far the outputs of `base` are from those of `reference` with each change by itself."""
+    needed = {value for each in found for value in (*each.inputs, *each.rest.values)}
     whole, wanted = Executable(base, list(needed)), Executable(reference)
     for i, batch in enumerate(samples.batches()):
         seen: dict[SSAValue, Array] = {}
@@ -146,7 +201,6 @@ def _exchanged(given: _Forms[M], layers: Sequence[str], session: Session, phase:
             for name, array in expected.items():
                 each.measured.add(array, changed[name])
         session.progress(phase, i + 1, samples.runs)
-    return {layer_of(each.site.compute): each.measured for each in found}
 
 
 @dataclass(frozen=True)
@@ -161,16 +215,18 @@ class _Rest:
 
 @dataclass(frozen=True)
 class _Exchanged(Generic[M]):
-    """A layer of the running module, its other form as a separate module, and the network after it."""
+    """A part of the running module, its other form as a separate module, and the network after it."""
 
-    site: Site
+    layer: str
+    inputs: Sequence[SSAValue]
+    """The values of the running module that it reads."""
     alone: Executable
     rest: _Rest
     measured: M
 
     def run(self, seen: Mapping[SSAValue, Array]) -> dict[str, Array]:
         """The changed outputs by name, computed from the values of the running module."""
-        inputs = [seen[value] for value in inputs_of(self.site)]
+        inputs = [seen[value] for value in self.inputs]
         (result,) = self.alone.run(dict(zip(self.alone.inputs, inputs, strict=True))).values()
         given = [result, *(seen[value] for value in self.rest.values)]
         executable = self.rest.executable

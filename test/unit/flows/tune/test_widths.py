@@ -11,7 +11,8 @@ import pytest
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.flows.tune.budget import UNLIMITED, Budget, Costs
-from amct_opt.flows.tune.widths import FLOAT, LOW, WHOLE, WIDE, Choice, Program, Width, changes_of, layer_widths
+from amct_opt.flows.tune.widths import FLOAT, LOW, WHOLE, Choice, Program, Width, changes_of, layer_widths
+from amct_opt.flows.widening import WIDE
 
 
 def program(seed: int) -> Program:

@@ -1,0 +1,68 @@
+"""Activations of 16 bits: which layers can have them, and what rounding them to 8 and to 16 bits costs at the outputs.
+
+In profiles that quantize inputs of layers they are the inputs, and a layer is measured by itself in both forms. In profiles that
+quantize values they are the values whose points have the layer's settings: its result, and what it reads that no quantized layer
+computes. Rounding is measured there, value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..data import Samples
+from ..dialects.nn import ObserveOp
+from ..runtime.metrics import Measure
+from ..session import Session
+from ..transforms.inline_fused import inline_fused
+from ..transforms.quantization.place.insert_observers import insert_observers
+from ..transforms.quantization.recover.exchange import layer_values, rounded
+from ..transforms.quantization.request import Request, Resolved
+
+WIDE = 16
+"""Bits of the widest activations."""
+
+
+def can_widen(request: Resolved) -> list[str]:
+    """The layers whose activations have fewer than 16 bits, can have 16, and have no setting or record of their own that says how
+    many. None where values share parameters, and therefore bits (profile ppq).
+    """
+    aligned = request.points.modes(request.profile, request.settings.joint_quant).values()
+    if request.record is not None or (request.profile.points == "values" and {*aligned} != {"none"}):
+        return []
+    held = [(each.layer, request.layers.held[each.site.compute]) for each in request.layers.able]
+    return [
+        layer.name
+        for layer, own in held
+        if layer.wide
+        and own.quantize
+        and own.bits < WIDE
+        and not own.weight_compress_only
+        and layer.name not in request.settings.bits
+    ]
+
+
+def own_values(fused: ModuleOp, request: Request, session: Session) -> dict[str, list[int]]:
+    """By layer the values whose points have its settings, by their places in `layer_values` of the module without regions."""
+    observed = fused.clone()
+    insert_observers(observed, request, session.silent())
+    inline_fused(observed)
+    found: dict[str, list[int]] = {}
+    for i, value in enumerate(layer_values(observed)):
+        for point in (use.operation for use in value.uses if isinstance(use.operation, ObserveOp)):
+            found.setdefault(point.point.data.rpartition(":")[0], []).append(i)
+    return found
+
+
+def rounding(
+    whole: ModuleOp,
+    quantized: ModuleOp,
+    places: Mapping[str, Sequence[int]],
+    samples: Samples,
+    session: Session,
+    measure: type[Measure],
+) -> dict[str, float]:
+    """By layer the noise at the outputs if only its own values are rounded, one at a time. Modules are without regions."""
+    found = rounded(whole, quantized, places, samples, session, "rank values", measure)
+    return {layer: sum(each.noise for each in own) for layer, own in found.items()}
