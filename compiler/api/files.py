@@ -123,6 +123,7 @@ def quantize(
     quantize_cache: bool = False,
     simulate_formats: bool = False,
     faster_than_float: bool = False,
+    recipe: Literal["detection"] | None = None,
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[Keywords],
@@ -141,6 +142,7 @@ def quantize(
     quantize_cache: bool = False,
     simulate_formats: bool = False,
     faster_than_float: bool = False,
+    recipe: Literal["detection"] | None = None,
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[Keywords],
@@ -150,7 +152,7 @@ def quantize(
     `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
     as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes;
-    `matmul_nbits`, `quantize_cache`, `simulate_formats` and `faster_than_float` are those of `quantize_file`.
+    `matmul_nbits`, `quantize_cache`, `simulate_formats`, `faster_than_float` and `recipe` are those of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -173,6 +175,7 @@ def quantize(
         quantize_cache=quantize_cache,
         simulate_formats=simulate_formats,
         faster_than_float=faster_than_float,
+        recipe=recipe,
     )
     if _in_one_step(module, session):
         return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, results)
@@ -275,6 +278,7 @@ def quantize_file(
     simulate_formats: bool = False,
     check: bool | PathLike = False,
     faster_than_float: bool = False,
+    recipe: Literal["detection"] | None = None,
     client: Any = None,
     session: Session | None = None,
     **options: Unpack[Keywords],
@@ -286,7 +290,8 @@ def quantize_file(
     of a decoder go in and out as the integers that attention reads; `matmul_nbits` writes products with groups as MatMulNBits of
     onnxruntime, `simulate_formats` weights of `weight_format` as float32. `check` runs every pass and file compared with what was
     before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float until onnxruntime
-    takes less time for the ONNX file than for the float model, or raises. `client` shares calibration among machines, as in
+    takes less time for the ONNX file than for the float model, or raises. `recipe="detection"` gives 16 bits to activations of
+    the layers that need them, by what they cost at the outputs. `client` shares calibration among machines, as in
     `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
     """
     from ..flows.quantization import FileOptions
@@ -300,6 +305,7 @@ def quantize_file(
         quantize_cache=quantize_cache,
         simulate_formats=simulate_formats,
         faster_than_float=faster_than_float,
+        recipe=recipe,
         labels=labels,
         check=checked,
     )

@@ -77,6 +77,7 @@ from .model_file import companions, files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
 from .peer import Peer, Simulation, peer_of
 from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split, doubts_of_use
+from .recipes import note_widenings, widened, widenings
 from .significance import Pair, Share
 from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
 
@@ -176,6 +177,10 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     _warn_of_training(module, model, session)
     _warn_of_integers(original, model, session)
     onnx.check(module, session)
+    if results.recipe is not None:
+        found = widenings(model, module, request, samples, options.running, session)
+        request = widened(request, [each.layer for each in found if each.wide])
+        note_widenings(module, found, session)
     if not results.matmul_nbits:
         _check_bits(results.opset, request)
     returned: list[Returned] = []

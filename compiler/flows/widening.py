@@ -7,17 +7,14 @@ computes. Rounding is measured there, value by value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from xdsl.dialects.builtin import ModuleOp
 
-from ..data import Samples
 from ..dialects.nn import ObserveOp
-from ..runtime.metrics import Measure
+from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.inline_fused import inline_fused
 from ..transforms.quantization.place.insert_observers import insert_observers
-from ..transforms.quantization.recover.exchange import layer_values, rounded
+from ..transforms.quantization.recover.exchange import layer_values
 from ..transforms.quantization.request import Request, Resolved
 
 WIDE = 16
@@ -51,18 +48,5 @@ def own_values(fused: ModuleOp, request: Request, session: Session) -> dict[str,
     found: dict[str, list[int]] = {}
     for i, value in enumerate(layer_values(observed)):
         for point in (use.operation for use in value.uses if isinstance(use.operation, ObserveOp)):
-            found.setdefault(point.point.data.rpartition(":")[0], []).append(i)
+            found.setdefault(layer_of(point), []).append(i)
     return found
-
-
-def rounding(
-    whole: ModuleOp,
-    quantized: ModuleOp,
-    places: Mapping[str, Sequence[int]],
-    samples: Samples,
-    session: Session,
-    measure: type[Measure],
-) -> dict[str, float]:
-    """By layer the noise at the outputs if only its own values are rounded, one at a time. Modules are without regions."""
-    found = rounded(whole, quantized, places, samples, session, "rank values", measure)
-    return {layer: sum(each.noise for each in own) for layer, own in found.items()}

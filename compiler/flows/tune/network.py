@@ -26,7 +26,7 @@ from ...transforms.quantization.options import DataOptions, EngineOptions, Quant
 from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.quantize import Quantize
 from ...transforms.quantization.recover.equalize import Equalize
-from ...transforms.quantization.recover.exchange import exchanged, layer_values
+from ...transforms.quantization.recover.exchange import exchanged, layer_values, rounded
 from ...transforms.quantization.recover.rotate import Rotate
 from ...transforms.quantization.recover.sensitivity import by_itself, inputs_of, quantized_layers
 from ...transforms.quantization.request import request_of
@@ -34,7 +34,7 @@ from ...transforms.quantization.running import runner_of
 from .. import latency
 from ..float_regions import regions
 from ..latency import Inputs
-from ..widening import WIDE, can_widen, own_values, rounding
+from ..widening import WIDE, can_widen, own_values
 from .budget import Costs, Work, before_passive, bits_read, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
 from .widths import FLOAT, LOW, WHOLE, Choice, Program, Width, changes_of
@@ -110,7 +110,7 @@ class Network:
             found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site, times)))
         first, *narrow, wide = self._forms(layers, low_bits)
         values = {} if request.profile.points == "layers" else wide
-        rounded = [given]
+        networks = [given]
         for form in filter(None, (first, *narrow, {} if values else wide)):
             module = given if form is first else self._in_form(evened, {**recipe, **changes_of(form, first)})
             names = [name for name in quantized_layers(module, self.session) if name in form]
@@ -119,7 +119,7 @@ class Network:
                 widened = {name: form.get(name, own) for name, own in first.items()}
                 widened |= {name: widened[name]._replace(inputs=WIDE) for name in values}
                 alone = self._in_form(evened, {**recipe, **changes_of(widened, first)})
-                rounded.append(alone)
+                networks.append(alone)
             runner = runner_of(self.running)
             noise = exchanged(whole, alone, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
             times = self._times(module, layers)
@@ -128,7 +128,10 @@ class Network:
         if values:
             places = own_values(evened, request.equalized, self.session)
             places = {name: places[name] for name in values if name in places}
-            before, after = (rounding(whole, each, places, samples, self.session, self.rank_by) for each in rounded[:2])
+            before, after = (
+                rounded(whole, each, places, samples, self.session, "rank values", self.rank_by)
+                for each in networks[:2]
+            )
             read = self._numbers_read(whole, places)
             for name in places:
                 found[name] = _with_values(found[name], values[name], before[name], after[name], read[name])
@@ -194,16 +197,22 @@ class Network:
         return Costs(stored, macs, int(integer), bits_read(site, self.work), times.get(name, 0.0))
 
 
-def _with_values(choices: Sequence[Choice], wide: Width, before: float, after: float, read: int) -> list[Choice]:
+def _with_values(
+    choices: Sequence[Choice], wide: Width, before: Sequence[Measure], after: Sequence[Measure], read: int
+) -> list[Choice]:
     """The choices of a layer of a profile that quantizes values: with the noise of rounding its own values, and with wide ones.
 
-    `before` and `after` are the noise with values as given and with wide ones, `read` the numbers that layers read of them.
+    `before` and `after` measure each of its values as given and wide, `read` is the count of numbers that layers read of them.
     """
     floating, *others = choices
     base = next(each for each in others if each.bits == wide.bits)
     costs = replace(base.costs, read=base.costs.read + (WIDE - base.inputs) * read)
-    rounding = [replace(each, noise=each.noise + before) for each in others]
-    return [floating, *rounding, replace(base, inputs=WIDE, noise=base.noise + after, costs=costs)]
+    rounding = [replace(each, noise=each.noise + sum(one.noise for one in before)) for each in others]
+    return [
+        floating,
+        *rounding,
+        replace(base, inputs=WIDE, noise=base.noise + sum(one.noise for one in after), costs=costs),
+    ]
 
 
 def merged(options: QuantizeOptions, changes: Changes) -> QuantizeOptions:

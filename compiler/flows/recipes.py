@@ -1,0 +1,166 @@
+"""`--recipe`: activations of 16 bits for the layers that need them, by what each costs at the outputs on data, not by names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..diagnostics import CompileError
+from ..ir.array import Array
+from ..pipelines.passes import run_on_verified
+from ..rewriting import Remarks, layer_of
+from ..session import Session
+from ..tables import some
+from ..transforms.inline_fused import inline_fused
+from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.data import Split
+from ..transforms.quantization.decide.sites import sites
+from ..transforms.quantization.options import EngineOptions
+from ..transforms.quantization.profiles import profile_of
+from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.recover.equalize import Equalize
+from ..transforms.quantization.recover.exchange import exchanged, rounded
+from ..transforms.quantization.recover.rotate import Rotate
+from ..transforms.quantization.recover.sensitivity import quantized_layers
+from ..transforms.quantization.request import Request
+from .widening import WIDE, can_widen, own_values
+
+RULE = "recipe"
+SHARE = 0.9
+"""How much of the noise that 16 bits everywhere take away the chosen layers take away: what is left is 10 dB less."""
+RANKED = 32
+"""The largest number of samples used to rank the layers."""
+
+
+@dataclass(frozen=True)
+class Widening:
+    """A layer that can have activations of 16 bits, and its share of the noise at the outputs that they take away."""
+
+    layer: str
+    share: float
+    wide: bool
+
+    @property
+    def reason(self) -> str:
+        """Why it has its bits, as a sentence."""
+        bits = "16 bits" if self.wide else "no more bits"
+        return (
+            f"{bits}: {100 * self.share:.2g} % of the noise at the outputs that 16 bits everywhere take away is its own"
+        )
+
+
+def widenings(
+    model: Path, module: ModuleOp, request: Request, samples: Split, running: EngineOptions, session: Session
+) -> list[Widening]:
+    """The layers of a fused module that can have activations of 16 bits, those first that take away most noise. As many are
+    chosen as take away `SHARE` of it.
+
+    Raises CompileError, located in the model, if no layer can have them.
+    """
+    silent, on = session.silent(), (samples.calibrating, running)
+    request = request.layer_by_layer
+    names = can_widen(request.within(module, session))
+    if not names:
+        message = (
+            f"{RULE}: no layer can have activations of 16 bits in profile {request.profile.name} as the options have it"
+        )
+        hint = "amct support says which layers are quantized; layers that share scales or have a record keep their bits"
+        raise CompileError(message, where=str(model), hint=hint)
+    whole = module.clone()
+    run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
+    request = request.equalized
+    narrow, wide = whole.clone(), whole.clone()
+    for form, asked in ((narrow, request), (wide, widened(request, names))):
+        run_on_verified(form, [Quantize(asked, *on)], silent)
+    places = own_values(whole, request, session) if request.profile.points == "values" else {}
+    for form in (whole, narrow, wide):
+        inline_fused(form)
+    layers = set(quantized_layers(narrow, session))
+    names = [name for name in names if name in layers]
+    measuring = in_batches(whole, [], samples.held.head(min(RANKED, samples.held.count)))
+    noise: list[dict[str, dict[Group, float]]] = []
+    for form in (narrow, wide):
+        if places:
+            own = {name: places[name] for name in names if name in places}
+            found = rounded(whole, form, own, measuring, session, RULE, _ByGroup)
+        else:
+            alone = exchanged(whole, form, names, whole, measuring, session, RULE, _ByGroup)
+            found = {name: [each] for name, each in alone.items()}
+        noise.append({name: _sum(each.groups for each in own) for name, own in found.items()})
+    before, after = noise
+    gains = {
+        name: {group: max(0.0, each - after[name][group]) for group, each in own.items()}
+        for name, own in before.items()
+    }
+    return _chosen(gains)
+
+
+def widened(request: Request, layers: Iterable[str]) -> Request:
+    """The request, with activations of 16 bits for these layers."""
+    bits = {**request.settings.bits, **dict.fromkeys(layers, WIDE)}
+    return replace(request, settings=replace(request.settings, bits=bits))
+
+
+def note_widenings(module: ModuleOp, found: Sequence[Widening], session: Session) -> None:
+    """Leave a remark for each layer that can have 16 bits, and a note that lists those that do."""
+    remarks, reasons = Remarks(session, RULE), {each.layer: each for each in found}
+    for site in sites(module, profile_of(session).rows):
+        each = reasons.pop(layer_of(site.compute), None)
+        if each is not None:
+            (remarks.applied if each.wide else remarks.missed)(site.compute, RULE, each.reason)
+    remarks.flush()
+    names = [each.layer for each in found if each.wide]
+    session.note(f"{RULE}: {len(names)} of {len(found)} layers have activations of 16 bits: {some(names)}")
+
+
+Group = tuple[tuple[int, ...], int]
+"""The shape of a sample of an output, and an index along its shortest axis: a coordinate of boxes, or a class."""
+
+
+@dataclass
+class _ByGroup:
+    """The noise of each group of numbers in the outputs."""
+
+    groups: dict[Group, float] = field(default_factory=dict[Group, float])
+
+    @property
+    def noise(self) -> float:
+        return sum(self.groups.values())
+
+    def add(self, reference: Array, value: Array) -> None:
+        apart = np.square(value.astype(np.float64) - reference.astype(np.float64))
+        shape = reference.shape[1:]
+        axis = 1 + int(np.argmin(shape)) if len(shape) > 1 else 0
+        sums = apart.sum(axis=tuple(i for i in range(apart.ndim) if i != axis)) if axis else apart.sum()[None]
+        self.groups = _sum((self.groups, {(shape, i): float(each) for i, each in enumerate(sums)}))
+
+    def merge(self, other: Self) -> None:
+        self.groups = _sum((self.groups, other.groups))
+
+
+def _sum(parts: Iterable[Mapping[Group, float]]) -> dict[Group, float]:
+    """The sum of each group."""
+    total: dict[Group, float] = {}
+    for part in parts:
+        for group, each in part.items():
+            total[group] = total.get(group, 0.0) + each
+    return total
+
+
+def _chosen(gains: Mapping[str, Mapping[Group, float]]) -> list[Widening]:
+    """All layers by the mean, over groups of outputs, of their share of what all take away; the first ones are chosen."""
+    totals = {group: total for group, total in _sum(gains.values()).items() if total > 0}
+    shares = {
+        name: sum(own[group] / total for group, total in totals.items() if group in own) / max(1, len(totals))
+        for name, own in gains.items()
+    }
+    found, taken = list[Widening](), 0.0
+    for name in sorted(shares, key=lambda name: -shares[name]):
+        found.append(Widening(name, shares[name], taken < SHARE and shares[name] > 0))
+        taken += shares[name]
+    return found
