@@ -231,10 +231,10 @@ def check_plan(op: Operation) -> None:
         what, values = ("result", op.results) if at == "result" else ("operand", op.operands)
         if index >= len(values):
             raise VerifyException(f"nn.plan has {what} {index}, but the operation has {len(values)}")
-    most = 2 if op.name == "nn.opaque" else 1
-    if len(plan.weights) > max(0, min(most, len(op.operands) - 1)):
+    most, first = 2 if op.name == "nn.opaque" else 1, 0 if op.name == "nn.gather" else 1  # a table comes first
+    if len(plan.weights) > max(0, min(most, len(op.operands) - first)):
         raise VerifyException(f"nn.plan has {len(plan.weights)} weights, which is more than the operation has")
-    for value, weight in zip(op.operands[1:], plan.weights, strict=False):
+    for value, weight in zip(op.operands[first:], plan.weights, strict=False):
         rank = len(shape_of(value))
         if weight.axis is not None and weight.axis >= rank:
             raise VerifyException(f"nn.plan: axis {weight.axis} is out of range for a weight of rank {rank}")

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt import frontends
 from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
@@ -58,6 +59,7 @@ def quantized(path: Path, options: str) -> tuple[ModuleOp, Session]:
     session.profile = "qdq"
     module = frontends.read(path, session)
     make_pass("quantize", f"weight-only=true {options}").apply(session, module)
+    verify(module)
     return module, session
 
 
