@@ -21,6 +21,7 @@ import amct_opt
 from amct_opt.flows import latency
 
 FORMS: dict[str, dict[str, Any]] = {
+    "`--data --no-equalize`": {"equalize": False},
     "`--data`": {},
     "`--data --equalize`": {"equalize": True},
     "`--dynamic`": {"dynamic": True},

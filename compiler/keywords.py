@@ -75,7 +75,7 @@ class Keywords(DataKeywords, total=False):
     align_resize: Literal["input", "output", "none"] | None
     force_alignment_overlap: bool | None
     rotate: bool
-    equalize: bool
+    equalize: bool | None
     fit_ranges: bool
     round_weights: Method | None
     correct_bias: bool | None

@@ -215,7 +215,9 @@ AS_THE_PROFILE = PointOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
-    """Each option runs a separate pass; of these only the correction of biases runs by default, on a few samples."""
+    """Each option runs a separate pass; of these the correction of biases runs by default, on a few samples, and where norms have
+    outliers the one that evens out channels.
+    """
 
     GROUP: ClassVar[str] = _RECOVERY
 
@@ -223,8 +225,11 @@ class RecoveryOptions:
     """Spread outliers of the residual stream and of attention's values by Hadamard matrices that cancel out, before quantization,
     where data shows that it helps.
     """
-    equalize: bool = False
-    """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps."""
+    equalize: bool | None = None
+    """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps.
+    When not given: if a norm scales a channel more than eight times as much as most, unless there is a configuration or a record,
+    or only weights are quantized.
+    """
     fit_ranges: bool = False
     """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
@@ -236,7 +241,7 @@ class RecoveryOptions:
 
 
 BY_DEFAULT = RecoveryOptions()
-NO_RECOVERY = RecoveryOptions(correct_bias=False)
+NO_RECOVERY = RecoveryOptions(equalize=False, correct_bias=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,10 +169,11 @@ def wanted_of(options: QuantizeOptions) -> Wanted:
     settings = settings_of(options.settings)
     record, recovery = _record_of(options.settings, settings), options.recovery
     alone = settings.common is not None and settings.common.weight_compress_only
-    if recovery.correct_bias is None and (
-        options.settings.config is not None or record is not None or recovery.round_weights is not None or alone
-    ):
-        recovery = replace(recovery, correct_bias=False)
+    if options.settings.config is not None or record is not None or alone:
+        usual = {"equalize": bool(recovery.equalize), "correct_bias": bool(recovery.correct_bias)}
+        recovery = replace(recovery, **usual)
+    elif recovery.round_weights is not None:
+        recovery = replace(recovery, correct_bias=bool(recovery.correct_bias))
     return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
 
 

@@ -246,7 +246,7 @@ def quantized(module: ModuleOp, data: Path, profile: str) -> ModuleOp:
     session = new_session()
     session.profile = profile
     copy = module.clone()
-    make_pass("quantize", f"data={data} observer=minmax").apply(session, copy)
+    make_pass("quantize", f"data={data} observer=minmax equalize=false").apply(session, copy)
     return copy
 
 
@@ -426,6 +426,31 @@ def test_quantize_with_it_is_the_pass_before(options: str, tmp_path: Path) -> No
     make_pass("quantize", f"{given} equalize=true").apply(session, module)
     assert amct_opt.to_text(module) == amct_opt.to_text(one_by_one)
     assert ("equalize", "equalized") in {(r.pass_name, r.rule) for r in session.remarks}
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+@pytest.mark.parametrize(
+    ("options", "applied"),
+    [("", True), ("round-weights=gptq", True), ("equalize=false", False), ("weight-only=true", False)],
+)
+def test_norms_with_outliers_are_equalized_by_default(norm: Build, options: str, applied: bool, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x0=ROWS)
+    module, session = module_of(normalized(norm), [ROWS], dynamic=False), new_session()
+    session.profile = "qdq"
+    make_pass("quantize", f"data={tmp_path / 'data.npz'} {options}").apply(session, module)
+    rules = {r.rule for r in session.remarks if r.pass_name == "equalize" and r.kind == "applied"}
+    assert rules == ({"equalized"} if applied else set()), session.remarks
+
+
+def test_norms_without_outliers_or_data_are_not_equalized_by_default(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x0=ROWS)
+    for factor, options in ((7, f"data={tmp_path / 'data.npz'}"), (60, "")):
+        factors = np.array([1, 1, factor, 1, 1, 1])
+        norm = normalized(lambda x, factors=factors: nn.LayerNormOp.make(x, const(factors), const(numbers(6))))
+        module, session = module_of(norm, [ROWS], dynamic=False), new_session()
+        session.profile = "qdq"
+        make_pass("quantize", options).apply(session, module)
+        assert not [r for r in session.remarks if r.pass_name == "equalize"]
 
 
 def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 
 from .....backends import Runner
 from .....data import Samples
-from .....dialects.nn import WeightedOp, array_of
+from .....dialects.nn import MulOp, NormalizationOp, WeightedOp, array_of
 from .....ir.array import Array
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
@@ -61,6 +61,8 @@ _METHODS = (
     _Method(True, "balanced", 3, ("no-product", "no product with its input makes its error four times smaller")),
 )
 
+_OUTLIER = 8
+"""Norms whose largest factor is that many times the median one make outliers, which take the steps of all other channels."""
 _INEXACT = ("exact", "its numbers times powers of two leave the range of their type")
 """The remark on a layer that cannot be scaled."""
 
@@ -106,14 +108,18 @@ class Equalize(ModulePass):
 def equalize(
     module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
 ) -> None:
-    """If it is requested, scale the channels of links where it is worth it; all is as before if the quantized module's outputs
-    get worse.
+    """If it is requested, or norms have outliers, scale the channels of links where it is worth it; all is as before if the
+    quantized module's outputs get worse.
 
     Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
     the module does not have.
     """
-    if not request.recovery.equalize:
+    if not is_to_equalize(module, request) or (request.recovery.equalize is None and samples().synthetic):
         return
+    if request.recovery.equalize is None:
+        session.note(
+            "norms have outliers, which --equalize evens out where the outputs gain; --no-equalize leaves them"
+        )
     remarks = Remarks(session, EqualizePass.name)
     links, refused = links_of(module)
     for layer, refusal in refused.items():
@@ -124,6 +130,17 @@ def equalize(
         _equalize(module, links, request, rounded.layers, samples(), session, runner, remarks)
     erase_dead_constants(module)
     remarks.flush()
+
+
+def is_to_equalize(module: ModuleOp, request: Request) -> bool:
+    """Whether the request says so or, if it says nothing, a norm scales a channel more than `_OUTLIER` times as much as most."""
+    if request.recovery.equalize is not None:
+        return request.recovery.equalize
+    norms = [link for link in links_of(module)[0] if isinstance(link.begins, NormalizationOp | MulOp)]
+    factors = [
+        np.abs(np.asarray(array_of(link.site.operand(link.parameters[0].operand)))) for link in norms if link.site
+    ]
+    return any(each.max() > _OUTLIER * np.median(each) > 0 for each in factors)
 
 
 def _equalize(
@@ -146,7 +163,7 @@ def _equalize(
     divided = {link for each in done for link in each}
     changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
     changes += _absorb(links, divided, search, trial, remarks)
-    if changes and replace(request.recovery, equalize=False) not in (BY_DEFAULT, NO_RECOVERY):
+    if changes and replace(request.recovery, equalize=None) not in (BY_DEFAULT, replace(NO_RECOVERY, equalize=None)):
         _judge(changes, final, remarks)
 
 
@@ -286,4 +303,4 @@ def _outcome(link: Link, exponents: Array, search: EqualizationSearch) -> str:
     return f"{done}, the error of {readers} {gain:.1f} dB smaller"
 
 
-__all__ = ["Equalize", "EqualizePass", "equalize"]
+__all__ = ["Equalize", "EqualizePass", "equalize", "is_to_equalize"]
