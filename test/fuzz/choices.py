@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from amct_opt.catalogue import PROFILES
-from amct_opt.ir.number_formats import NUMBER_FORMATS
+from amct_opt.ir.number_formats import ACTIVATION_FORMATS, NUMBER_FORMATS
 from amct_opt.observers import OBSERVERS
 
 FLOAT_PASSES = (
@@ -84,6 +84,7 @@ def _quantize(profile: str, random: np.random.Generator, pick: Any) -> list[str]
         return []
     if random.random() < 0.08:
         formats = [f"weight-format={name}" for name in NUMBER_FORMATS]
+        formats += [f"activation-format={name}" for name in ACTIVATION_FORMATS]
         stored = pick("", "", "group-size=16", "group-size=32", *formats)
         return ["weight-only=true", *filter(None, [stored, pick("", "weight-search=true")])]
     several = {

@@ -184,6 +184,9 @@ class QuantizeFloatOp(PointOp):
     scale: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
 
+    def commuted(self, perm: Perm) -> Moved | None:
+        return Moved((perm, None), {}, (perm,))
+
     def infer(self) -> Sequence[Tensor]:
         if not is_float(element_of(self.input)):
             raise VerifyException("input must be of a float type")
@@ -219,7 +222,7 @@ class DequantizeFloatOp(PointOp):
         return axis if self.axis is None else None
 
     def commuted(self, perm: Perm) -> Moved | None:
-        return None
+        return Moved((perm, None), {}, (perm,)) if self.axis is None else None
 
     def infer(self) -> Sequence[Tensor]:
         element, scale, shape = element_of(self.input), element_of(self.scale), shape_of(self.input)

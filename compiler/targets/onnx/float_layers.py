@@ -81,12 +81,12 @@ def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: OnnxLayer) -> Opera
     return op.input if has_kernel and _bits(op.input, layer) != 4 else kept_apart(op.input, layer)
 
 
-def quantized_input(op: nn.QuantizeOp, layer: OnnxLayer) -> Operand:
-    """The input of a QuantizeLinear to 4 bits, kept apart from bounds and pools before it.
+def quantized_input(op: nn.QuantizeOp | nn.QuantizeFloatOp, layer: OnnxLayer) -> Operand:
+    """The input of a QuantizeLinear to 4 bits, or to floats of 8, kept apart from bounds and pools before it.
 
     onnxruntime 1.32 drops a Relu whatever the zero point is, fails at a Clip, and moves QuantizeLinear before a MaxPool.
     """
-    if op.qparams.data.storage.width.data != 4:
+    if isinstance(op, nn.QuantizeOp) and op.qparams.data.storage.width.data != 4:
         return op.input
     value = source(op.input)
     while not isinstance(value.owner, nn.MaxPoolOp) and isinstance(value, OpResult) and _is_passed(value.op):

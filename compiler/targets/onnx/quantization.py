@@ -48,7 +48,9 @@ def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> str:
 def quantize_float(op: nn.QuantizeFloatOp, layer: OnnxLayer) -> str:
     """The zero point, 0, has the type of the result. Values beyond its range saturate, which is the default."""
     layer.require(19, "floats of 8 bits")
-    x: Operand = op.input if element_of(op.input) == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
+    x = quantized_input(op, layer)
+    if element_of(op.input) != f32:
+        x = layer.helper("Cast", x, to=TensorProto.FLOAT)
     zero = layer.constant(np.zeros((), numpy_dtype(element_of(op.result))), "zero_point", op)
     return layer.helper("QuantizeLinear", x, op.scale, zero)
 

@@ -138,6 +138,36 @@ def test_convolutions(tmp_path: Path) -> None:
     np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("bound", ["relu", "relu6"])
+def test_bounds_before_it_are_kept(bound: str, tmp_path: Path) -> None:
+    """onnxruntime drops a Relu before QuantizeLinear, as if its zero point were the least number."""
+    weight, x = (RNG.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
+    np.save(tmp_path / "x.npy", x)
+    text = CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()).replace("nn.conv %x", "nn.conv %r")
+    text = text.replace("  %y = nn.conv", f"  %r = nn.{bound} %x : tensor<1x4x6x6xf32>\n  %y = nn.conv")
+    module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
+    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
+    found = run(module, {"x": x[:1]})["y"]
+    np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
+
+
+def test_channels_that_are_last_become_second(tmp_path: Path) -> None:
+    weight, x = RNG.normal(size=(6, 4, 3, 3)).astype(np.float32), RNG.normal(size=(4, 5, 5, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    text = f"""
+func.func @main(%x: tensor<1x5x5x4xf32> {{nn.name = "x"}}) -> (tensor<1x5x5x6xf32> {{nn.name = "y"}}) {{
+  %w = nn.constant #nn.external<"w", tensor<6x4x3x3xf32>, "0x{weight.tobytes().hex()}">
+  %y = nn.conv %x, %w pads [1, 1, 1, 1] layout nhwc from <tensorflow, "Conv2D", "conv"> :
+    (tensor<1x5x5x4xf32>, tensor<6x4x3x3xf32>) -> tensor<1x5x5x6xf32>
+  func.return %y : tensor<1x5x5x6xf32>
+}}
+"""
+    module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
+    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
+    found = run(module, {"x": x[:1]})["y"]
+    np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
+
+
 def test_layers_that_read_one_value_share_its_scale_and_half_precision_is_given_back(tmp_path: Path) -> None:
     weight = RNG.normal(size=(32, 32)).astype(np.float16)
     np.save(tmp_path / "x.npy", np.zeros((4, 32), np.float16))
