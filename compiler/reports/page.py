@@ -171,14 +171,14 @@ def _drawn(run: Run, layers: Sequence[DrawnLayer]) -> dict[str, Any]:
                 "name": x.name,
                 "op": x.op,
                 "drop": x.drop,
-                "points": [asdict(p) for p in x.points],
-                "weights": asdict(x.weights) if x.weights else None,
+                "points": [vars(p) for p in x.points],
+                "weights": vars(x.weights) if x.weights else None,
             }
             for i, x in enumerate(layers)
             if id(x) in chosen
         ],
         "left_out": len(detailed) - len(kept),
-        "activations": {i: asdict(a) for i, a in enumerate(seen) if a is not None and i in shown},
+        "activations": {i: vars(a) for i, a in enumerate(seen) if a is not None and i in shown},
         "recovery": [
             {
                 "layer": row["layer"],
