@@ -50,7 +50,7 @@ class Widening:
         """Why it has its bits, as a sentence."""
         bits = "16 bits" if self.wide else "no more bits"
         return (
-            f"{bits}: {100 * self.share:.2g} % of the noise at the outputs that 16 bits everywhere take away is its own"
+            f"{bits}: {100 * self.share:.1f} % of the noise at the outputs that 16 bits everywhere take away is its own"
         )
 
 
@@ -62,22 +62,36 @@ def widenings(
 
     Raises CompileError, located in the model, if no layer can have them.
     """
-    silent, on = session.silent(), (samples.calibrating, running)
     request = request.layer_by_layer
     names = can_widen(request.within(module, session))
-    if not names:
+    gains = _gains(module, request, names, samples, running, session) if names else {}
+    if not gains:
         message = (
             f"{RULE}: no layer can have activations of 16 bits in profile {request.profile.name} as the options have it"
         )
         hint = "amct support says which layers are quantized; layers that share scales or have a record keep their bits"
         raise CompileError(message, where=str(model), hint=hint)
+    return _chosen(gains)
+
+
+def _gains(
+    module: ModuleOp,
+    request: Request,
+    names: Sequence[str],
+    samples: Split,
+    running: EngineOptions,
+    session: Session,
+) -> dict[str, dict[Group, float]]:
+    """By quantized layer the noise of each group of outputs that activations of 16 bits take away."""
+    silent, on = session.silent(), (samples.calibrating, running)
     whole = module.clone()
     run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
     request = request.equalized
     narrow, wide = whole.clone(), whole.clone()
     for form, asked in ((narrow, request), (wide, widened(request, names))):
         run_on_verified(form, [Quantize(asked, *on)], silent)
-    places = own_values(whole, request, session) if request.profile.points == "values" else {}
+    of_values = request.profile.points == "values"
+    places = own_values(whole, request, session) if of_values else {}
     for form in (whole, narrow, wide):
         inline_fused(form)
     layers = set(quantized_layers(narrow, session))
@@ -85,7 +99,7 @@ def widenings(
     measuring = in_batches(whole, [], samples.held.head(min(RANKED, samples.held.count)))
     noise: list[dict[str, dict[Group, float]]] = []
     for form in (narrow, wide):
-        if places:
+        if of_values:
             own = {name: places[name] for name in names if name in places}
             found = rounded(whole, form, own, measuring, session, RULE, _ByGroup)
         else:
@@ -93,11 +107,10 @@ def widenings(
             found = {name: [each] for name, each in alone.items()}
         noise.append({name: _sum(each.groups for each in own) for name, own in found.items()})
     before, after = noise
-    gains = {
-        name: {group: max(0.0, each - after[name][group]) for group, each in own.items()}
+    return {
+        name: {group: max(0.0, each - after[name].get(group, 0.0)) for group, each in own.items()}
         for name, own in before.items()
     }
-    return _chosen(gains)
 
 
 def widened(request: Request, layers: Iterable[str]) -> Request:

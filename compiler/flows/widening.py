@@ -22,8 +22,8 @@ WIDE = 16
 
 
 def can_widen(request: Resolved) -> list[str]:
-    """The layers whose activations have fewer than 16 bits, can have 16, and have no setting or record of their own that says how
-    many. None where values share parameters, and therefore bits (profile ppq).
+    """The layers whose activations have fewer than 16 bits and can have 16, but for those that `layer_bits` names. None with a
+    record, which has the parameters, and where values share parameters, and therefore bits (profile ppq).
     """
     aligned = request.points.modes(request.profile, request.settings.joint_quant).values()
     if request.record is not None or (request.profile.points == "values" and {*aligned} != {"none"}):

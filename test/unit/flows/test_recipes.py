@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,36 +18,40 @@ from amct_opt.flows.peer import CLOSE
 from amct_opt.flows.recipes import RULE
 from amct_opt.universe import new_session
 
+Array = np.ndarray[Any, Any]
 SAMPLES = 64
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """Convolutions, of which the first gives channels of very different sizes and the second, a depthwise one, evens them out;
-    and two heads of different sizes, which read its result.
-    """
-    rng = np.random.default_rng(0)
-    sizes = 2.0 ** np.arange(0, -8, -1)[:, None, None, None]
-    weights = {
-        "mix": rng.normal(size=(8, 3, 1, 1)) * sizes,
-        "depth": rng.normal(size=(8, 1, 3, 3)) / sizes,
-        "boxes": 30 * rng.normal(size=(4, 8, 1, 1)),
-        "classes": 0.1 * rng.normal(size=(2, 8, 1, 1)),
-    }
-    nodes = [
-        helper.make_node("Conv", ["x", "mix.w"], ["m"], "mix"),
-        helper.make_node("Conv", ["m", "depth.w"], ["d"], "depth", group=8, pads=[1, 1, 1, 1]),
-        helper.make_node("Conv", ["d", "boxes.w"], ["boxes"], "boxes"),
-        helper.make_node("Conv", ["d", "classes.w"], ["classes"], "classes"),
-    ]
+def saved(folder: Path, weights: Mapping[str, Array], nodes: Sequence[onnx.NodeProto]) -> Path:
+    """A network with these convolutions' weights, `NAME.w`, and data for it; outputs are `boxes` and `classes`."""
     values = {"x": 3, "boxes": 4, "classes": 2}
     x, *outputs = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", c, 6, 6]) for n, c in values.items())
     constants = [numpy_helper.from_array(array.astype(np.float32), f"{name}.w") for name, array in weights.items()]
     graph = helper.make_graph(nodes, "detector", [x], outputs, constants)
-    file = tmp_path / "detector.onnx"
+    file = folder / "detector.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
-    np.savez(tmp_path / "data.npz", x=rng.normal(size=(SAMPLES, 3, 6, 6)).astype(np.float32))
+    np.savez(folder / "data.npz", x=np.random.default_rng(1).normal(size=(SAMPLES, 3, 6, 6)).astype(np.float32))
     return file
+
+
+def conv(source: str, name: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node("Conv", [source, f"{name}.w"], [name], name, **attributes)
+
+
+def uneven(rng: np.random.Generator, suffix: str = "") -> dict[str, Array]:
+    """Weights of a convolution that gives channels of very different sizes, and of a depthwise one that evens them out."""
+    sizes = 2.0 ** np.arange(0, -8, -1)[:, None, None, None]
+    mix, depth = rng.normal(size=(8, 3, 1, 1)) * sizes, rng.normal(size=(8, 1, 3, 3)) / sizes
+    return {f"mix{suffix}": mix, f"depth{suffix}": depth}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Channels of very different sizes between two convolutions; two heads of different sizes read the second one's result."""
+    rng = np.random.default_rng(0)
+    heads = {"boxes": 30 * rng.normal(size=(4, 8, 1, 1)), "classes": 0.1 * rng.normal(size=(2, 8, 1, 1))}
+    nodes = [conv("x", "mix"), conv("mix", "depth", group=8, pads=[1, 1, 1, 1])]
+    return saved(tmp_path, {**uneven(rng), **heads}, [*nodes, *(conv("depth", name) for name in heads)])
 
 
 def sqnr(summary) -> float:
@@ -68,8 +75,15 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     assert {name for name, each in remarks.items() if each.kind == "applied"} == {wide}
     assert {each.kind for name, each in remarks.items() if name != wide} == {"missed"}
     assert remarks.keys() == {"mix", "depth", "boxes", "classes"}
-    assert remarks[wide].reason.startswith("16 bits: 9")
-    assert " % of the noise at the outputs that 16 bits everywhere take away is its own" in remarks[wide].reason
+    shares = {}
+    for name, each in remarks.items():
+        bits, share = re.fullmatch(
+            r"(.*): (\d+\.\d) % of the noise at the outputs that 16 bits everywhere take away is its own", each.reason
+        ).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        assert bits == ("16 bits" if name == wide else "no more bits")
+        shares[name] = float(share)
+    assert shares[wide] > 90
+    assert sum(shares.values()) == pytest.approx(100, abs=0.2)
     assert f"note: recipe: 1 of 4 layers have activations of 16 bits: {wide}\n" in capsys.readouterr().err
     graph = onnx.load(found.files["onnx"]).graph
     types = {each.name: each.data_type for each in graph.initializer}
@@ -78,6 +92,22 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     assert sqnr(found) > sqnr(plain) + 6
     assert found.peer is not None
     assert min(each.sqnr for each in found.peer.outputs.values()) >= CLOSE
+
+
+def test_classes_count_as_much_as_boxes(tmp_path: Path) -> None:
+    """A branch for each: the numbers of boxes are 300 times as large, and so is their noise, but both branches get 16 bits."""
+    rng = np.random.default_rng(0)
+    weights, nodes = dict[str, Array](), list[onnx.NodeProto]()
+    for head, size, count in (("boxes", 30, 4), ("classes", 0.1, 2)):
+        mix, depth = uneven(rng, f"_{head}").items()
+        weights |= {**dict((mix, depth)), head: size * rng.normal(size=(count, 8, 1, 1))}
+        nodes += [conv("x", mix[0]), conv(mix[0], depth[0], group=8, pads=[1, 1, 1, 1]), conv(depth[0], head)]
+    session, said = new_session(), list[Remark]()
+    session.on_remark = said.append
+    file = saved(tmp_path, weights, nodes)
+    amct_opt.quantize_file(file, tmp_path / "out", tmp_path / "data.npz", recipe="detection", session=session)
+    chosen = {each.layer for each in said if each.rule == RULE and each.kind == "applied"}
+    assert chosen == {"depth_boxes", "depth_classes"}
 
 
 def test_options_that_write_the_same_file(amct_tool, model: Path) -> None:
