@@ -16,6 +16,8 @@ from amct_opt.checking import bounds
 from amct_opt.checking.checker import Checker
 from amct_opt.checking.following import Graph
 from amct_opt.dialects import nn
+from amct_opt.flows import quantization
+from amct_opt.flows.peer import Peer
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
@@ -216,3 +218,21 @@ func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.nam
     assert caught.value.where == f"{out}/net_qdq.onnx: node 'fc'"
     assert f"--check: written to {out}/net_qdq.onnx: layer 'fc'" in caught.value.message
     assert not out.exists()
+
+
+def test_what_onnxruntime_says_about_a_written_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(path: Path) -> Peer:
+        return Peer("1.0", f"Load model from {path} failed")
+
+    monkeypatch.setattr(quantization, "peer_of", refusing)
+    text = """
+func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<4x3xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+"""
+    (tmp_path / "net.mlir").write_text(text)
+    found = amct_opt.quantize_file(tmp_path / "net.mlir", tmp_path / "out", profile="qdq", weight_only=True)
+    assert found.peer is not None
+    assert found.peer.failure == f"Load model from {tmp_path}/out/net_qdq.onnx failed"
