@@ -85,4 +85,4 @@ def test_every_nn_operation_is_lowered():
     taken = {root for each in everywhere for root in each.roots} | {op for op, source in ROWS if source is None}
     left = {op for op in nn.OPERATIONS if op not in taken}
     steps = {nn.ConstantOp, nn.QuantizeOp, nn.DequantizeOp, nn.FusedOp, nn.YieldOp}
-    assert left - steps == {nn.OpaqueOp, nn.ObserveOp, nn.DequantizeFloatOp}
+    assert left - steps == {nn.OpaqueOp, nn.ObserveOp, nn.QuantizeFloatOp, nn.DequantizeFloatOp}
