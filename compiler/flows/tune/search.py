@@ -10,6 +10,7 @@ from math import sqrt
 from ...diagnostics import CompileError
 from ...pipelines.options import values_of
 from ...transforms.quantization.options import QuantizeOptions
+from ...transforms.quantization.recover.rotate import can_rotate
 from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget
 from .goal import Judge
@@ -20,6 +21,7 @@ from .widths import Program
 STEPS: Sequence[Changes] = (
     {"round_weights": "mismatch"},
     {"equalize": True},
+    {"rotate": True},
     {"correct_bias": True},
     {"fit_ranges": True},
     {"observer": "octav"},
@@ -54,6 +56,8 @@ class TuneSearch:
                 return
             if any(given[name] != usual[name] for name in step):
                 continue  # it is given for all trials
+            if "rotate" in step and not can_rotate(self.network.whole, self.network.session):
+                continue
             try:
                 trial = self.attempt({**won.changes, **step})
             except CompileError as e:

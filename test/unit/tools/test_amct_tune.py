@@ -71,7 +71,8 @@ def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
 
 
 def test_what_is_refused_is_not_tried(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "STEPS", ({"correct_bias": True}, {"observer": "minmax"}))
+    """Nor is a rotation of a network that has nothing to rotate."""
+    monkeypatch.setattr(search, "STEPS", ({"correct_bias": True}, {"rotate": True}, {"observer": "minmax"}))
     monkeypatch.setattr(search.TuneSearch, "spend", lambda *_: None)
     goal = "--data", DATA, "--num-samples", "20", "--sqnr", "90", "-o", tmp_path
     assert "no trial reaches the goal" in amct_tool("tune", MODEL, "--no-correct-bias", *goal).err

@@ -156,7 +156,7 @@ def rotate(
     if not request.recovery.rotate:
         return
     remarks = Remarks(session, RotatePass.name)
-    found = [each for each in (_streams(module, remarks), _all_heads(module, remarks)) if each]
+    found = _rotations(module, remarks)
     if found:
         nearest = replace(request, recovery=NO_RECOVERY)
         trial = EqualizationTrial(module, nearest, halves(few(samples())), session, runner)
@@ -166,6 +166,16 @@ def rotate(
     erase_dead([op for op in module.walk() if isinstance(op, MulOp)])
     erase_dead_constants(module)
     remarks.flush()
+
+
+def can_rotate(module: ModuleOp, session: Session) -> bool:
+    """Whether there is anything that a rotation leaves the same."""
+    return bool(_rotations(module, Remarks(session, RotatePass.name)))
+
+
+def _rotations(module: ModuleOp, remarks: Remarks) -> list[Sequence[_Rotation]]:
+    """What is rotated together; with remarks on what cannot be."""
+    return [each for each in (_streams(module, remarks), _all_heads(module, remarks)) if each]
 
 
 def _try(rotations: Sequence[_Rotation], trial: EqualizationTrial, remarks: Remarks) -> None:

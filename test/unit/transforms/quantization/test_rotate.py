@@ -15,7 +15,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
-from amct_opt.transforms.quantization.recover.rotate import hadamard
+from amct_opt.transforms.quantization.recover.rotate import can_rotate, hadamard
 from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
@@ -82,6 +82,7 @@ def rotated(module: Any, folder: Path, data: Array = IDS) -> Session:
 def test_floats_are_the_same_and_outliers_cost_less(tmp_path: Path) -> None:
     """Within the rounding of float32 sums of 40 products; weights that others read as well keep their numbers."""
     module = module_of(decoder, [IDS])
+    assert can_rotate(module, new_session())
     after = module.clone()
     session = rotated(after, tmp_path)
     applied = [r for r in session.remarks if r.kind == "applied"]
