@@ -115,7 +115,7 @@ def test_chain(model: Model) -> None:
     np.testing.assert_allclose(fused_probabilities, probabilities, rtol=0, atol=1e-3)
 
     # quantized, every convolution and matrix product is in integers, and the ONNX file computes what the interpreter does
-    calibration = f"data={model.path('calib.npz')}"
+    calibration = f"data={model.path('calib.npz')} correct-bias=false"
     model.opt(model.path("fused.mlir"), f"--quantize={calibration}", "-o", model.path("quantized.mlir"))
     module = model.module("quantized.mlir")
     for op in main_function(module).walk():
