@@ -162,6 +162,7 @@ def test_scales_of_adaround(flow: Flow, data: torch.Tensor) -> None:
     assert read_record(flow.record).layers["conv"].scale_w == tuple(scales.tolist())
 
 
+@pytest.mark.slow
 def test_open_sizes_and_no_fusion(flow: Flow, capsys: pytest.CaptureFixture[str]) -> None:
     """The modified model keeps what the configuration says of fusion, for records that do not."""
     flow.configure(do_fusion=False)
@@ -502,6 +503,7 @@ REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, flow: Flow) -> None:
     call, message = REFUSED[case]

@@ -103,6 +103,7 @@ def inputs_in(bits: int) -> Callable[[str], str]:
     return lambda text: re.sub(r'("ulq_quantize",\s*"dst_type":)"INT8"', rf'\1"INT{bits}"', text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "losses", "scales", "offsets", "weight"),
     [

@@ -111,6 +111,7 @@ def agree(model: Callable[[Session], ModuleOp], data: str, observer: str, profil
     np.testing.assert_allclose(np.array(theirs), np.array(ours), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [*OBSERVERS, EXACT])
 def test_digits(observer: str) -> None:
     agree(example("digits/digits.onnx"), f"data={EXAMPLES}/digits/calib.npz samples=24", observer)
@@ -128,6 +129,7 @@ def test_layouts(model: Callable[[Session], ModuleOp], observer: str, folder: Pa
     agree(model, "data=x.npz", observer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [*OBSERVERS, EXACT])
 def test_threads_change_nothing(observer: str) -> None:
     data = f"data={EXAMPLES}/digits/calib.npz samples=12 engine=onnxruntime"

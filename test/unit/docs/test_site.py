@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ..scripts import ROOT, script
 
 
+@pytest.mark.slow
 def test_the_picture_is_current() -> None:
     written = script("docs/generate/architecture").picture()
     assert (ROOT / "docs" / "architecture.svg").read_text("utf-8") == written, (
@@ -15,6 +18,7 @@ def test_the_picture_is_current() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

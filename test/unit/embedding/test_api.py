@@ -246,6 +246,7 @@ RECOVERIES: Sequence[dict[str, Any]] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", RECOVERIES, ids=lambda given: "-".join(map(str, given.values())))
 def test_passes_commands_and_functions_recover_alike(amct_tool: Amct, given: dict[str, Any], tmp_path: Path) -> None:
     """Option text, arguments and objects lead to equal files. There are few samples, so that all of them calibrate."""

@@ -234,6 +234,7 @@ def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_pat
     assert "15 samples; observer doubled" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["raise ValueError('broken')", "def register(session): raise ValueError('broken')"])
 def test_a_plugin_that_fails_is_named(code: str, site: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(site, tmp_path / "site")

@@ -26,6 +26,7 @@ def run(*argv: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedP
     return done
 
 
+@pytest.mark.slow
 def test_plain_xdsl_opt(tmp_path: Path) -> None:
     """Our passes rewrite nn, xDSL's own arith, in one pipeline."""
     done = run("sh", FOLDER / "xdsl_opt.sh", cwd=tmp_path)

@@ -167,6 +167,7 @@ def assert_refused(result, folder: Path, reason: str) -> None:
     assert not (folder / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "framework"), in_turn(list(MODES), 0))
 def test_calibration_and_convert(mode: str, framework: str, models: Path, amct_tool, tmp_path: Path) -> None:
     """`convert` makes of the record what `calibration` made of data, to the bit; records do not hold how ADA rounded."""

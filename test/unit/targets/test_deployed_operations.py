@@ -262,6 +262,7 @@ FIRST_OPSET = {("LessEqual", f32): 12, ("GreaterEqual", f32): 12, ("LessEqual", 
 FIRST_OPSET[("BNInfer", f16)] = 15  # parameters of another type than x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("element", "opset"), [(f32, 11), (f32, 17), (f16, 17)], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_round_trip(case: str, element: Any, opset: int, deploy: Any) -> None:
@@ -286,6 +287,7 @@ REORDERED = {"Elu with a scale"}
 """What TensorFlow says in operators that round in another order."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element", [f32, f16], ids=str)
 @pytest.mark.parametrize("case", [case for case in CASES if case not in REORDERED])
 def test_tensorflow(case: str, element: Any, deploy_tf: Any) -> None:

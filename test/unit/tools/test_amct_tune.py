@@ -89,6 +89,7 @@ def test_the_choice_of_widths_requires_scipy(amct_tool, tmp_path: Path, monkeypa
     assert len(json.loads((tmp_path / "tune.json").read_text())["trials"]) == 3
 
 
+@pytest.mark.slow
 def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
     """The goal is beyond all bits: layers are left in float, and one fewer would not do."""
     result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "50", "-o", tmp_path)

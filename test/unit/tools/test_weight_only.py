@@ -30,6 +30,7 @@ def onnxruntime_run(path: Path, x: np.ndarray) -> np.ndarray:
     return np.asarray(session.run(None, {"x": x})[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("true", "true"), ("false", "false")], ids="-".join)
 def test_transformer(
     options: tuple[str, str], amct_tool, files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

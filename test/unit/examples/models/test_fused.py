@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
@@ -26,6 +27,7 @@ LEFT = {
 """Why batch norms may stay, by model."""
 
 
+@pytest.mark.slow
 def test_every_batch_norm_is_gone_or_explained(model: Any) -> None:
     session = new_session()
     module = frontends.read(model.path, session)

@@ -104,6 +104,7 @@ def test_resnet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert '%n175 = nn.softmax %n174 from <onnx, "Softmax", "n175"> : tensor<1x1000xf32>' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda p: p.stem)
 def test_light_models_map_completely(path: Path) -> None:
     session = new_session()

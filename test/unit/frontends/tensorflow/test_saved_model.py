@@ -148,6 +148,7 @@ def restored(folder: Path) -> dict[str, Array]:
         return session.run(read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("manner", "count"), [("tf1", 9), ("saved keras", 8), ("exported keras", 8), ("module", 6)])
 def test_restored_variables(manner: str, count: int, saved: Callable[[str], Path]) -> None:
     actual, expected = load(saved(manner)).variables, restored(saved(manner))

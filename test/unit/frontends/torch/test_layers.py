@@ -70,6 +70,7 @@ def test_all_forms(name: str, tmp_path: Path) -> None:
     checked(families()[name], tmp_path / "m.pt2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", REFUSED)
 def test_refused(text: str) -> None:
     """What torch's exporter refuses is one line, at the layer."""

@@ -71,6 +71,7 @@ def data(module: Any, equivalence: Any, seed: int) -> dict[str, np.ndarray]:
     return {k: (v + rng.normal(size=(len(v), *(1,) * (v.ndim - 1)))).astype(v.dtype) for k, v in inputs.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "name"), MODELS)
 def test_model(framework, name, tmp_path, equivalence):
     path, options = model_file(framework, name, tmp_path)

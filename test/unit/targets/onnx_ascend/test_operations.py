@@ -43,6 +43,7 @@ def refused(module: ModuleOp, opset: int, path: Path) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES.keys() - CARRIED))
 def test_round_trip(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "deploy.onnx"

@@ -331,6 +331,7 @@ ALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_operation(name: str, tmp_path: Path, run_graph: Any) -> None:
     case, path = ALL[name], tmp_path / "model.pb"

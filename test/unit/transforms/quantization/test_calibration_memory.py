@@ -42,6 +42,7 @@ def peak(observer: str, data: Path, count: int) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [*OBSERVERS, "ifmr{exact=true}"])
 def test_peak_does_not_grow_with_the_samples(observer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred samples more, and less than a run's are kept, with objects that wait for the collector."""

@@ -126,6 +126,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Condition[Any], A
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", CONDITIONS, ids=lambda one: f"{CONDITIONS[one].name}:{one.name}")
 def test_without_a_condition_its_text_test_fails(
     one: Condition[Any], asked: Mapping[Condition[Any], Asked], monkeypatch: pytest.MonkeyPatch
