@@ -285,6 +285,7 @@ class Sequences(nn.Module):
         return self.rnn(x, states)
 
 
+@pytest.mark.slow
 def test_states_that_nothing_reads(tmp_path: Path) -> None:
     """A layer of torch returns them all the same, without which it is not quantized."""
 

@@ -254,6 +254,7 @@ def test_workers_are_lost_while_shares_are_sent(workers: Any, monkeypatch: pytes
         list(cluster.OnDask(workers).shared_out(lambda common, share: time.sleep(share), "store", [1]))
 
 
+@pytest.mark.slow
 def test_a_timeout_of_the_work_itself_is_its_error(workers: Any) -> None:
     """It is not a result that takes long to arrive."""
 

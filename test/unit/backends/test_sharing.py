@@ -129,6 +129,7 @@ SPREAD = np.geomspace(0.01, 100, 8).astype(np.float32)
 X = RNG.normal(size=(100, 8)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights and biases come from the sums of eight shares."""
     monkeypatch.setattr(shared_sums, "_KEPT", shared_sums._Kept())

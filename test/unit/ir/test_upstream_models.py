@@ -49,6 +49,7 @@ def stages() -> dict[str, ModuleOp]:
 STAGES = ["imported", "fused, ascend", "fused, qdq", "quantized, ascend", "quantized, qdq", "ascend"]
 
 
+@pytest.mark.slow
 @needs_upstream
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_model_comes_back_equal(stage: str, stages: dict[str, ModuleOp]) -> None:

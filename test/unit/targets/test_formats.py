@@ -132,6 +132,7 @@ def _watch(layer: Any, adds: Adds, patch: pytest.MonkeyPatch) -> tuple[dict[str,
     return nodes, expanded
 
 
+@pytest.mark.slow
 def test_operations_in_files(tmp_path: Path, conformance: Any) -> None:
     columns = {name: cells(name, tmp_path) for name in FORMATS}
     rows = {op.name: [columns[name][op.name] for name in FORMATS] for op in _OPERATIONS}

@@ -110,6 +110,7 @@ def test_the_fewest_layers_stay_in_float(amct_tool, tmp_path: Path) -> None:
     assert (again / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_values_of_16_bits_in_onnxruntime(amct_tool, tmp_path: Path) -> None:
     """Profile qdq gives results of layers 16 bits before it leaves layers in float, and onnxruntime runs the file."""
     result = amct_tool("tune", MODEL, "--data", DATA, "--profile", "qdq", "--sqnr", "40", "-o", tmp_path)

@@ -89,6 +89,7 @@ CLOSED = "standard output: error: cannot be written: Bad file descriptor\n"
 LONG = f"{'a' * 300}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "line", "status", "message"),
     [

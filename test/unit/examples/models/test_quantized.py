@@ -77,6 +77,7 @@ def test_batch_norms_are_folded(model: Any, quantized: Quantized) -> None:
     assert set(left) == quantized.layers("missed", "fuse-bn")
 
 
+@pytest.mark.slow
 def test_every_layer_with_weights_is_quantized_or_remarked(quantized: Quantized) -> None:
     """Convolutions and products take dequantized operands, or a remark says why not; weights are int8, biases int32."""
     graph = onnx.load(quantized.path).graph

@@ -65,7 +65,7 @@ ATTENTION: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], int]] = {
 """Attributes, inputs and number of outputs."""
 
 
-@pytest.mark.parametrize("opset", [23, 24, 26])
+@pytest.mark.parametrize("opset", [23, 26])
 @pytest.mark.parametrize("unknown", [(), (B,), (B, S, P, 7)], ids=["known", "batch unknown", "lengths unknown"])
 @pytest.mark.parametrize("form", ATTENTION)
 def test_attention(build: Build, load: Load, form: str, unknown: tuple[int, ...], opset: int) -> None:

@@ -75,6 +75,7 @@ def test_one_operand(agrees: Agrees, equation: str) -> None:
     agrees(written(equation), x, signature=[tf.TensorSpec([None] * x.ndim)], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("equation", PAIRS)
 def test_two_operands(agrees: Agrees, equation: str) -> None:
     """Both are inputs, or one is a weight."""

@@ -56,6 +56,7 @@ BITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "narrow"), BITS)
 @pytest.mark.parametrize("name", RANGES)
 def test_per_tensor(agrees: Agrees, name: str, bits: int, narrow: bool) -> None:

@@ -66,6 +66,7 @@ def layers(module: ModuleOp) -> list[str]:
     return [layer_of(op) for op in module.walk() if isinstance(op, NNOp) and not isinstance(op, ConstantOp)]
 
 
+@pytest.mark.slow
 def test_a_module_has_the_names_of_its_author(case: Case) -> None:
     module, _ = amct_opt.load(case.module, case.inputs, dynamic_shapes=case.shapes)
     assert [name for name in layers(module) if "mean" not in name] == LAYERS

@@ -95,6 +95,7 @@ MASKS: dict[str, Callable[[Attention, float], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", SQNR)
 @pytest.mark.parametrize("lowest", [-1e4, LOWEST, -np.inf])
 @pytest.mark.parametrize("mask", MASKS)

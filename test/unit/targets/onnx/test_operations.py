@@ -14,6 +14,7 @@ from ..operations import CASES
 FAST, SLOW = (13, 18, 21, 26), (14, 17, 19, 20, 22, 23, 24, 25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opsets", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["fast", "slow"])
 @pytest.mark.parametrize("name", CASES)
 def test_round_trip(name: str, opsets: tuple[int, ...], export: Any) -> None:

@@ -68,6 +68,7 @@ def test_fake_quantized_to_the_bit() -> None:
         np.testing.assert_array_equal(amct_opt.torch.fake_quantized(module)(torch.from_numpy(x)).numpy(), expected)
 
 
+@pytest.mark.slow
 def test_exported(quantized: ModuleOp, tmp_path: Any) -> None:
     """Every point is an operator of `quantized_decomposed`; a saved program is read back with the same numbers."""
     x = torch.from_numpy(X)

@@ -359,6 +359,7 @@ def test_a_state_that_cannot_be_written() -> None:
     refused("nowhere/a.state: error: cannot be written", "kl", "a.npz", [], "nowhere/a.state")
 
 
+@pytest.mark.slow
 def test_processes(folder: Path) -> None:
     """On the command line: two workers at a time, and this process finishes."""
     (folder / "net.mlir").write_text(net())

@@ -250,6 +250,7 @@ def quantized(module: ModuleOp, data: Path, profile: str) -> ModuleOp:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 @pytest.mark.parametrize("name", CASES)
 def test_float_results_are_the_same_bits_and_quantized_ones_better(name: str, profile: str, tmp_path: Path) -> None:
