@@ -469,6 +469,7 @@ def output(executable: amct_opt.Executable, x: Array) -> Array:
 ORDER_FREE = [name for name in OBSERVERS if make_observer(name, 8, symmetric=False).merging == "equal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
 def test_samples_in_another_order(name: str, profile: str) -> None:

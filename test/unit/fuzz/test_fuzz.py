@@ -55,6 +55,7 @@ def test_integers_that_depend_on_the_order_of_operations_fail(tmp_path: Path, mo
     assert failure.text.startswith("variants reordered: integers or parameters differ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "format_"), [(5, "onnx"), (0, "caffe")])
 def test_what_fails_is_made_smaller(seed: int, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(op: Operation) -> Any:

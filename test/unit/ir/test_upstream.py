@@ -18,6 +18,7 @@ LIT = Path(__file__).parents[2] / "lit" / "dialects"
 pytestmark = needs_upstream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["nn", "ascend", "quant"])
 def test_every_operation(dialect: str) -> None:
     texts = [file.read_text() for file in sorted((LIT / dialect).glob("ops*.mlir"))]

@@ -103,6 +103,7 @@ HOSTILE = [n for n in NAMES if "\0" not in n]
 """Names that a file can have: onnxruntime, the other reader, ends them at a NUL."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, len(HOSTILE), 13))
 def test_commands_on_models_of_any_names(first: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Quantized and read back; inputs, outputs and layers are called as they were, nodes without names by their kind."""

@@ -86,6 +86,7 @@ def test_an_application(tmp_path: Path, capfd: Any) -> None:
     assert "error" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_same_function_to_tensorflow(written: Any) -> None:
     """All integers are the same, floats up to their last bits."""
     graph, lowered, _, path = written

@@ -48,6 +48,7 @@ def signature(x: np.ndarray, sizes: str) -> list[Any] | None:
 LAYOUTS = [("MaxPool", "NCHW"), ("AvgPool", "NCHW"), *((name, "NHWC") for name in POOLS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", ["known", "unknown"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

@@ -159,6 +159,7 @@ def test_restored_variables(manner: str, count: int, saved: Callable[[str], Path
         np.testing.assert_array_equal(actual[name], array, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", ["saved keras", "exported keras", "module"])
 def test_variables_that_signatures_read(manner: str, saved: Callable[[str], Path]) -> None:
     """A signature is a call whose last arguments are handles: TensorFlow's function has the same, with values."""

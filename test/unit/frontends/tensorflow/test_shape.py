@@ -121,6 +121,7 @@ def test_known_sizes(name: str, agrees: Agrees) -> None:
     assert "shape" not in kinds(agrees(function, *arrays))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_unknown_batch(name: str, agrees: Agrees) -> None:
     function, arrays = CASES[name]
@@ -128,6 +129,7 @@ def test_unknown_batch(name: str, agrees: Agrees) -> None:
     assert ("shape" in kinds(module)) == (name in RUNTIME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CASES if n != "flatten"])
 def test_unknown_sizes(name: str, agrees: Agrees) -> None:
     """Only the last axis is known; `flatten` asks Python for more."""

@@ -69,6 +69,7 @@ def test_float16(name, transposed, rank, integer, equivalence):
     np.testing.assert_allclose(actual, wanted, rtol=0, atol=scale * 2.0**-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("element", "integer"), [("f32", "i8"), ("f32", "i4"), ("f16", "i8"), ("f16", "i4")])
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("transposed", [False, True])

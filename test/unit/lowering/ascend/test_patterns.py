@@ -63,6 +63,7 @@ def test_a_text_test_has_both_sides_of_a_condition(one, asked):
     assert asked[one][False] or one.name == "no-ascend-op"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", CONDITIONS, ids=lambda one: f"{CONDITIONS[one].name}:{one.name}")
 def test_without_a_condition_its_text_test_fails(one, asked, monkeypatch):
     (text, *_) = [text for text in asked[one][True] if f"[lower-to-ascend missed {one.name}]" in text]

@@ -77,6 +77,7 @@ def by_loop(weight: Array, bits: int, symmetric: bool) -> Array:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("bits", [3, 4, 8])

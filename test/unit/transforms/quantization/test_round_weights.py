@@ -498,6 +498,7 @@ def test_the_input_weights_of_recurrent_layers_are_rounded() -> None:
     assert sqnr(reference, others[1]) > sqnr(reference, others[0]) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("method", ["gptq", "mismatch", "adaround"])
 @pytest.mark.parametrize(("count", "measured"), [(1, "rounding"), (4, "(on 1 sample held back)")])

@@ -211,6 +211,7 @@ def test_known_layers(case: str, tmp_path: Path) -> None:
     assert assert_agrees(layer, tmp_path) == integer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["qdq", "ppq"])
 @pytest.mark.parametrize("first", [0, 6])
 def test_said_and_done_agree_where_values_are_quantized(profile: str, first: int, tmp_path: Path) -> None:

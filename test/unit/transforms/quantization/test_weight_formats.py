@@ -108,6 +108,7 @@ def onnx_outputs(path: Path, x: Array) -> Array:
     return np.asarray(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(96, 5), (40, 3), (10, 2)])
 @pytest.mark.parametrize("name", FORMATS)
