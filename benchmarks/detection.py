@@ -202,7 +202,7 @@ def targets(shapes: Sequence[Shapes]) -> tuple[Array, Array]:
 
 
 def loss_of(model: Detector, images: Tensor, boxes: Tensor, classes: Tensor) -> Tensor:
-    """Of classes, of overlaps, and of bins. A score should be the overlap of its box."""
+    """The sum of the losses of classes, overlaps and bins. A score should be the overlap of its box."""
     bins, scores = model.raw(images)
     found = model.sides(bins)
     positive = classes >= 0
@@ -317,7 +317,9 @@ def _hits(boxes: Array, right: Array, level: float) -> Array:
 
 
 def _average(right: Array, total: int) -> float:
-    """Of how many of the first n boxes are right, [boxes]."""
+    """The average precision as COCO computes it, 0 to 1: `right` [boxes] counts the right ones among the first n boxes, `total`
+    the objects.
+    """
     precisions = right / np.arange(1, len(right) + 1)
     envelope = np.maximum.accumulate(precisions[::-1])[::-1]
     places = np.searchsorted(right / total, np.linspace(0, 1, 101))

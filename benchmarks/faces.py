@@ -4,8 +4,8 @@
 
 FOLDER is a clone of github.com/Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB (MIT), with its networks and photographs. Crops
 of half of the photographs calibrate, crops of the others are measured, in onnxruntime. A box of the float network (score above
-0.7, of those that overlap by 0.3 the best) is found if one of the quantized network overlaps it by at least 0.5. Boxes that the
-float network has not are `more`. The file for Caffe is run in float as `amct-opt -t onnx` writes it.
+0.7, of those that overlap by 0.3 the best) is found if one of the quantized network overlaps it by at least 0.5. Boxes
+that only the quantized network has are `more`. The file for Caffe is run in float as `amct-opt -t onnx` writes it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ Outputs = Sequence[tuple[Array, Array]]
 
 
 def _counted(reference: Outputs, other: Outputs) -> tuple[int, int, int]:
-    """How many boxes of the reference are found, of how many, and how many there are beside them."""
+    """The boxes of the reference that are found, all boxes of the reference, and the boxes that only the other has."""
     found = total = more = 0
     for ours, theirs in zip(reference, other, strict=True):
         a, b = boxes_of(*ours), boxes_of(*theirs)
@@ -127,7 +127,7 @@ def found(reference: Outputs, other: Outputs) -> float:
 
 
 def compared(reference: Outputs, other: Outputs) -> tuple[str, str, str]:
-    """How many boxes are found, with the confidence interval, how many there are more, and the smaller SQNR of the outputs."""
+    """The percentage of boxes that are found, with its confidence interval, that of further boxes, and the smaller SQNR in dB."""
     right, total, more = _counted(reference, other)
     low, high = zoo_scores.wilson(right, total)
     pairs = [[np.stack([each[i] for each in side]) for side in (reference, other)] for i in (0, 1)]

@@ -159,8 +159,8 @@ class Analysis:
         )
 
     def _clipped(self, slot: int, array: Array) -> Array | float:
-        """How many further steps the integers at both ends may stand for: scales of groups of few bits may be as small as
-        `--weight-search` tries them.
+        """The further steps that the first and the last integer may stand for: the search for scales of groups of few bits clips
+        what lies beyond them.
         """
         ops = (row.op for row in self.graph.program.readers.get(slot, ()))
         op = next((op for op in ops if isinstance(op, DequantizeOp) and op.qparams.data.block is not None), None)

@@ -145,7 +145,7 @@ class Summary(Tabled):
     warnings: tuple[str, ...] = ()
     """What the user was warned of: reasons to doubt the data or the result among them."""
     module: ModuleOp | None = None
-    """The quantized module in `nn`, if there is no file of it."""
+    """The quantized module in `nn`; None if it is written to a file."""
 
     def __repr__(self) -> str:
         outputs = (f"{name} {d.sqnr:.2f} dB" for name, d in self.accuracy.fake_quantized.items())

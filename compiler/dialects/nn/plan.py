@@ -67,7 +67,7 @@ class Spec(NamedTuple):
     symmetric: bool
     qparams: QParamsAttr | None = None
     number_format: str | None = None
-    """That of its point, in place of integers. Plans do not contain it: points in formats are not part of them."""
+    """The number format of the point, in place of integers. Text of plans does not contain it, as these points are in no plan."""
 
 
 class Unobserved(NamedTuple):

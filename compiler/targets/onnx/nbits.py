@@ -163,7 +163,7 @@ def _refused(op: nn.MatMulOp, weight: nn.DequantizeOp) -> str | None:
 
 
 def _scale_refused(p: nn.QParams, value: SSAValue) -> str | None:
-    """The reason for scales that are no normal numbers of the type of a value."""
+    """The reason why scales cannot have the type of a value: there they are not normal numbers."""
     if element_of(value) == f32:
         return None
     with np.errstate(over="ignore"):

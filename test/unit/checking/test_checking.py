@@ -193,6 +193,15 @@ def test_bounds_hold_and_are_sharp(terms: int) -> None:
         assert (bound <= 1.1 * (terms + 2) * 2.0**-24 * (np.abs(x) @ np.abs(w))).all()
 
 
+PRODUCT = """
+func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<0.5> : tensor<4x3xf32>
+  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+"""
+
+
 def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the temporary files that they are while they are checked."""
     write = OnnxTarget.write
@@ -204,14 +213,7 @@ def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytes
         return write(self, changed, path, session)
 
     monkeypatch.setattr(OnnxTarget, "write", broken)
-    text = """
-func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.name = "y"}) {
-  %w = nn.constant dense<0.5> : tensor<4x3xf32>
-  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
-  func.return %y : tensor<2x3xf32>
-}
-"""
-    (tmp_path / "net.mlir").write_text(text)
+    (tmp_path / "net.mlir").write_text(PRODUCT)
     out = tmp_path / "out"
     with pytest.raises(CompileError) as caught:
         amct_opt.quantize_file(tmp_path / "net.mlir", out, profile="qdq", skip_layers=["fc"], check=True)
@@ -225,14 +227,7 @@ def test_what_onnxruntime_says_about_a_written_file_names_it(tmp_path: Path, mon
         return Peer("1.0", f"Load model from {path} failed")
 
     monkeypatch.setattr(quantization, "peer_of", refusing)
-    text = """
-func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.name = "y"}) {
-  %w = nn.constant dense<0.5> : tensor<4x3xf32>
-  %y = nn.matmul %x, %w from <onnx, "MatMul", "fc"> : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
-  func.return %y : tensor<2x3xf32>
-}
-"""
-    (tmp_path / "net.mlir").write_text(text)
+    (tmp_path / "net.mlir").write_text(PRODUCT)
     found = amct_opt.quantize_file(tmp_path / "net.mlir", tmp_path / "out", profile="qdq", weight_only=True)
     assert found.peer is not None
     assert found.peer.failure == f"Load model from {tmp_path}/out/net_qdq.onnx failed"

@@ -78,7 +78,9 @@ class DecideEmbedding(CheckedPattern[Embedding]):
         op, rank = each.op, len(shape_of(each.op.input))
         picked = axis_of(op.axis.value.data, rank) if rank else ROWS
         return (
-            None if (rank, picked, op.batch_count) == (2, ROWS, 0) else "its table is no matrix of which it picks rows"
+            None
+            if (rank, picked, op.batch_count) == (2, ROWS, 0)
+            else "its table is not a matrix of which it picks rows"
         )
 
     @condition

@@ -5,7 +5,7 @@
 
 // A table of embeddings, which is also the weight of a product: one tensor has the integers of both. Tables of other kinds stay float.
 // CHECK-DAG: [insert-observers applied weight-only] "tokens": its table is quantized by itself
-// CHECK-DAG: [insert-observers missed table-rows] "columns": its table is no matrix of which it picks rows
+// CHECK-DAG: [insert-observers missed table-rows] "columns": its table is not a matrix of which it picks rows
 // CHECK-DAG: [insert-observers missed table-finite] "infinite": its table holds NaN or Inf
 // CHECK-DAG: [insert-observers missed table-learned] "cosines": its table holds cosines or sines of positions
 // CHECK-LABEL: func.func @main

@@ -60,7 +60,7 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | No
         return None
     if samples.runs < _FEWEST:
         remarks = Remarks(session, CorrectBiasPass.name)
-        reason = f"the data makes fewer than {_FEWEST} runs of the model; --correct-bias corrects biases with any data"
+        reason = f"the data makes fewer than {_FEWEST} runs of the model; the option correct-bias corrects biases with any number"
         for layer in integer_layers(module, profile_of(session)):
             remarks.missed(layer.compute, "samples", reason)
         remarks.flush()

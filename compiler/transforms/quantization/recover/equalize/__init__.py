@@ -117,9 +117,7 @@ def equalize(
     if not is_to_equalize(module, request) or (request.recovery.equalize is None and samples().synthetic):
         return
     if request.recovery.equalize is None:
-        session.note(
-            "norms have outliers, which --equalize evens out where the outputs gain; --no-equalize leaves them"
-        )
+        session.note("norms have outliers: channels are evened out where the outputs gain by it (option equalize)")
     remarks = Remarks(session, EqualizePass.name)
     links, refused = links_of(module)
     for layer, refusal in refused.items():
