@@ -38,7 +38,7 @@ STRIDES = (8, 16)
 TRAINING, CALIBRATION, MEASURED = 8192, 128, 1000
 STEPS, BATCH = 4000, 64
 WIDE = (onnx.TensorProto.INT16, onnx.TensorProto.UINT16)
-OURS: Sequence[Sequence[str]] = ((), ("--equalize",), ("--recipe=detection",))
+OURS: Sequence[Sequence[str]] = ((), ("--no-equalize",), ("--recipe=detection",))
 PEERS = ("onnxruntime MinMax", "onnxruntime Percentile", "nncf")
 TABLE = Table(
     zoo.PAGE,

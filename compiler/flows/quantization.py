@@ -55,7 +55,7 @@ from ..transforms.quantization.options import (
 )
 from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recover.equalize import Equalize, is_to_equalize
+from ..transforms.quantization.recover.equalize import Equalize
 from ..transforms.quantization.recover.rotate import Rotate
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request, Wanted
@@ -249,9 +249,9 @@ def _quantized(
     """Quantize a fused module in place, and lower a copy of it."""
     large, calibrating, reference = weight_bytes(original) > _LARGE, samples.calibrating, original
     running = options.running
-    if request.recovery.rotate or is_to_equalize(module, request):
-        recovery = [Rotate(request, calibrating, running), Equalize(request, calibrating, running)]
-        run_on_verified(module, recovery, session)
+    recovery = [Rotate(request, calibrating, running), Equalize(request, calibrating, running)]
+    run_on_verified(module, recovery, session)
+    if any(each.kind == "applied" and each.pass_name in (Rotate.name, Equalize.name) for each in session.remarks):
         reference = module.clone()
     _settle(large)
     run_on_verified(module, [Quantize(request.equalized, calibrating, running)], session)

@@ -118,6 +118,9 @@ def _dominating(found: Findings) -> Iterator[Advice]:
         names = ",".join(layer.name for _, layer in worst)
         text = f"Most accuracy is lost in {lost}. Leaving a layer in float shows what it costs."
         yield Advice(text, found.command("quantize", "--skip-layers", names, tag="skipped"))
+        if not found.has_remarks("recipe"):
+            text = "Activations of 16 bits where the outputs need them may win it back:"
+            yield Advice(text, found.command("quantize", "--recipe", "detection", tag="wide"))
 
 
 def _tails(found: Findings) -> Iterator[Advice]:

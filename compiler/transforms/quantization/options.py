@@ -215,8 +215,8 @@ AS_THE_PROFILE = PointOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
-    """Each option runs a separate pass; of these the correction of biases runs by default, on a few samples, and where norms have
-    outliers the one that evens out channels.
+    """Each option runs a separate pass; of these the correction of biases runs by default, on a few samples, and where channels
+    have outliers the one that evens them out.
     """
 
     GROUP: ClassVar[str] = _RECOVERY
@@ -227,8 +227,8 @@ class RecoveryOptions:
     """
     equalize: bool | None = None
     """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps.
-    When not given: if a norm scales a channel more than eight times as much as most, unless there is a configuration or a record,
-    or only weights are quantized.
+    When not given: if a norm scales a channel more than eight times as much as most, or a depthwise convolution reads one that is
+    so much larger, unless there is a configuration or a record, or only weights are quantized.
     """
     fit_ranges: bool = False
     """Choose ranges of activations by the outputs of the layers that read them."""

@@ -69,8 +69,8 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     folder, data, session = model.parent / "out", model.parent / "data.npz", new_session()
     said: list[Remark] = []
     session.profile, session.prints, session.on_remark = profile, ("note",), said.append
-    plain = amct_opt.quantize_file(model, model.parent / "plain", data, profile=profile)
-    found = amct_opt.quantize_file(model, folder, data, recipe="detection", session=session)
+    plain = amct_opt.quantize_file(model, model.parent / "plain", data, profile=profile, equalize=False)
+    found = amct_opt.quantize_file(model, folder, data, recipe="detection", equalize=False, session=session)
     remarks = {each.layer: each for each in said if each.rule == RULE}
     assert {name for name, each in remarks.items() if each.kind == "applied"} == {wide}
     assert {each.kind for name, each in remarks.items() if name != wide} == {"missed"}
@@ -105,14 +105,16 @@ def test_classes_count_as_much_as_boxes(tmp_path: Path) -> None:
     session, said = new_session(), list[Remark]()
     session.on_remark = said.append
     file = saved(tmp_path, weights, nodes)
-    amct_opt.quantize_file(file, tmp_path / "out", tmp_path / "data.npz", recipe="detection", session=session)
+    amct_opt.quantize_file(
+        file, tmp_path / "out", tmp_path / "data.npz", recipe="detection", equalize=False, session=session
+    )
     chosen = {each.layer for each in said if each.rule == RULE and each.kind == "applied"}
     assert chosen == {"depth_boxes", "depth_classes"}
 
 
 def test_options_that_write_the_same_file(amct_tool, model: Path) -> None:
     """`--layer-bits` of the layers in the remarks is what the recipe chose."""
-    given, folder = (model, "--data", model.parent / "data.npz", "--no-report"), model.parent / "given"
+    given, folder = (model, "--data", model.parent / "data.npz", "--no-report", "--no-equalize"), model.parent / "given"
     assert amct_tool("quantize", *given, "--recipe", "detection", "-o", model.parent / "out").status == 0
     assert amct_tool("quantize", *given, "--layer-bits", "depth:16", "-o", folder).status == 0
     assert (folder / "detector_qdq.onnx").read_bytes() == (model.parent / "out" / "detector_qdq.onnx").read_bytes()

@@ -58,7 +58,10 @@ CASES: dict[str, tuple[Run, DrawnLayer, tuple[str, ...]]] = {
     "a layer dominates": (
         run_with(20.0),
         layer("a/b c", drop=9.0),
-        (f"{COMMANDS['quantize']} --skip-layers 'a/b c' -o out-skipped",),
+        (
+            f"{COMMANDS['quantize']} --skip-layers 'a/b c' -o out-skipped",
+            f"{COMMANDS['quantize']} --recipe detection -o out-wide",
+        ),
     ),
     "a small drop": (run_with(20.0), layer(drop=2.0), ()),
     "outliers": (

@@ -20,9 +20,9 @@ Sqnr = dict[str, float]
 """dB by output; nan where both networks give nothing but zeros."""
 
 
-def few(samples: Samples) -> Samples:
-    """The samples that decide."""
-    return samples.head(min(samples.count, max(1, SAMPLES // samples.batch_size) * samples.batch_size))
+def few(samples: Samples, count: int = SAMPLES) -> Samples:
+    """The samples that decide: so many in whole runs, at least one run."""
+    return samples.head(min(samples.count, max(1, count // samples.batch_size) * samples.batch_size))
 
 
 @dataclass(frozen=True)

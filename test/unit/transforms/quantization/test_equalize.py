@@ -454,6 +454,37 @@ def test_norms_without_outliers_or_data_are_not_equalized_by_default(tmp_path: P
         assert not [r for r in session.remarks if r.pass_name == "equalize"]
 
 
+@pytest.mark.parametrize(
+    ("between", "profile", "notes"),
+    [
+        (RELU, "qdq", ["option equalize"]),
+        (nn.SigmoidOp.make, "ascend", ["option equalize"]),
+        (nn.SigmoidOp.make, "qdq", ["option recipe"]),
+    ],
+)
+def test_what_a_depthwise_convolution_reads_is_evened_out_by_default(
+    between: Build, profile: str, notes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A product divides what comes from a sigmoid, if it is float, as in profile ascend; where it cannot, a note says so."""
+    by = 2.0 ** np.array([-6, -5, -6, 3, -6, -5])
+    rows, bias = (by, by) if between is RELU else (np.ones(6), np.log(by / 9))
+
+    def build(x: Any) -> Any:
+        hidden = between(nn.ConvOp.make(x, const(spread(numbers(6, 3, 1, 1), 0, rows)), const(bias)))
+        weight = const(spread(numbers(6, 1, 3, 3), 0, 1 / by))
+        return nn.ConvOp.make(hidden, weight, const(numbers(6)), groups=6)
+
+    np.savez(tmp_path / "data.npz", x0=IMAGE)
+    module, session = module_of(build, [IMAGE], dynamic=False), new_session()
+    session.profile = profile
+    make_pass("quantize", f"data={tmp_path / 'data.npz'}").apply(session, module)
+    applied = [r.rule for r in session.remarks if r.pass_name == "equalize" and r.kind == "applied"]
+    assert bool(applied) == (notes == ["option equalize"]), session.remarks
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert len(printed) == len(notes), printed
+    assert all(note in line for note, line in zip(notes, printed, strict=True)), printed
+
+
 def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:
     record = tmp_path / "record.txt"
     record.write_text("")

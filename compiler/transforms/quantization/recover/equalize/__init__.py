@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf, log10
 from typing import NamedTuple, cast
@@ -14,14 +14,15 @@ from xdsl.passes import ModulePass
 
 from .....backends import Runner
 from .....data import Samples
-from .....dialects.nn import MulOp, NormalizationOp, WeightedOp, array_of
+from .....dialects.nn import ConvOp, MulOp, NNOp, NormalizationOp, WeightedOp, array_of
 from .....ir.array import Array
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants, layer_of
 from .....session import Session, session_of
+from .....tables import some
 from ...data import load, within
 from ...decide.layers import Layers
-from ...decide.sites import Site
+from ...decide.sites import Site, sites
 from ...options import (
     AUTOMATIC,
     BY_DEFAULT,
@@ -36,7 +37,7 @@ from ...options import (
 from ...request import Request, request_of
 from ...running import runner_of
 from ..matters import matters_of
-from ..outputs import WORTH, few, halves
+from ..outputs import SAMPLES, WORTH, few, halves
 from .channels_seen import ChannelsOf, channels_seen
 from .grids import JUDGED, as_rounded, grids_of
 from .links import WEIGHT, Link, links_of
@@ -44,6 +45,18 @@ from .products import products_of
 from .scaling import Change, absorbed, scaled, undo
 from .search import EqualizationSearch, Grids, Weight
 from .trial import EqualizationTrial
+
+
+class _Effort(NamedTuple):
+    """What a search may cost."""
+
+    tries: int
+    """The number of times that links are scaled together; each time half of those of the time before."""
+    judging: int
+    """The number of samples that decide, as far as one run does not take more."""
+
+
+_ASKED, _BY_ITSELF = _Effort(64, SAMPLES), _Effort(1, 8)
 
 
 class _Method(NamedTuple):
@@ -62,7 +75,15 @@ _METHODS = (
 )
 
 _OUTLIER = 8
-"""Norms whose largest factor is that many times the median one make outliers, which take the steps of all other channels."""
+"""A channel that is more than that many times as large as the median one takes the steps of the others."""
+_PROBED = 4
+"""The samples that tell how large channels are."""
+_EVENED_OUT = "channels of very different sizes are evened out if the outputs gain by it (option equalize)"
+_LEFT_UNEVEN = (
+    "small channels have few of the steps of large ones; the option recipe of amct quantize finds what needs 16 bits"
+)
+_WIDE = 16
+"""Bits of inputs that have steps for channels of all sizes."""
 _INEXACT = ("exact", "its numbers times powers of two leave the range of their type")
 """The remark on a layer that cannot be scaled."""
 
@@ -108,61 +129,97 @@ class Equalize(ModulePass):
 def equalize(
     module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
 ) -> None:
-    """If it is requested, or norms have outliers, scale the channels of links where it is worth it; all is as before if the
+    """If it is requested, or channels have outliers, scale the channels of links where it is worth it; all is as before if the
     quantized module's outputs get worse.
 
     Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
     the module does not have.
     """
-    if not is_to_equalize(module, request) or (request.recovery.equalize is None and samples().synthetic):
+    asked, remarks = request.recovery.equalize, Remarks(session, EqualizePass.name)
+    if asked is False:
         return
-    if request.recovery.equalize is None:
-        session.note("norms have outliers: channels are evened out where the outputs gain by it (option equalize)")
-    remarks = Remarks(session, EqualizePass.name)
     links, refused = links_of(module)
+    layers = as_rounded(request).within(module, session).layers
+    uneven = [] if asked else _uneven(module, links, layers, samples, session, runner)
+    if not asked and not uneven:
+        return
     for layer, refusal in refused.items():
         remarks.missed(layer, *refusal)
-    rounded = as_rounded(request).within(module, session)
     links += products_of(module, links, request, session, remarks)
-    if links:
-        _equalize(module, links, request, rounded.layers, samples(), session, runner, remarks)
+    if able := [op for op in uneven if any(op in link.ends for link in links)]:
+        session.note(f"{_names(able)}: {_EVENED_OUT}")
+    elif not asked:
+        links = []
+    done = _equalize(module, links, request, layers, samples, session, runner, remarks, _ASKED if asked else _BY_ITSELF)
+    if left := [op for op in uneven if not any(op in link.ends for link in done)]:
+        session.note(f"{_names(left)}: {_LEFT_UNEVEN}")
     erase_dead_constants(module)
     remarks.flush()
 
 
-def is_to_equalize(module: ModuleOp, request: Request) -> bool:
-    """Whether the request says so or, if it says nothing, a norm scales a channel more than `_OUTLIER` times as much as most."""
-    if request.recovery.equalize is not None:
-        return request.recovery.equalize
-    norms = [link for link in links_of(module)[0] if isinstance(link.begins, NormalizationOp | MulOp)]
-    factors = [
-        np.abs(np.asarray(array_of(link.site.operand(link.parameters[0].operand)))) for link in norms if link.site
+def _names(layers: Sequence[NNOp]) -> str:
+    return some([layer_of(op) for op in layers])
+
+
+def _uneven(
+    module: ModuleOp,
+    links: Sequence[Link],
+    layers: Layers,
+    samples: Callable[[], Samples],
+    session: Session,
+    runner: Runner,
+) -> list[NNOp]:
+    """The layers with a channel more than `_OUTLIER` times as large as the median one: norms by their factors, quantized
+    depthwise convolutions by what they read in some of the samples, since each of their outputs has the steps of one channel.
+    None where data is synthetic.
+    """
+    sizes: dict[NNOp, Array] = {}
+    for link in links:
+        if link.site is not None and isinstance(link.begins, NormalizationOp | MulOp):
+            sizes[link.begins] = np.abs(np.asarray(array_of(link.site.operand(link.parameters[0].operand))))
+    depthwise = [
+        site for site in sites(module, (ConvOp,)) if cast(ConvOp, site.compute).is_depthwise and site.activation
     ]
-    return any(each.max() > _OUTLIER * np.median(each) > 0 for each in factors)
+    read = {
+        site.compute: _input_of(site)
+        for site, grid in zip(depthwise, grids_of(depthwise, layers), strict=True)
+        if grid.inputs is not None and grid.inputs < _WIDE
+    }
+    if read and not samples().synthetic:
+        probed = few(samples(), _PROBED)
+        seen = channels_seen(module, read.values(), probed, session, runner)
+        sizes |= {op: seen[channels].peaks for op, channels in read.items()}
+    found = [op for op, each in sizes.items() if each.any() and each.max() > _OUTLIER * np.median(each[each > 0])]
+    return [] if found and samples().synthetic else found
 
 
 def _equalize(
     module: ModuleOp,
     links: Sequence[Link],
     request: Request,
-    rounded: Layers,
-    samples: Samples,
+    layers: Layers,
+    samples: Callable[[], Samples],
     session: Session,
     runner: Runner,
     remarks: Remarks,
-) -> None:
-    """Scale the links by each method, move minima, and keep all of it only where the outputs win at the end."""
-    search = _searched(module, links, rounded, samples, session, runner)
+    effort: _Effort,
+) -> Set[Link]:
+    """Scale the links by each method, move minima, and keep all of it only where the outputs win at the end; returns the links
+    that are scaled.
+    """
+    if not links:
+        return set()
+    search = _searched(module, links, layers, samples(), session, runner)
     nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
-    judging = few(samples)
+    judging = few(samples(), effort.judging)
     trial = EqualizationTrial(module, nearest, [(judging, judging)], session, runner)
     final = EqualizationTrial(module, request, halves(judging), session, runner)
-    done = [_scale(method, search, trial, remarks) for method in _METHODS]
+    done = [_scale(method, search, trial, effort.tries, remarks) for method in _METHODS]
     divided = {link for each in done for link in each}
     changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
     changes += _absorb(links, divided, search, trial, remarks)
-    if changes and replace(request.recovery, equalize=None) not in (BY_DEFAULT, replace(NO_RECOVERY, equalize=None)):
-        _judge(changes, final, remarks)
+    only = replace(request.recovery, equalize=None) in (BY_DEFAULT, replace(NO_RECOVERY, equalize=None))
+    return divided if only or not changes or _stays(changes, final, remarks) else set()
 
 
 def _searched(
@@ -185,14 +242,14 @@ def _searched(
 
 
 def _scale(
-    method: _Method, search: EqualizationSearch, trial: EqualizationTrial, remarks: Remarks
+    method: _Method, search: EqualizationSearch, trial: EqualizationTrial, tries: int, remarks: Remarks
 ) -> Mapping[Link, Sequence[Change]]:
     """Scale the links of a method where it serves the outputs, and leave a remark on each; returns what is changed."""
     found = {link: exponents for link, exponents in search.exponents.items() if (link.site is None) == method.product}
     able = {link: exponents for link, exponents in found.items() if exponents.any()}
     for link in (link for link in found if link not in able):
         remarks.missed(link.compute, *method.no_gain)
-    done, lost = _done(able, search, trial, method.worth)
+    done, lost = _done(able, search, trial, method.worth, tries)
     for link, exponents in able.items():
         if link in done:
             remarks.applied(link.compute, method.rule, _outcome(link, exponents, search))
@@ -201,26 +258,30 @@ def _scale(
     return done
 
 
-def _judge(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, remarks: Remarks) -> None:
-    """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise."""
+def _stays(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, remarks: Remarks) -> bool:
+    """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise;
+    whether they do.
+    """
     final.begin()
     if (reason := final.lost(WORTH)) is None:
-        return
+        return True
     undo([change for _, change in changes])
     for op in dict.fromkeys(link.compute for link, _ in changes):
         remarks.forget(op)
         remarks.missed(op, "outputs", f"after recovery {reason}")
+    return False
 
 
 def _done(
-    able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial, worth: float
+    able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial, worth: float, tries: int
 ) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
     """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
-    down to one; returns the changes of those that are scaled, and the remark on each that is not because of the outputs.
+    down to one, in at most so many tries; returns the changes of those that are scaled, and the remark on each that is not
+    because of the outputs.
     """
     lost: dict[Link, tuple[str, str]] = {}
     tried = list(able)
-    while tried:
+    for _ in range(min(tries, len(able).bit_length())):
         trial.begin()
         found = {link: changed for link in tried if (changed := scaled(link, able[link])) is not None}
         if not found:
@@ -229,8 +290,9 @@ def _done(
             return found, lost
         undo([change for changes in found.values() for change in changes])
         lost |= dict.fromkeys(found, ("outputs", reason))
-        ranked = tried if len(tried) < len(able) else _ranked(able, search, trial)
-        tried = ranked[: len(tried) // 2]
+        if tries > 1:
+            ranked = tried if len(tried) < len(able) else _ranked(able, search, trial)
+            tried = ranked[: len(tried) // 2]
     return {}, lost
 
 
@@ -301,4 +363,4 @@ def _outcome(link: Link, exponents: Array, search: EqualizationSearch) -> str:
     return f"{done}, the error of {readers} {gain:.1f} dB smaller"
 
 
-__all__ = ["Equalize", "EqualizePass", "equalize", "is_to_equalize"]
+__all__ = ["Equalize", "EqualizePass", "equalize"]

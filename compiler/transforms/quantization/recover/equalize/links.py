@@ -87,6 +87,11 @@ class Link:
         return None if self.site is None else self.site.compute
 
     @property
+    def ends(self) -> set[NNOp | None]:
+        """The operation that begins it, if there is one, and those that read it."""
+        return {self.begins, *(reader.compute for reader in self.readers)}
+
+    @property
     def compute(self) -> NNOp:
         """The operation that remarks are about."""
         return self.begins or self.readers[0].compute
