@@ -3,7 +3,7 @@ github.com/mlcommons/tiny and `datasets` of github.com/eembc/energyrunner, whose
 
 A task without files in DATASETS is left out, and said to be. The networks are the reference's in float, quantized by
 `amct_opt.quantize` without options and run by onnxruntime; the peer is the reference's own int8 network in TensorFlow Lite.
-The first tenth of the files calibrates and is not judged: the reference calibrates on training data, which is not among them.
+Every tenth file calibrates and is not judged: the reference calibrates on training data, which is not among them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import amct_opt
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PROFILES = ("ascend", "qdq")
+TENTH = 10
 TABLE = Table(
     Path(__file__).parents[1] / "docs" / "measured" / "accuracy.md",
     "MLPerf Tiny",
@@ -122,14 +123,14 @@ def measured(name: str, models: Path, datasets: Path) -> list[str] | None:
         return None
     peer, grid = reference(models / task.peer)
     rows = [task.read(file, grid) for file in files]
-    held = len(files) // 10
-    labels = np.array([listed[file.name] for file in files[held:]])
-    calibration = np.concatenate(rows[:held])
+    calibration = np.concatenate(rows[::TENTH])
+    judging = [i for i in range(len(files)) if i % TENTH]
+    labels = np.array([listed[files[i].name] for i in judging])
 
     def judged(run: Run) -> str:
-        answers = [run(each) for each in rows[held:]]
+        answers = [run(rows[i]) for i in judging]
         if task.judge is auc:
-            answers = [np.square(mine - each) for mine, each in zip(answers, rows[held:], strict=True)]
+            answers = [np.square(mine - rows[i]) for i, mine in zip(judging, answers, strict=True)]
         return f"{task.judge(answers, labels):.3g}"
 
     with tempfile.TemporaryDirectory() as folder:
