@@ -115,6 +115,7 @@ def quantize(
 def quantize(
     model: Any,
     /,
+    session: Session | None = None,
     *,
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
@@ -151,8 +152,9 @@ def quantize(
 
     `quantize("model.onnx", data="calib.npz")` reads any model that `load` reads (a path, an `onnx.ModelProto`, a Keras model, a
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
-    as tables, `save` writes its files. `labels` are the classes of the samples, int [samples] or what `--labels` takes;
-    `matmul_nbits`, `quantize_cache`, `simulate_formats`, `faster_than_float` and `recipe` are those of `quantize_file`.
+    as tables, `save` writes its files. A session tells the profile, and its `on_remark` hears all remarks. `labels` are the
+    classes of the samples, int [samples] or what `--labels` takes; `matmul_nbits`, `quantize_cache`, `simulate_formats`,
+    `faster_than_float` and `recipe` are those of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -178,7 +180,8 @@ def quantize(
         recipe=recipe,
     )
     if _in_one_step(module, session):
-        return _quantized(module, asked_by(options, client, config=settings), data, labels, profile, results)
+        asked = asked_by(options, client, config=settings)
+        return _quantized(module, asked, data, labels, _session(session, profile), results)
     given_results = {**asdict(results), "labels": labels is not None}
     if name := next((name for name, given in given_results.items() if given), None):
         raise CompileError(f"only a model in one step takes {name}", hint=f"quantize(model, data=..., {name}=...)")
@@ -202,8 +205,8 @@ def quantize(
 
 
 def _in_one_step(model: object, session: object) -> bool:
-    """Whether a model is given that is not a module in a session yet."""
-    return session is None and not isinstance(model, ModuleOp)
+    """Whether a model is given that is not a module in a session yet, and no loader of PyTorch."""
+    return isinstance(session, Session | None) and not isinstance(model, ModuleOp)
 
 
 def _quantized(
@@ -211,14 +214,14 @@ def _quantized(
     asked: AllOptions,
     data: Given | PathLike | None,
     labels: str | Array | None,
-    profile: str | None,
+    session: Session,
     results: ResultOptions,
 ) -> Quantized:
     """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as written
 
-    session, folder = _session(None, profile), scratch_until_the_end()
+    folder = scratch_until_the_end()
     wanted = wanted_of(asked.quantization)
     if isinstance(model, str | os.PathLike):
         path, arrays = Path(cast(PathLike, model)), not isinstance(data, str | os.PathLike | None)

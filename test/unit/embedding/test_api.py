@@ -413,10 +413,11 @@ def test_what_is_returned_shows_itself_in_one_line_and_as_tables(tmp_path: Path)
 
 def test_a_model_in_one_step(tmp_path: Path) -> None:
     """A path, an object and arrays give the same files as the command."""
-    calib = dict(np.load(DIGITS / "calib.npz"))
+    calib, session, heard = dict(np.load(DIGITS / "calib.npz")), amct_opt.new_session(), list[amct_opt.Remark]()
+    session.profile, session.on_remark = "qdq", heard.append
     summary = amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path / "files", DIGITS / "calib.npz", profile="qdq")
     by_path = amct_opt.quantize(DIGITS / "digits.onnx", data=DIGITS / "calib.npz", profile="qdq")
-    by_object = amct_opt.quantize(onnx.load(DIGITS / "digits.onnx"), data=calib, profile="qdq", equalize=False)
+    by_object = amct_opt.quantize(onnx.load(DIGITS / "digits.onnx"), session, data=calib, equalize=False)
     written = summary.files["onnx"].read_bytes()
     assert by_path.save(tmp_path / "path") == tmp_path / "path"
     assert (tmp_path / "path" / "digits_qdq.onnx").read_bytes() == written
@@ -426,6 +427,7 @@ def test_a_model_in_one_step(tmp_path: Path) -> None:
     }
     assert repr(by_path) == repr(summary).replace("Summary", "Quantized")
     assert by_object.summary.accuracy == by_path.summary.accuracy
+    assert "correct-bias" in {each.pass_name for each in heard}
     assert "10: nn.conv 5" in str(by_path)
     assert str(by_path.summary.files["onnx"]) not in str(by_path)
     scores = by_path.evaluate(DIGITS / "heldout.npz", np.load(DIGITS / "heldout_labels.npy"))
