@@ -16,6 +16,7 @@ from ..ir.array import Array
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names
 from . import Form, Preprocess, Samples, load_arrays, load_samples, takes_whole_inputs
+from .samples import fits
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,7 @@ def load_runs(
 
 
 def _fits(array: Array, type_: Tensor) -> bool:
-    shape = type_.get_shape()
-    right_shape = array.ndim == len(shape) and all(
-        w in (DYNAMIC_INDEX, n) for w, n in zip(shape, array.shape, strict=True)
-    )
-    return right_shape and array.dtype == numpy_dtype(type_.element_type)
+    return fits(array.shape, type_.get_shape()) and array.dtype == numpy_dtype(type_.element_type)
 
 
 def _converted(array: Array, type_: Tensor) -> Array:

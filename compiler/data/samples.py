@@ -213,13 +213,13 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
     listed = f"input '{name}' has shape {list(given)}, but the model takes {type_} per run"
     counts = f"the first axis counts samples; {_BY_FUNCTION}"
-    if given and shape[:1] in ((DYNAMIC_INDEX,), (1,)) and _fits(given, shape[1:]):
+    if given and shape[:1] in ((DYNAMIC_INDEX,), (1,)) and fits(given, shape[1:]):
         hint = f"this is one sample, without an axis that counts samples: np.savez(path, {name}=array[None])"
         raise CompileError(listed, where=where, hint=hint)
     if not given or len(given) not in (len(shape), len(shape) + 1):
         raise CompileError(listed, where=where, hint=counts)
     wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
-    if not _fits(given[1:], wanted):
+    if not fits(given[1:], wanted):
         moved = sorted(given[1:]) == sorted(wanted)
         hint = "the axes come in another order: transpose the data" if moved else counts
         raise CompileError(listed, where=where, hint=hint)
@@ -228,7 +228,7 @@ def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     check_type(name, rows.dtype, type_, where)
 
 
-def _fits(given: Sequence[int], wanted: Sequence[int]) -> bool:
+def fits(given: Sequence[int], wanted: Sequence[int]) -> bool:
     """Whether sizes are those of a type, which may leave some open."""
     return len(given) == len(wanted) and all(w in (DYNAMIC_INDEX, s) for s, w in zip(given, wanted, strict=True))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import zip_longest
 from math import prod
 from typing import cast
 
@@ -12,10 +13,13 @@ from xdsl.dialects.func import FuncOp
 
 from ..diagnostics import describe
 from ..dialects.nn import GatherOp
+from ..ir.array import Array
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
+from ..ir.functions import input_dimensions
 from ..limits import require
+from .decoding import CACHED, LENGTH_AXIS, following, follows_tokens, is_cache
 from .rows import ArrayRows
-from .samples import Samples, input_types
+from .samples import Samples, fits, input_types
 
 SYNTHETIC_SAMPLES = 8
 _DYNAMIC_SIZE = 8
@@ -27,18 +31,23 @@ _SOURCE = "synthetic data"
 def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SAMPLES) -> Samples:
     """Seeded inputs for a model without data: standard normal floats, integers that its gathers accept.
 
-    Unknown sizes become 8, the first axis 1 (the batch).
+    Unknown sizes become 8, the first axis 1 (the batch); axes with the same name have the same size. Masks and positions of a
+    decoder are those of tokens that its cache precedes.
     """
     random = np.random.default_rng(seed)
     types = input_types(function)
+    shapes = _shapes(function)
+    known = _following(types, shapes)
     rows: dict[str, ArrayRows] = {}
     for i, (name, type_) in enumerate(types.items()):
-        shape = _concrete(type_.get_shape())
+        shape = known[name].shape if name in known else shapes[name]
         dtype = numpy_dtype(type_.element_type)
         # sizes of 0 do not make up for others: numpy cannot make such shapes
         size = count * prod(max(d, 1) for d in shape) * _RANDOM_BYTES
         require(size, f"synthetic data for input '{name}' of shape {list(shape)}", describe(function.location))
-        if is_float(type_.element_type):
+        if name in known:
+            array = np.stack([known[name]] * count).astype(dtype)
+        elif is_float(type_.element_type):
             array = random.standard_normal((count, *shape)).astype(dtype)
         else:
             limit = _integer_limit(function, i)
@@ -47,8 +56,30 @@ def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SA
     return Samples(rows, types, count, _SOURCE, synthetic=True)
 
 
-def _concrete(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple((1 if i == 0 else _DYNAMIC_SIZE) if d == DYNAMIC_INDEX else d for i, d in enumerate(shape))
+def _shapes(function: FuncOp) -> dict[str, tuple[int, ...]]:
+    sizes: dict[str, int] = {}
+    """By the name of an axis."""
+    found: dict[str, tuple[int, ...]] = {}
+    for (name, type_), names in zip(input_types(function).items(), input_dimensions(function), strict=True):
+        shape = list(type_.get_shape())
+        for i, (size, axis) in enumerate(zip_longest(shape, names[: len(shape)], fillvalue="")):
+            if size == DYNAMIC_INDEX:
+                default = 1 if i == 0 else _DYNAMIC_SIZE
+                shape[i] = sizes.setdefault(axis, default) if axis else default
+        found[name] = tuple(shape)
+    return found
+
+
+def _following(types: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """The masks and positions of a decoder with a cache, where the model takes integers of their shape; none of other models."""
+    integers = [name for name, shape in shapes.items() if len(shape) == 2 and not is_float(types[name].element_type)]
+    ids = [name for name in (*integers, *shapes) if not follows_tokens(name) and not CACHED.search(name)]
+    tokens = next((shapes[name][:2] for name in ids if len(shapes[name]) > 1), None)
+    past = [shape[LENGTH_AXIS] for name, shape in shapes.items() if is_cache(name) and len(shape) > LENGTH_AXIS]
+    if tokens is None or not past:
+        return {}
+    found = {name: following(name, tokens[0], past[0], tokens[1]) for name in integers if follows_tokens(name)}
+    return {name: array for name, array in found.items() if fits(array.shape, types[name].get_shape())}
 
 
 def _integer_limit(function: FuncOp, index: int) -> int:

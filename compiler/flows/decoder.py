@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from .. import frontends
 from ..data import input_types
+from ..data.decoding import CACHED, LENGTH_AXIS, following
 from ..data.inputs import Runnable
 from ..diagnostics import CompileError
 from ..ir.array import Array
@@ -23,11 +23,7 @@ from ..session import Session
 from ..transforms.quantization.options import Device
 from .engines import Engine, Input, OnnxRuntime, named_engine, runnable
 
-_CACHED = re.compile(r"(past|present)(_key_values?)?[._]")
-"""What only names of caches have: past_key_values.0.key and present.0.key, past_key_0 and present_key_0."""
 _TOKENS = "input_ids"
-_LENGTH_AXIS = 2
-"""The axis of tokens in a cache [batch, heads, tokens, size], as transformers and onnxruntime have it."""
 
 
 class Step(NamedTuple):
@@ -72,7 +68,7 @@ class Decoder:
         Raises CompileError, located, for outputs that are not logits and the cache with these tokens added.
         """
         rows, tokens = ids.shape
-        past = next(iter(cache.values())).shape[_LENGTH_AXIS] if cache else 0
+        past = next(iter(cache.values())).shape[LENGTH_AXIS] if cache else 0
         feed = dict(cache)
         for name, given in self.inputs.items():
             if name not in cache:
@@ -84,12 +80,7 @@ class Decoder:
         return Step(self._logits(outputs, rows, tokens), self._next(outputs, cache, past + tokens))
 
     def _given(self, name: str, ids: Array, past: int) -> Array:
-        rows, tokens = ids.shape
-        if name == self.tokens:
-            return ids
-        if "mask" in name:
-            return np.ones((rows, past + tokens), np.int64)
-        return np.tile(np.arange(past, past + tokens, dtype=np.int64), (rows, 1))
+        return ids if name == self.tokens else following(name, len(ids), past, ids.shape[1])
 
     def _no_tokens(self, given: Input, rows: int) -> Array:
         batch, heads, _, size = given.shape
@@ -101,16 +92,14 @@ class Decoder:
                 return array
             if name == "logits":
                 break
-        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in outputs.items() if not _CACHED.search(name))
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in outputs.items() if not CACHED.search(name))
         message = (
             f"has no logits [{rows}, {tokens}, vocabulary] for {tokens} tokens; its outputs are {shapes or 'a cache'}"
         )
         raise CompileError(message, where=str(self.path), hint="export the model with its language model head")
 
     def _next(self, outputs: Mapping[str, Array], cache: Mapping[str, Array], length: int) -> dict[str, Array]:
-        given = {
-            _CACHED.sub("", name, count=1): (name, array) for name, array in outputs.items() if _CACHED.search(name)
-        }
+        given = {CACHED.sub("", name, count=1): (name, array) for name, array in outputs.items() if CACHED.search(name)}
         found: dict[str, Array] = {}
         for part, name in self.cached.items():
             output, array = given.get(part, ("", None))
@@ -119,7 +108,7 @@ class Decoder:
                 hint = f"name the output as the input, with present in place of past: {name.replace('past', 'present')}"
                 raise CompileError(message, where=str(self.path), hint=hint)
             before = cache[name]
-            expected = (*before.shape[:_LENGTH_AXIS], length, *before.shape[_LENGTH_AXIS + 1 :])
+            expected = (*before.shape[:LENGTH_AXIS], length, *before.shape[LENGTH_AXIS + 1 :])
             if (array.shape, array.dtype) != (expected, before.dtype):
                 message = (
                     f"output '{output}' is {array.dtype} {list(array.shape)}, but input '{name}' takes "
@@ -155,7 +144,7 @@ def decoder_of(engine: Engine, path: Path, session: Session, device: Device = "c
 
 
 def _decoder(path: Path, engine: Engine, model: Runnable, inputs: Mapping[str, Input]) -> Decoder:
-    cached = {_CACHED.sub("", name, count=1): name for name in inputs if _CACHED.search(name)}
+    cached = {CACHED.sub("", name, count=1): name for name in inputs if CACHED.search(name)}
     rest = {name: each for name, each in inputs.items() if name not in cached.values()}
     ids = [name for name, each in rest.items() if _is_ids(each) and "mask" not in name and "position" not in name]
     tokens = _TOKENS if _TOKENS in ids else next(iter(ids), None)

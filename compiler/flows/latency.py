@@ -21,6 +21,7 @@ import numpy as np
 from ..diagnostics import CompileError, first_line
 from ..ir.array import Array
 from ..pipelines.timing import peak_memory
+from ..runtime.plan import RunError
 from ..tables import Table, Tabled
 
 Inputs = Mapping[str, Array]
@@ -159,8 +160,8 @@ def benchmark(
 def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latencies:
     """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds.
 
-    `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime, and for a file that it does not
-    run.
+    `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime and for a file that it does not
+    open, RunError for one that it does not run on its inputs.
     """
     runtime = _runtime()
     sessions = [_opened(path, 1) for path in models]
@@ -233,15 +234,15 @@ def _seconds(path: Path, inputs: Inputs, threads: int, count: int) -> list[float
     """The times of runs in seconds, in the process of a model."""
     try:
         return [_run(_only(path, threads), inputs) for _ in range(count)]
-    except CompileError as e:
-        raise CompileError(e.message, where=str(path), hint=e.hint) from None
+    except RunError as e:
+        raise RunError(e.message, where=str(path)) from None
 
 
 def _run(session: Any, inputs: Inputs) -> float:
-    """The time of one run in seconds. Raises CompileError if onnxruntime cannot run it."""
+    """The time of one run in seconds. Raises RunError if onnxruntime cannot run it on these inputs."""
     start = time.perf_counter()
     try:
         session.run(None, inputs)
     except Exception as e:  # onnxruntime's have no other base
-        raise CompileError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
+        raise RunError(f"onnxruntime does not run the file on these inputs: {first_line(str(e))}") from None
     return time.perf_counter() - start

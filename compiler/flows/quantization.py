@@ -35,6 +35,7 @@ from ..runtime.boundary import Boundary, InReals, Watched, boundary_of
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
 from ..runtime.metrics import Difference, Differences
+from ..runtime.plan import RunError
 from ..session import Session
 from ..targets import Target
 from ..targets.mlir import MlirTarget
@@ -386,7 +387,9 @@ class _Measurement:
         try:
             found = self.timed(summary.model, int8)
         except CompileError as e:  # the files are written already
-            session.note(f"{summary.model}: latency is not measured: {e.message}")
+            made_up = isinstance(e, RunError) and self.samples.held.synthetic
+            on = " on inputs that are made up without --data" if made_up else ""
+            session.note(f"{summary.model}: latency is not measured{on}: {e.message}")
             return None
         before, after = found.models.values()
         if after.slower(before):

@@ -135,3 +135,9 @@ def dimension_names(attributes: DictionaryAttr) -> list[str]:
     """The names of the dimensions of an input or output; empty if there are none."""
     dims = attributes.data.get(DIMS)
     return [text_of(d) or "" for d in cast("ArrayAttr[Attribute]", dims)] if isinstance(dims, ArrayAttr) else []
+
+
+def input_dimensions(function: FuncOp) -> list[list[str]]:
+    """The names of the dimensions of each argument, empty if it has none."""
+    rows = [] if function.arg_attrs is None else [dimension_names(a) for a in function.arg_attrs.data]
+    return rows + [[]] * (len(function.body.block.args) - len(rows))

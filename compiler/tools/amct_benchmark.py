@@ -54,8 +54,10 @@ def run(args: argparse.Namespace) -> None:
 
     from ..data import synthetic_samples
     from ..data.inputs import load_runs
+    from ..diagnostics import CompileError
     from ..flows.latency import benchmark
     from ..ir.functions import main_function
+    from ..runtime.plan import RunError
 
     if args.data is None and args.samples is not None:
         raise UsageError(
@@ -67,7 +69,11 @@ def run(args: argparse.Namespace) -> None:
         inputs = {name: np.concatenate([each[name] for each in runs]) for name in runs[0]} if args.batch else runs[0]
     else:
         inputs = load_runs(args.data, function, args.batch, image_form(args), args.samples).inputs[0]
-    found = benchmark(args.models, inputs, threads=args.threads, warm_up=args.warm_up, rounds=args.rounds)
+    try:
+        found = benchmark(args.models, inputs, threads=args.threads, warm_up=args.warm_up, rounds=args.rounds)
+    except RunError as e:
+        hint = "these inputs are made up: give --data" if args.data is None else ""
+        raise CompileError(e.message, where=e.where, hint=hint) from None
     if args.json:
         print_json(args, found.data())
     else:

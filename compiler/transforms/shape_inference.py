@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
@@ -16,7 +16,7 @@ from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import FusedOp, NNOp, set_type
 from ..dialects.nn.shapes import DYNAMIC, Shape, compatible, known, merge_dim, merge_shape, tensor, tensor_of
 from ..ir.dtypes import Tensor
-from ..ir.functions import dimension_names, input_names, main_function
+from ..ir.functions import input_dimensions, input_names, main_function
 from ..pipelines.options import shapes, shapes_of
 
 
@@ -52,7 +52,7 @@ def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
     """
     names, where = input_names(function), describe(function.location)
     given = shapes_of(names, given, where)
-    arguments = list(zip(names, function.body.block.args, _dimension_names(function), strict=True))
+    arguments = list(zip(names, function.body.block.args, input_dimensions(function), strict=True))
     merged: list[Shape] = []
     sizes: dict[str, int] = {}
     for name, argument, dims in arguments:
@@ -69,13 +69,6 @@ def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
         padded = [*dims, *[""] * (len(shape) - len(dims))]
         final = [d if known(d) else sizes.get(dim, DYNAMIC) for d, dim in zip(shape, padded, strict=True)]
         set_type(argument, tensor(tensor_of(argument).element_type, final))
-
-
-def _dimension_names(function: FuncOp) -> list[list[str]]:
-    """The dimension names of each argument, empty if it has none."""
-    given: ArrayAttr[DictionaryAttr] | None = function.arg_attrs
-    rows = [] if given is None else [dimension_names(a) for a in given.data]
-    return rows + [[]] * (len(function.body.block.args) - len(rows))
 
 
 def infer_shapes(module: ModuleOp) -> None:

@@ -8,6 +8,9 @@ import pytest
 from amct_opt.data import load_arrays, load_samples, synthetic_samples
 from amct_opt.data.given import samples_from
 from amct_opt.diagnostics import CompileError
+from amct_opt.ir.functions import main_function
+from amct_opt.ir.text import parse_module
+from amct_opt.universe import new_session
 
 from ..values import module_of
 from .models import function, save
@@ -180,6 +183,36 @@ def test_synthetic_is_seeded() -> None:
     assert one.synthetic
     (first, *_) = one.batches()
     assert (first["x"].shape, first["i"].shape) == ((1, 2, 8), (1, 4))
+
+
+@pytest.mark.parametrize(("length", "past"), [("?", 8), ("5", 5)])
+def test_synthetic_lengths_of_a_decoder_fit_each_other(length: str, past: int) -> None:
+    """The mask covers the cache and the tokens; what belongs to the encoder has a length of its own."""
+    f = function(
+        "%attention_mask: tensor<?x?xi64>, %ids: tensor<?x?xi64>, %position_ids: tensor<?x?xi32>, "
+        f"%past_key_0: tensor<?x2x{length}x3xf32>, %encoder_attention_mask: tensor<?x?xi64>, "
+        "%past_key_values.0.encoder.key: tensor<?x2x?x3xf32>"
+    )
+    first = next(iter(synthetic_samples(f).batches()))
+    assert first["attention_mask"].tolist() == [[1] * (past + 8)]
+    assert first["position_ids"].tolist() == [list(range(past, past + 8))]
+    assert first["position_ids"].dtype == np.int32
+    assert [first[name].shape[-1] for name in ("ids", "encoder_attention_mask")] == [8, 8]
+    assert first["past_key_values.0.encoder.key"].shape == (1, 2, 8, 3)
+
+
+def test_synthetic_masks_of_a_size_of_their_own_keep_it() -> None:
+    f = function("%mask: tensor<?x9xi64>, %embeds: tensor<?x?x3xf32>, %past.0: tensor<?x2x?x3xf32>, %n: tensor<i64>")
+    assert next(iter(synthetic_samples(f).batches()))["mask"].shape == (1, 9)
+
+
+def test_synthetic_axes_of_one_name_have_one_size() -> None:
+    text = """
+    func.func @main(%x: tensor<?x?xf32> {nn.dims = ["N", "S"]}, %y: tensor<?x?xf32> {nn.dims = ["S", ""]}) {
+      func.return
+    }"""
+    first = next(iter(synthetic_samples(main_function(parse_module(new_session(), text))).batches()))
+    assert (first["arg0"].shape, first["arg1"].shape) == ((1, 8), (8, 8))
 
 
 def test_npz_is_mapped_whether_compressed_or_not(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt.diagnostics import CompileError
 from amct_opt.flows import latency, quantization
@@ -90,6 +92,31 @@ def test_what_is_not_measured_is_said(
     result = amct_tool(*command)
     assert (result.status, f"latency is not measured: {reason}" in result.err) == (0, True)
     assert (tmp_path / "out" / "digits_qdq.onnx").is_file()
+
+
+def test_inputs_that_are_made_up_are_not_the_fault_of_the_file(
+    amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`z` has the length of `x` and `y` together, which their types do not say."""
+    names = {"x": ["N", "S", 4], "y": ["N", "P", 4], "z": ["N", "T", 4], "out": ["N", "T", 4]}
+    *inputs, out = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in names.items())
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Concat", ["h", "y"], ["c"], axis=1),
+        helper.make_node("Add", ["c", "z"], ["out"]),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, [out], [numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")])
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    monkeypatch.setattr(latency, "SECONDS", 1)
+    result = amct_tool("quantize", model, "--weight-only", "-o", tmp_path / "out")
+    said = (
+        "latency is not measured on inputs that are made up without --data: onnxruntime does not run the file on these"
+    )
+    assert (result.status, f"{model}: {said}" in result.err) == (0, True)
+    result = amct_tool("benchmark", model, "--rounds", "1")
+    assert f"{model}: error: onnxruntime does not run the file on these inputs: " in result.err
+    assert (result.status, "hint: these inputs are made up: give --data" in result.err) == (1, True)
 
 
 def test_the_command(amct_tool: Amct) -> None:
