@@ -8,11 +8,11 @@ from math import prod
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr
 from xdsl.dialects.func import FuncOp
 
 from ..diagnostics import describe
-from ..dialects.nn import GatherOp
+from ..dialects.nn import GatherOp, OpaqueOp
 from ..ir.array import Array
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
 from ..ir.functions import input_dimensions
@@ -61,13 +61,24 @@ def _shapes(function: FuncOp) -> dict[str, tuple[int, ...]]:
     """By the name of an axis."""
     found: dict[str, tuple[int, ...]] = {}
     for (name, type_), names in zip(input_types(function).items(), input_dimensions(function), strict=True):
-        shape = list(type_.get_shape())
+        shape, index = list(type_.get_shape()), len(found)
         for i, (size, axis) in enumerate(zip_longest(shape, names[: len(shape)], fillvalue="")):
             if size == DYNAMIC_INDEX:
-                default = 1 if i == 0 else _DYNAMIC_SIZE
+                default = 1 if i == 0 else _head_size(function, index) if i > LENGTH_AXIS else _DYNAMIC_SIZE
                 shape[i] = sizes.setdefault(axis, default) if axis else default
         found[name] = tuple(shape)
     return found
+
+
+def _head_size(function: FuncOp, index: int) -> int:
+    """The size of the heads if an input is the cache of a carried GroupQueryAttention, else that of unknown sizes."""
+    for use in function.body.block.args[index].uses:
+        op = use.operation
+        if isinstance(op, OpaqueOp) and op.op_type.data == "GroupQueryAttention" and op.attrs is not None:
+            heads, width = op.attrs.data.get("num_heads"), op.outputs[0].type.get_shape()[-1]
+            if isinstance(heads, IntegerAttr) and width != DYNAMIC_INDEX:
+                return width // heads.value.data
+    return _DYNAMIC_SIZE
 
 
 def _following(types: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:

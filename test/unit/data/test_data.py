@@ -215,6 +215,20 @@ def test_synthetic_axes_of_one_name_have_one_size() -> None:
     assert (first["arg0"].shape, first["arg1"].shape) == ((1, 8), (8, 8))
 
 
+def test_synthetic_caches_have_the_heads_that_onnxruntimes_attention_takes() -> None:
+    """onnxruntime-genai names the size of heads, and does not give it: here it is 12 / 4."""
+    text = """
+    func.func @main(%x: tensor<?x?x20xf16>, %k: tensor<?x2x?x?xf16>, %v: tensor<?x2x?x?xf16>, %n: tensor<?xi32>) {
+      %y, %p, %q = nn.opaque %x, %k, %v, %n framework "onnx" op_type "GroupQueryAttention" domain "com.microsoft" version 1
+        present [1, 0, 0, 1, 1, 1] attrs {kv_num_heads = 2 : i64, num_heads = 4 : i64} :
+        (tensor<?x?x20xf16>, tensor<?x2x?x?xf16>, tensor<?x2x?x?xf16>, tensor<?xi32>)
+        -> (tensor<?x?x12xf16>, tensor<?x2x?x?xf16>, tensor<?x2x?x?xf16>)
+      func.return
+    }"""
+    first = next(iter(synthetic_samples(main_function(parse_module(new_session(), text))).batches()))
+    assert [first[name].shape for name in ("arg1", "arg2")] == [(1, 2, 8, 3)] * 2
+
+
 def test_npz_is_mapped_whether_compressed_or_not(tmp_path: Path) -> None:
     arrays = {"x": np.arange(12, dtype=np.float32).reshape(6, 2), "y": np.asfortranarray(np.eye(6, 3, dtype=np.int64))}
     np.savez(tmp_path / "stored.npz", **arrays)
