@@ -17,7 +17,7 @@ from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, Quan
 from ..dialects.nn.shapes import element_of, shape_of, static, tensor_of
 from ..ir.dtypes import is_float
 from ..ir.functions import input_names, main_function
-from ..runtime.comparison import common_layers
+from ..runtime.comparison import common_layers, matched_inputs
 from ..runtime.executor import Executable, check_input
 from ..runtime.kernels import Array
 from ..tables import Table, Tabled, grouped
@@ -61,7 +61,8 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
     """Runs `a`, then every layer of `b` on the values of `a`. Layers are matched by their names in the source.
 
     Inputs and outputs whose names differ are matched by their order. `engine` runs `a`. Raises CompileError for inputs that do
-    not fit, for operations that cannot be run, and if the two have neither a layer nor an output in common.
+    not fit or that `a` does not have, for operations that cannot be run, and if the two have neither a layer nor an output in
+    common.
     """
     first, second = engine(a), Graph(b)
     common, alone, absorbed = common_layers(a, b)
@@ -70,17 +71,15 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
     apart |= {n: "merged into another layer" if n in absorbed else f"is in {where} only" for n, where in alone.items()}
     slots = {second.slots[y]: first.slots[x] for x, y in pairs.values()}
     layers = {second.slots[y]: name for name, (_, y) in pairs.items()}
-    outputs = _matched("output", first.outputs, second.outputs)
+    outputs = _matched(first.outputs, second.outputs)
     layers |= {slot: name for name, slot in second.outputs.items() if slot not in layers}
     if not slots and not outputs:
         raise CompileError("the two have neither a layer nor an output in common")
     quantized = _is_quantized(a) != _is_quantized(b)
     steps = WEIGHT_STEPS if quantized else None
     follower = Follower(second, layers, in_any_order, steps=steps, measured=True)
-    names = _matched("input", first.inputs, second.inputs)
-    if len(names) != len(second.inputs) or len(first.inputs) != len(second.inputs):
-        hint = f"they are {', '.join(first.inputs)} and {', '.join(second.inputs)}"
-        raise CompileError("the two have different inputs", hint=hint)
+    names = matched_inputs(a, b)
+    apart |= dict.fromkeys((n for n in first.inputs if n not in names.values()), "is an input of the first only")
     for inputs in runs:
         _check(a, inputs)
         values = first.trace(inputs)
@@ -88,7 +87,7 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
         given = {slot: values[other] for slot, other in slots.items()}
         expected = {slot: values[other] for slot, other in outputs.items()}
         errors = {**outputs, **slots}
-        arrays = {name: values[names[slot]] for name, slot in second.inputs.items()}
+        arrays = {name: values[first.inputs[names[name]]] for name in second.inputs}
         fitting = {name: _fitting(name, array, b) for name, array in arrays.items()}
         follower.follow(fitting, given, lambda slot, of=analysis, to=errors: of.error(to[slot]), expected)
     parting = follower.first()
@@ -115,16 +114,11 @@ def few(runs: Sequence[Inputs], function: FuncOp, batch: int | None) -> list[Inp
     return list(chosen)
 
 
-def _matched(what: str, first: Mapping[str, int], second: Mapping[str, int]) -> dict[int, int]:
-    """Slots of the first by slots of the second: by name, or by order if no name is the same."""
+def _matched(first: Mapping[str, int], second: Mapping[str, int]) -> dict[int, int]:
+    """Slots of outputs of the first by those of the second: by name, or by order if no name is the same."""
     if shared := [name for name in second if name in first]:
         return {second[name]: first[name] for name in shared}
-    if len(first) == len(second):
-        return dict(zip(second.values(), first.values(), strict=True))
-    if what == "input":
-        hint = f"they are {', '.join(first)} and {', '.join(second)}"
-        raise CompileError("the two have different inputs", hint=hint)
-    return {}
+    return dict(zip(second.values(), first.values(), strict=True)) if len(first) == len(second) else {}
 
 
 def _is_quantized(module: ModuleOp) -> bool:

@@ -13,7 +13,7 @@ from ..diagnostics import CompileError
 from ..dialects.nn import OriginAttr, WeightedOp, is_layer
 from ..ir.array import Array
 from ..ir.dtypes import Tensor
-from ..ir.functions import main_function
+from ..ir.functions import input_names, main_function
 from ..tables import Table, Tabled, grouped
 from .boundary import InReals, Watched, boundary_of
 from .executor import Executable
@@ -64,12 +64,14 @@ def compare(
     layers: bool = False,
     engine: Engine = Executable,
 ) -> Comparison:
-    """Runs both on the same inputs; `a` is the reference. Outputs are matched by name, layers by their origin. Inputs and outputs
-    that are floats in `a` and integers with a scale in `b` are floats here.
+    """Runs both on the same inputs; `a` is the reference. Inputs are matched as in `matched_inputs`, outputs by name, layers by
+    their origin. Inputs and outputs that are floats in `a` and integers with a scale in `b` are floats here.
 
-    `engine` prepares `b` to be run. Raises CompileError if the modules have no common output name, or a run fails.
+    `engine` prepares `b` to be run. Raises CompileError if `b` takes an input that `a` does not have, if the modules have no
+    common output name, or if a run fails.
     """
     pairs, apart = match_layers(a, b) if layers else ({}, {})
+    names = matched_inputs(a, b)
     first = Executable(a, [pair[0] for pair in pairs.values()])
     second = InReals(engine(b, [pair[1] for pair in pairs.values()]), boundary_of(b, a))
     shared = [n for n in first.outputs if n in second.outputs]
@@ -80,7 +82,8 @@ def compare(
     values = {layer: Differences() for layer in pairs}
     for inputs in runs:
         seen_a, seen_b = _Seen(), _Seen()
-        result_a, result_b = first.run(inputs, seen_a.keep), second.run(inputs, seen_b.keep)
+        result_a = first.run(inputs, seen_a.keep)
+        result_b = second.run({name: inputs[other] for name, other in names.items()}, seen_b.keep)
         for name, total in outputs.items():
             try:
                 total.add(result_a[name], result_b[name])
@@ -91,6 +94,7 @@ def compare(
                 values[layer].add(seen_a.arrays[value_a], seen_b.arrays[value_b])
             except ValueError as e:  # sizes that are only known in a run
                 apart[layer] = str(e)
+    apart |= dict.fromkeys((n for n in first.inputs if n not in names.values()), "is an input of the first only")
     for name in (*first.outputs, *second.outputs):
         if name not in outputs:
             apart[name] = f"is an output of the {'first' if name in first.outputs else 'second'} only"
@@ -99,6 +103,20 @@ def compare(
         {layer: total.result() for layer, total in values.items() if layer not in apart},
         apart,
     )
+
+
+def matched_inputs(a: ModuleOp, b: ModuleOp) -> dict[str, str]:
+    """Each input of `b` with that of `a` whose data it takes: by name, or by order if no name is the same.
+
+    Raises CompileError for an input that `a` does not have.
+    """
+    first, second = input_names(main_function(a)), input_names(main_function(b))
+    if len(first) == len(second) and set(first).isdisjoint(second):
+        return dict(zip(second, first, strict=True))
+    if alone := [name for name in second if name not in first]:
+        hint = f"the first has {', '.join(first)}; data is for these"
+        raise CompileError(f"the second takes input {', '.join(alone)}, which the first does not have", hint=hint)
+    return {name: name for name in second}
 
 
 class _Seen:

@@ -18,7 +18,7 @@ from .shared import (
     add_json,
     add_run_data,
     command_session,
-    image_form,
+    load_runs_of_both,
     load_with,
     print_json,
 )
@@ -57,12 +57,11 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and, located at the layer, for models that part."""
     from ..checking.bisection import bisect, few
     from ..checking.following import layer_error
-    from ..data.inputs import load_runs
     from ..ir.functions import main_function
 
     a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
     b, _ = load_with(args, args.b, "b-", NAMES_OF_INPUTS)
-    runs = load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
+    runs = load_runs_of_both(args, a, b)
     inputs = few(runs.inputs, main_function(a), args.batch) if args.samples is None else runs.inputs
     result = bisect(a, b, inputs, _engine(args))
     if args.json:

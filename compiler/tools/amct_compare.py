@@ -18,7 +18,7 @@ from .shared import (
     add_json,
     add_run_data,
     command_session,
-    image_form,
+    load_runs_of_both,
     load_with,
     print_json,
 )
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Runs A (the reference) and B on the same inputs and prints, per output: SQNR in dB, cosine similarity, largest absolute
-difference, and how many elements differ. A and B are models, or .mlir modules of any stage."""
+difference, and how many elements differ. A and B are models, or .mlir modules of any stage. DATA is for the inputs of A; B takes
+those of the same names or, if no name is the same, in the same order."""
 
 
 def add_parser(commands: Any) -> None:
@@ -57,14 +58,12 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and models without a common output; UsageError for
     options that exclude each other.
     """
-    from ..data.inputs import load_runs
-    from ..ir.functions import main_function
     from ..runtime.comparison import compare
 
     if args.integers and args.engine != "numpy":
         raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")
     (a, _), (b, _) = load_with(args, args.a), load_with(args, args.b, "b-")
-    runs = load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
+    runs = load_runs_of_both(args, a, b)
     result = compare(a, b, runs.inputs, layers=args.layers, engine=_engine(args))
     if args.json:
         print_json(args, _as_json(result))

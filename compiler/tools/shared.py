@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ..data import Preprocess
+    from ..data.inputs import Runs
 
 _T = TypeVar("_T")
 
@@ -132,6 +133,19 @@ def add_run_form(parser: Parser) -> None:
     """How much of a run's data is used, and how images become inputs."""
     add_option(parser.add_argument, leaves(DataOptions)["samples"])
     add_options(parser, ImageOptions)
+
+
+def load_runs_of_both(args: argparse.Namespace, a: ModuleOp, b: ModuleOp) -> Runs:
+    """The data of a command that runs B on the inputs of A. Raises CompileError, located in B for inputs that A does not have."""
+    from ..data.inputs import load_runs
+    from ..ir.functions import main_function
+    from ..runtime.comparison import matched_inputs
+
+    try:
+        matched_inputs(a, b)
+    except CompileError as e:
+        raise e.at(str(args.b)) from None
+    return load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
 
 
 def image_form(args: argparse.Namespace) -> Preprocess | None:

@@ -110,6 +110,22 @@ def test_no_common_output(amct_tool, files):
     assert "hint: they are y and z" in result.err
 
 
+@pytest.mark.parametrize("command", ["compare", "bisect"])
+def test_the_second_takes_inputs_of_the_first(amct_tool, files, command):
+    """By name, or by order if no name is the same; one that the first does not have is an error before any data is read."""
+    one = files.module("one.mlir")
+    extra = one.read_text().replace("%x: tensor", "%z: tensor<?x2xf32>, %x: tensor")
+    two = files.text("two.mlir", extra.replace("%z: tensor<?x2xf32>", '%z: tensor<?x2xf32> {nn.name = "z"}'))
+    other = files.text("other.mlir", one.read_text().replace('nn.name = "x"', 'nn.name = "q"'))
+    both = files.npz("both.npz", x=X, z=X)
+    result = amct_tool(command, one, two, "--data", both)
+    assert (result.status, result.out) == (1, "")
+    assert f"{two}: error: the second takes input z, which the first does not have" in result.err
+    found = amct_tool(command, two, one, "--data", both, "--json")
+    assert json.loads(found.out)["not_compared"] == {"z": "is an input of the first only"}
+    assert amct_tool(command, one, other, "--data", files.npz(x=X)).status == 0
+
+
 def test_names_are_printed_whole_and_without_markup(amct_tool, files):
     name = "[bold]" + "long/" * 60
     a = files.text("a.mlir", files.module().read_text().replace('"fc"', f'"{name}"'))
