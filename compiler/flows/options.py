@@ -21,7 +21,8 @@ class ResultOptions:
     """Write products with `group-size` as MatMulNBits of onnxruntime, which keeps weights packed, into the ONNX file."""
     quantize_cache: bool = False
     """The cache of a decoder, `past_*` and `present_*`, goes in and out as the integers that attention reads, a quarter of the
-    memory. What the model computes does not change. A cache that attention does not read as integers stays float, with a remark.
+    memory; those of 4 bits as int8. What the model computes does not change. A cache that attention does not read as integers
+    stays float, with a remark.
     """
     simulate_formats: bool = False
     """Write weights of `weight-format` into the ONNX file as the float32 numbers that they stand for. onnxruntime has no kernels

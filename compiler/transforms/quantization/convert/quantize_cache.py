@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i8
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 from xdsl.passes import ModulePass
@@ -82,7 +82,8 @@ class QuantizeCache(StepPattern[Cache]):
         return Cache(op, past)
 
     def rewrite(self, m: Cache, rewriter: PatternRewriter) -> None:
-        (qparams,) = _reads(m.join.result).quantized
+        (read,) = _reads(m.join.result).quantized
+        qparams = _held(read)
         type_, index, location = m.past.type, m.past.index, m.join.location
         past = rewriter.replace_value_with_new_type(m.past, tensor(qparams.data.storage, shape_of(m.past)))
         real = DequantizeOp.make(past, qparams=qparams, result_types=[type_], location=location)
@@ -142,6 +143,14 @@ def _before(qparams: QParamsAttr, factor: float) -> QParamsAttr:
     return QParamsAttr.of(params.storage, float(params.scales()) / factor, params.zero_point)
 
 
+def _held(qparams: QParamsAttr) -> QParamsAttr:
+    """The parameters of a cache that is read by these: as int8 if they are of fewer bits, which onnxruntime cannot exchange with
+    numpy. Reading saturates to the fewer bits, as before.
+    """
+    params = qparams.data
+    return qparams if params.storage.width.data >= i8.width.data else QParamsAttr(replace(params, storage=i8))
+
+
 Patterns = tuple[type[QuantizeCache], ...]
 
 
@@ -151,9 +160,9 @@ class QuantizeCachePass(ModulePass):
 
     A cache is an input that new values are joined to, with the result as an output, such as `past_key_0` and `present_key_0`.
     What the model computes does not change: past values are quantized once, by the parameters by which they were quantized in
-    each step. If keys are multiplied by a number before, that number divides the scale, and what is halfway between two integers
-    may become the other one. A cache that stays float has a remark; if all do, or the module has none, that is a warning. Raises
-    CompileError for a module without a graph.
+    each step. Integers of fewer than 8 bits are held in int8. If keys are multiplied by a number before, that number divides the
+    scale, and what is halfway between two integers may become the other one. A cache that stays float has a remark; if all do, or
+    the module has none, that is a warning. Raises CompileError for a module without a graph.
     """
 
     name = "quantize-cache"

@@ -72,7 +72,11 @@ SCALED = ATTENTION.replace(
 """Keys are multiplied by a number, as torch exports attention."""
 
 
-@pytest.mark.parametrize("text", [ATTENTION, SCALED], ids=["keys", "multiplied keys"])
+FOUR_BITS = ATTENTION.replace("<i8, scale = 0.02", "<i4, scale = 0.3").replace("xi8>", "xi4>")
+"""The cache is int8 all the same: numpy has no integers of 4 bits."""
+
+
+@pytest.mark.parametrize("text", [ATTENTION, SCALED, FOUR_BITS], ids=["keys", "multiplied keys", "keys of 4 bits"])
 def test_each_step_is_equal_to_the_bit(text: str, tmp_path: Path) -> None:
     session = new_session()
     floats, integers = parse_module(session, text), parse_module(session, text)
