@@ -138,16 +138,24 @@ def _is_exact(op: Operation) -> bool:
     return isinstance(op, _EXACT) or (isinstance(op, nn.MovingOp) and op.only_moves)
 
 
-def _open_kernel(op: Operation) -> Kernel:
-    """The kernel of a copy whose operands are not constants: kernels may keep what they make of those."""
+def _open_kernel(op: Operation, exact: Sequence[bool] = ()) -> Kernel:
+    """The kernel of a copy whose operands are not constants, for kernels may keep what they make of those; but for exact ones, as
+    offsets of a slice must be.
+    """
     copy = op.clone()
-    copy.operands = Block(arg_types=op.operand_types).args
+    free = Block(arg_types=op.operand_types).args
+    if exact:
+        free = [operand if kept else each for operand, each, kept in zip(op.operands, free, exact, strict=True)]
+    copy.operands = free
     return cast(Kernel, bare_kernel_for(copy))
 
 
 def _run(op: Operation, *operands: Array) -> list[Array]:
-    result = _open_kernel(op)(*operands)
-    return list(result) if isinstance(result, list | tuple) else [cast(Array, result)]
+    return _results(_open_kernel(op)(*operands))
+
+
+def _results(made: Array | Sequence[Array]) -> list[Array]:
+    return list(cast("Sequence[Array]", made)) if isinstance(made, list | tuple) else [cast(Array, made)]
 
 
 def _magnitudes(array: Array) -> Array:
@@ -369,10 +377,11 @@ def _probed(op: Operation, operands: Sequence[Array], errors: Errors, results: S
     longest = max((n for a in operands for n in a.shape), default=1)
     found: list[Array | None] = []
     moves: list[Array] = [np.zeros(r.shape) for r in results]
+    exact = [e is None for e in errors]
     with np.errstate(all="ignore"):
         for signs in (1, -1, 0) if any(e is not None for e in errors) else ():
             moved = [a if e is None else _shifted(a, e, signs) for a, e in zip(operands, errors, strict=True)]
-            for i, each in enumerate(_run(op, *moved)):
+            for i, each in enumerate(_results(_open_kernel(op, exact)(*moved))):
                 moves[i] = np.maximum(moves[i], np.abs(each.astype(np.float64) - results[i].astype(np.float64)))
         for move, y in zip(moves, results, strict=True):
             roundoff = unit(y.dtype)

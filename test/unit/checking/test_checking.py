@@ -18,12 +18,14 @@ from amct_opt.checking.following import Graph
 from amct_opt.dialects import nn
 from amct_opt.flows import quantization
 from amct_opt.flows.peer import Peer
+from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
+from amct_opt.universe import new_session
 
 from ..targets.nets import Net
 
@@ -200,6 +202,23 @@ func.func @main(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x3xf32> {nn.nam
   func.return %y : tensor<2x3xf32>
 }
 """
+
+
+def test_offsets_of_a_slice_stay_constant() -> None:
+    """They are exact, and only the elements move by their errors."""
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<2xf32> {
+      %o = nn.constant dense<[1]> : tensor<1xi64>
+      %n = nn.constant dense<[2]> : tensor<1xi64>
+      %y = ascend.Slice %x, %o, %n : (tensor<4xf32>, tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>
+      func.return %y : tensor<2xf32>
+    }"""
+    module = parse_module(new_session(), text)
+    op = next(op for op in module.walk() if op.name == "ascend.Slice")
+    x, error = np.arange(4, dtype=np.float32), np.array([9, 1, 2, 9], np.float32)
+    (found,) = bounds.errors_of(op, [x, np.array([1]), np.array([2])], [error, None, None], [x[1:3]])
+    assert found is not None
+    np.testing.assert_allclose(found, [2, 4], rtol=1e-5)
 
 
 def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
