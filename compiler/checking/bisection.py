@@ -17,6 +17,7 @@ from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, Quan
 from ..dialects.nn.shapes import element_of, shape_of, static, tensor_of
 from ..ir.dtypes import is_float
 from ..ir.functions import input_names, main_function
+from ..runtime.boundary import in_reals
 from ..runtime.comparison import common_layers, matched_inputs
 from ..runtime.executor import Executable, check_input
 from ..runtime.kernels import Array
@@ -60,10 +61,13 @@ class Bisection(Tabled):
 def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[ModuleOp], Graph] = Graph) -> Bisection:
     """Runs `a`, then every layer of `b` on the values of `a`. Layers are matched by their names in the source.
 
-    Inputs and outputs whose names differ are matched by their order. `engine` runs `a`. Raises CompileError for inputs that do
+    Inputs and outputs whose names differ are matched by their order; those that are floats in `a` and integers with a scale in
+    `b` are floats here. `engine` runs `a`. Raises CompileError for inputs that do
     not fit or that `a` does not have, for operations that cannot be run, and if the two have neither a layer nor an output in
     common.
     """
+    names = matched_inputs(a, b)
+    b = in_reals(b, a)
     first, second = engine(a), Graph(b)
     common, alone, absorbed = common_layers(a, b)
     pairs = {n: (x, y) for n, (x, y) in common.items() if is_float(element_of(x)) == is_float(element_of(y))}
@@ -78,7 +82,6 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
     quantized = _is_quantized(a) != _is_quantized(b)
     steps = WEIGHT_STEPS if quantized else None
     follower = Follower(second, layers, in_any_order, steps=steps, measured=True)
-    names = matched_inputs(a, b)
     apart |= dict.fromkeys((n for n in first.inputs if n not in names.values()), "is an input of the first only")
     for inputs in runs:
         _check(a, inputs)

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp, i8
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..dialects.nn import DequantizeOp, QuantizeOp
-from ..dialects.nn.shapes import element_of
+from ..dialects.ascend import AscendAntiQuantOp, AscendQuantOp
+from ..dialects.nn import DequantizeOp, QParams, QParamsAttr, QuantizeOp
+from ..dialects.nn.shapes import element_of, shape_of, tensor
 from ..ir.array import Array
 from ..ir.dtypes import is_float, numpy_dtype
-from ..ir.functions import input_names, main_function, output_names, return_op
+from ..ir.functions import body, input_names, main_function, output_names, return_op
 from .executor import Watch
 from .kernels.quantization import dequantizer, quantizer
 
@@ -64,25 +66,82 @@ class InReals:
 
 
 def boundary_of(quantized: ModuleOp, model: ModuleOp) -> Boundary:
-    """How the inputs and outputs of a quantized `nn` module stand for those that are floats in the float model.
+    """How the inputs and outputs of a quantized module stand for those that are floats in the float model.
 
     An input of integers is one that the graph dequantizes, an output one that it quantizes, by one scale.
     """
-    given, wanted = _inputs(model), _outputs(model)
-    to_integers: dict[str, Convert] = {}
+    to_integers, to_reals = _integer_inputs(quantized, model), _integer_outputs(quantized, model)
+    return Boundary(
+        {name: quantizer(p.storage, p.scales(), p.zero_points()) for name, (_, _, p) in to_integers.items()},
+        {name: dequantizer(numpy_dtype(t), p.scales(), p.zero_points()) for name, (_, t, p) in to_reals.items()},
+    )
+
+
+def in_reals(quantized: ModuleOp, model: ModuleOp) -> ModuleOp:
+    """The module with a boundary of floats where the float model has one: it quantizes its inputs and dequantizes its outputs. A
+    copy, unless there are none of integers.
+    """
+    if not _integer_inputs(quantized, model) and not _integer_outputs(quantized, model):
+        return quantized
+    module = quantized.clone()
+    function = main_function(module)
+    for argument, type_, params in _integer_inputs(module, model).values():
+        shape, uses = shape_of(argument), list(argument.uses)
+        real = Rewriter.replace_value_with_new_type(argument, tensor(type_, shape))
+        made = QuantizeOp.make(real, qparams=QParamsAttr(params), location=function.location)
+        Rewriter.insert_op(made, InsertPoint.at_start(body(function)))
+        for use in uses:
+            use.operation.operands[use.index] = made.result
+    ends = return_op(function)
+    for name, (value, type_, params) in _integer_outputs(module, model).items():
+        types = [tensor(type_, shape_of(value))]
+        given = DequantizeOp.make(value, qparams=QParamsAttr(params), result_types=types, location=ends.location)
+        Rewriter.insert_op(given, InsertPoint.before(ends))
+        ends.operands[output_names(function).index(name)] = given.result
+    function.update_function_type()
+    return module
+
+
+Bound = tuple[SSAValue, Attribute, QParams]
+"""A value of integers at the boundary, the type of floats that it has in the float model, and what the integers stand for."""
+
+
+def _integer_inputs(quantized: ModuleOp, model: ModuleOp) -> dict[str, Bound]:
+    given = _inputs(model)
+    found: dict[str, Bound] = {}
     for name, value in _inputs(quantized).items():
-        real = next((use.operation for use in value.uses if isinstance(use.operation, DequantizeOp)), None)
-        if real is not None and real.qparams.data.axis is None and name in given and is_float(element_of(given[name])):
-            params = real.qparams.data
-            to_integers[name] = quantizer(params.storage, params.scales(), params.zero_points())
-    to_reals: dict[str, Convert] = {}
+        params = next((p for use in value.uses if (p := _dequantized_by(use.operation)) is not None), None)
+        if params is not None and name in given and is_float(type_ := element_of(given[name])):
+            found[name] = value, type_, params
+    return found
+
+
+def _integer_outputs(quantized: ModuleOp, model: ModuleOp) -> dict[str, Bound]:
+    wanted = _outputs(model)
+    found: dict[str, Bound] = {}
     for name, value in _outputs(quantized).items():
-        made = value.owner if isinstance(value, OpResult) else None
-        if isinstance(made, QuantizeOp) and made.qparams.data.axis is None and name in wanted:
-            params, type_ = made.qparams.data, element_of(wanted[name])
-            if is_float(type_):
-                to_reals[name] = dequantizer(numpy_dtype(type_), params.scales(), params.zero_points())
-    return Boundary(to_integers, to_reals)
+        params = _quantized_by(value.owner) if isinstance(value, OpResult) else None
+        if params is not None and name in wanted and is_float(type_ := element_of(wanted[name])):
+            found[name] = value, type_, params
+    return found
+
+
+def _dequantized_by(op: Operation) -> QParams | None:
+    """The parameters of an operation that dequantizes by one scale; None for any other."""
+    if isinstance(op, DequantizeOp):
+        return op.qparams.data if op.qparams.data.axis is None else None
+    if isinstance(op, AscendAntiQuantOp) and not op.sqrt_mode.value.data:
+        return QParams(i8, (op.scale.value.data,), (-int(op.offset.value.data),))
+    return None
+
+
+def _quantized_by(op: Operation) -> QParams | None:
+    """The parameters of an operation that quantizes by one scale; None for any other."""
+    if isinstance(op, QuantizeOp):
+        return op.qparams.data if op.qparams.data.axis is None else None
+    if isinstance(op, AscendQuantOp) and not op.sqrt_mode.value.data:
+        return QParams(op.storage, (1 / op.scale.value.data,), (int(op.offset.value.data),))
+    return None
 
 
 def _inputs(module: ModuleOp) -> dict[str, SSAValue]:

@@ -11,9 +11,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ..diagnostics import CompileError
 from ..dialects.nn import OriginAttr, WeightedOp, is_layer
+from ..dialects.nn.shapes import element_of
 from ..ir.array import Array
-from ..ir.dtypes import Tensor
-from ..ir.functions import input_names, main_function
+from ..ir.dtypes import Tensor, is_float
+from ..ir.functions import body, input_names, main_function
 from ..tables import Table, Tabled, grouped
 from .boundary import InReals, Watched, boundary_of
 from .executor import Executable
@@ -108,15 +109,23 @@ def compare(
 def matched_inputs(a: ModuleOp, b: ModuleOp) -> dict[str, str]:
     """Each input of `b` with that of `a` whose data it takes: by name, or by order if no name is the same.
 
-    Raises CompileError for an input that `a` does not have.
+    Raises CompileError for an input that `a` does not have, and for one of another type, unless `boundary_of` makes its integers
+    of the floats of `a`.
     """
-    first, second = input_names(main_function(a)), input_names(main_function(b))
+    first, second = (dict(zip(input_names(f), body(f).args, strict=True)) for f in map(main_function, (a, b)))
+    names = {name: name for name in second}
     if len(first) == len(second) and set(first).isdisjoint(second):
-        return dict(zip(second, first, strict=True))
-    if alone := [name for name in second if name not in first]:
+        names = dict(zip(second, first, strict=True))
+    elif alone := [name for name in second if name not in first]:
         hint = f"the first has {', '.join(first)}; data is for these"
         raise CompileError(f"the second takes input {', '.join(alone)}, which the first does not have", hint=hint)
-    return {name: name for name in second}
+    quantized = boundary_of(b, a).to_integers
+    for name, other in names.items():
+        theirs, ours = element_of(second[name]), element_of(first[other])
+        if theirs != ours and name not in quantized:
+            hint = "the model of floats is the first of the two" if is_float(theirs) and not is_float(ours) else ""
+            raise CompileError(f"the second takes {theirs} for input '{name}', the first {ours}", hint=hint)
+    return names
 
 
 class _Seen:

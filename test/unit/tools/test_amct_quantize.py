@@ -106,6 +106,11 @@ def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_pat
         assert 35 < after["present"]["sqnr"] < before["present"]["sqnr"]
     compared = amct_tool("compare", model, tmp_path / "integers" / "cached_qdq.onnx", "--data", data, "--json")
     assert json.loads(compared.out)["outputs"]["present"]["sqnr"] > 35
+    for name in ("cached_qdq.onnx", "cached_ascend.mlir"):
+        followed = amct_tool("bisect", model, tmp_path / "integers" / name, "--data", data)
+        assert (followed.status, "the models compute the same, apart from quantization" in followed.out) == (0, True)
+    turned = amct_tool("bisect", tmp_path / "integers" / "cached_nn.mlir", model, "--data", data)
+    assert f"{model}: error: the second takes f32 for input 'past', the first i8\n  hint: the model of f" in turned.err
     judge = files.text("judge.py", SPREAD)
     both = [tmp_path / folder / "cached_qdq.onnx" for folder in ("floats", "integers")]
     scored = amct_tool("evaluate", *both, "--data", data, "--evaluator", f"{judge}:spread")
