@@ -22,6 +22,7 @@ from ..runtime.comparison import common_layers
 from ..runtime.executor import RunError
 from ..runtime.kernels import Array
 from ..session import Session
+from ..tables import some
 from ..targets import Target
 from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Known, as_it_is, in_any_order, layer_error
 from .peers import CannotRunError, beside_onnxruntime
@@ -94,6 +95,8 @@ class Checker:
         """Files that compute the same, in order."""
         self.skipped: dict[str, str] = {}
         """Passes and files that were not checked, with the reason."""
+        self.unbounded: dict[str, None] = {}
+        """Layers whose quantization was not checked (`Follower.unbounded`)."""
 
     def runs_of(self, module: ModuleOp) -> list[Inputs]:
         """The inputs of the runs: samples for the first module, as this one takes them."""
@@ -178,6 +181,7 @@ class Checker:
             else:
                 if (first := follower.first()) is not None:
                     raise layer_error(first.name, first, f"--check: after --{name}")
+                self.unbounded |= dict.fromkeys(sorted(follower.unbounded))
                 self._kept(name)
         self._keep(module)
 
@@ -241,6 +245,9 @@ class Checker:
         parts = [f"--check: {len(self.checked)} passes kept their numbers in {runs} runs of {data}"]
         parts += [f"same numbers: {', '.join(dict.fromkeys(self.files))}"] if self.files else []
         parts += [f"not checked: {name}, {reason}" for name, reason in self.skipped.items()]
+        if self.unbounded:
+            names = some(list(self.unbounded))
+            parts.append(f"not checked: {names}, for weights of a carried operator were rounded, which no rule bounds")
         return "; ".join(parts)
 
 

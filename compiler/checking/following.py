@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
 from ..dialects.ascend.cube import DATA
-from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp
+from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp, OpaqueOp
 from ..dialects.nn.shapes import element_of
 from ..ir.dtypes import as_stored
 from ..ir.functions import input_names, main_function, output_names
@@ -120,6 +120,8 @@ class Analysis:
     """If quantization is intended: how many steps a weight moves at most."""
     operands: Mapping[int, tuple[Array, ...]] = field(default_factory=dict[int, "tuple[Array, ...]"])
     _known: dict[int, Array | None] = field(default_factory=dict[int, "Array | None"])
+    _unbounded: bool = False
+    """Whether a bound is infinite: rules then may give NaN, of infinity times 0."""
 
     def error(self, slot: int) -> Array | None:
         """The bounds of what the row of a slot computed from the values that it read."""
@@ -179,7 +181,18 @@ class Analysis:
                 return not any(isinstance(each.op, DequantizeFloatOp) for each in readers)
         return False
 
+    def _reads_a_weight(self, row: Row) -> bool:
+        """Whether an operand is a weight of integers."""
+        makers = (self.graph.makers.get(slot) for slot in row.operands)
+        dequantized = (each for each in makers if each is not None and isinstance(each.op, DequantizeOp))
+        return any(each.operands[0] in self.graph.program.constants for each in dequantized)
+
     def _compute(self, row: Row) -> None:
+        if self.steps is not None and isinstance(row.op, OpaqueOp) and self._reads_a_weight(row):
+            # an LSTM: what moves weights in one direction says nothing of rounding, and the worst case grows in each step
+            self._unbounded = True
+            self._known.update({slot: np.full(self.values[slot].shape, np.inf, np.float32) for slot in row.results})
+            return
         read = [self.values[slot] for slot in row.operands]
         errors = [None if slot in self.exact else self._known[slot] for slot in row.operands]
         made = self.operands.get(id(row)) or tuple(self.values[slot] for slot in row.results)
@@ -188,6 +201,8 @@ class Analysis:
             found[0] = rounded
         if self.steps is not None and not self.graph.corrected.isdisjoint(row.operands) and found[0] is not None:
             found[0] = found[0] + found[0].max(initial=0.0)  # a mean error is not larger than the largest
+        if self._unbounded:
+            found = [None if each is None else np.where(np.isnan(each), np.inf, each) for each in found]
         self._known.update(zip(row.results, found, strict=True))
 
 
@@ -263,6 +278,8 @@ class Follower:
     measured: bool = False
     """Whether differences within the bounds are measured, too."""
     found: dict[str, FollowedLayer] = field(default_factory=dict[str, FollowedLayer])
+    unbounded: set[str] = field(default_factory=set[str])
+    """Layers that may differ by anything: a carried operator has integer weights, and rounds in a way that no rule describes."""
 
     def follow(
         self,
@@ -467,6 +484,8 @@ class _Run:
         """The element that lies furthest beyond its bound; None if there is none."""
         difference = distance(value, view)
         bound: Array = np.zeros(()) if self.follower.bits else self._bound(slot, analysis, difference)
+        if self.follower.steps is not None and not np.isfinite(bound).all():
+            self.follower.unbounded.add(self.follower.layers[slot])
         if bool(np.all(difference <= bound)):
             return None
         beyond = difference - bound

@@ -83,6 +83,18 @@ def test_numbers(model: tuple[Path, str, int], tmp_path: Path) -> None:
     assert [stored[f"{name}.i8"].data_type for name in "wr"] == [TensorProto.INT8] * 2
 
 
+@pytest.mark.parametrize("model", MODELS, indirect=True, ids=str)
+def test_rounding_that_no_rule_bounds_is_said(
+    model: tuple[Path, str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the worst case, an error of a weight grows with each step of the recurrence."""
+    command = [str(model[0]), "--check", "--quantize=weight-only=true", "-t", "onnx", "-o", str(tmp_path / "q.onnx")]
+    assert not amct_opt.run(command)
+    said = capsys.readouterr().err
+    assert "same numbers: rnn.onnx, q.onnx; " in said
+    assert "not checked: rnn, for weights of a carried operator were rounded, which no rule bounds" in said
+
+
 def config(tmp_path: Path, text: str) -> str:
     path = tmp_path / "weights.cfg"
     path.write_text(text)
