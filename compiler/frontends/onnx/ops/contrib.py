@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import IntegerType, TensorType, f16, f32
 from xdsl.ir import SSAValue
 
 from ....dialects import nn
-from ....dialects.nn.shapes import axis_of, element_of, shape_of
+from ....dialects.nn.shapes import axis_of, shape_of
 from ....formats.onnx.packing import unpacked_rows
+from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
 from ..rows import by_row
@@ -65,21 +66,12 @@ def matmul_nbits(node: Node) -> Converted:
         raise Unmapped(f"its scales are {scales.dtype}")
     if node.has(3) and node.dtype(3).name != "uint8":
         raise Unmapped(f"its zero points are {node.dtype(3)}")
-    groups, half = -(-k // max(1, block)), 2 ** (bits - 1)
+    groups = -(-k // max(1, block))
     sizes = [packed.size, scales.size, *([node.known(3).size] if node.has(3) else [])]
     if sizes != [n * groups * (block * bits // 8), n * groups, n * -(-groups * bits // 8)][: len(sizes)]:
         raise node.error(f"has {sizes} bytes, scales and zero points, which do not fit its K, N and block_size")
-    storage, element = IntegerType(bits), element_of(node.value(0))
-    unpacked = unpacked_rows(packed.reshape(n, groups, -1), block, bits).reshape(n, -1)[:, :k]
-    integers = unpacked.T.astype(np.int16) - half
-    points = 0
-    if node.has(3):
-        found = unpacked_rows(node.known(3).reshape(n, -1), groups, bits)
-        points = [int(z) for z in (found.T.astype(np.int16) - half).reshape(-1)]
-    scale = np.ascontiguousarray(scales.reshape(n, groups).T, np.float32)
-    weight = node.constant(np.ascontiguousarray(integers).astype(numpy_dtype(storage)), ".weight")
-    params = nn.QParamsAttr.of(storage, scale, points, 0, f"{node.layer.name}.scale", block)
-    real = node.emit(nn.DequantizeOp, weight, qparams=params, result_types=[TensorType(element, (k, n))]).result
+    integers = unpacked_rows(packed.reshape(n, groups, -1), block, bits).reshape(n, -1)[:, :k]
+    real = _dequantized(node, ".weight", integers, scales.reshape(n, groups), bits, block, axis=0)
     return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
 
 
@@ -92,24 +84,29 @@ def gather_block_quantized(node: Node) -> Converted:
     packed, scales = node.known(0), node.known(2)
     if packed.dtype.name != "uint8" or packed.ndim != 2 or scales.dtype.name not in ("float32", "float16"):
         raise Unmapped(f"its table is {packed.dtype}{list(packed.shape)}, its scales are {scales.dtype}")
-    rows, columns, half = len(packed), packed.shape[1] * 8 // bits, 2 ** (bits - 1)
+    rows, columns = len(packed), packed.shape[1] * 8 // bits
     groups = -(-columns // max(1, block))
     sizes = [scales.shape, *([node.known(3).shape] if node.has(3) else [])]
     if sizes != [(rows, groups), (rows, -(-groups * bits // 8))][: len(sizes)]:
         raise node.error(f"has scales and zero points of {sizes}, which do not fit its table and block_size")
-    integers = unpacked_rows(packed, columns, bits).astype(np.int16) - half
-    points = 0
-    if node.has(3):
-        found = unpacked_rows(node.known(3), groups, bits).astype(np.int16) - half
-        points = [int(z) for z in found.reshape(-1)]
-    storage = IntegerType(bits)
-    table = node.constant(integers.astype(numpy_dtype(storage)), ".table")
-    params = nn.QParamsAttr.of(
-        storage, scales.reshape(-1).astype(np.float32), points, 1, f"{node.layer.name}.scale", block
-    )
-    element = f32 if scales.dtype.name == "float32" else f16
-    real = node.emit(nn.DequantizeOp, table, qparams=params, result_types=[TensorType(element, (rows, columns))]).result
+    real = _dequantized(node, ".table", unpacked_rows(packed, columns, bits), scales, bits, block, axis=1)
     return node.emit(nn.GatherOp, real, node.value(1), axis=0).result
+
+
+def _dequantized(node: Node, key: str, table: Array, scales: Array, bits: int, block: int, axis: int) -> SSAValue:
+    """A table of unsigned integers [rows, columns] with `scales` [rows, blocks of columns] and packed zero points in input 3, as
+    floats in the type of the scales. The columns are `axis` of the result.
+    """
+    half, storage = 2 ** (bits - 1), IntegerType(bits)
+    zeros = np.full((1, 1), half)
+    if node.has(3):
+        zeros = unpacked_rows(node.known(3).reshape(len(scales), -1), scales.shape[1], bits)
+    signed = (table.astype(np.int16) - half, scales, zeros.astype(np.int16) - half)
+    integers, scale, points = (np.ascontiguousarray(each if axis else each.T) for each in signed)
+    params = nn.QParamsAttr.of(storage, scale, points.reshape(-1).tolist(), axis, f"{node.layer.name}.scale", block)
+    held = node.constant(integers.astype(numpy_dtype(storage)), key)
+    real = TensorType(f32 if scales.dtype.name == "float32" else f16, integers.shape)
+    return node.emit(nn.DequantizeOp, held, qparams=params, result_types=[real]).result
 
 
 converter("Gelu", domains=DOMAIN)(by_row)  # as in ONNX, without its attribute
