@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -159,23 +160,30 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
 def common_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str], set[str]]:
     """The values of layers that both have, whatever their types; which of the two has each other layer; which were absorbed.
 
-    A layer's value is the first result of the last operation with its origin. If one module has folded the layers after a
-    convolution or matrix product into it (batch norm, bias), the other's value is taken after the layers so absorbed.
+    A layer's value is the first result of the last operation with its origin; in a module that was read from a file, that of the
+    node with the highest number, because a layer of several operations is written as `name`, `name_1`, ... If one module has
+    folded the layers after a convolution or matrix product into it (batch norm, bias), the other's value is taken after the
+    layers so absorbed.
     """
     layers_a, layers_b = layer_values(a), layer_values(b)
     pairs: Pairs = {}
     absorbed: set[str] = set()
-    for layer, value_a in layers_a.items():
-        if (value_b := layers_b.get(layer)) is None:
+    matched: set[str] = set()
+    counts_a, counts_b = _counts(a), _counts(b)
+    for layer in layers_a:
+        if layer not in layers_b:
             continue
+        last_a, last_b = _last_node(layer, counts_b, counts_a), _last_node(layer, counts_a, counts_b)
+        value_a, value_b = layers_a[last_a], layers_b[last_b]
+        matched |= {last_a, last_b}
         after_a, gone_a = _after_absorbed(value_a, layers_b)
         after_b, gone_b = _after_absorbed(value_b, layers_a)
         if not (gone_a and gone_b):  # if both continue with layers of their own, it is unknown what was folded
             value_a, value_b = after_a, after_b
             absorbed |= {*gone_a, *gone_b}
         pairs[layer] = value_a, value_b
-    alone = {name: "the first" for name in layers_a if name not in pairs}
-    alone |= {name: "the second" for name in layers_b if name not in pairs}
+    alone = {name: "the first" for name in layers_a if name not in pairs and name not in matched}
+    alone |= {name: "the second" for name in layers_b if name not in pairs and name not in matched}
     return pairs, alone, absorbed
 
 
@@ -192,6 +200,18 @@ def layer_values(module: ModuleOp) -> dict[str, SSAValue]:
         if layer is not None and op.results and is_layer(op):
             values[layer] = op.results[0]
     return values
+
+
+def _counts(module: ModuleOp) -> Counter[str]:
+    """The number of operations of each layer."""
+    ops = (op for op in main_function(module).body.walk() if op.results and is_layer(op))
+    return Counter(layer for op in ops if (layer := _layer_of(op)) is not None)
+
+
+def _last_node(layer: str, counts: Mapping[str, int], numbered: Mapping[str, int]) -> str:
+    """The name that the last of the operations of a layer has in a module in which they are numbered, if they are."""
+    last = f"{layer}_{counts[layer] - 1}"
+    return last if counts[layer] > 1 and last in numbered and last not in counts else layer
 
 
 def _after_absorbed(value: SSAValue, others: Mapping[str, SSAValue]) -> tuple[SSAValue, list[str]]:

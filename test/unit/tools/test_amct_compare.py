@@ -101,6 +101,17 @@ def test_layers_that_only_one_has_are_named(amct_tool, files):
     assert data["not_compared"] == {"relu": "is in the first only", "other": "is in the second only"}
 
 
+def test_a_layer_that_is_written_as_several_nodes(amct_tool, files):
+    """The last of its operations is the node with the highest number."""
+    a = files.module("a.mlir")
+    lines = a.read_text().replace('"relu"', '"fc"')
+    b = files.text("b.mlir", a.read_text().replace('"relu"', '"fc_1"'))
+    data = json.loads(
+        amct_tool("compare", files.text("c.mlir", lines), b, "--data", files.npz(x=X), "--layers", "--json").out
+    )
+    assert (list(data["layers"]), data["layers"]["fc"]["largest"], data["not_compared"]) == (["fc"], 0, {})
+
+
 def test_no_common_output(amct_tool, files):
     a = files.module("a.mlir")
     b = files.text("b.mlir", a.read_text().replace('"y"', '"z"'))
