@@ -258,6 +258,13 @@ def _multiplied(op: Operation, operands: Sequence[Array], errors: Errors, result
     return [a * e_b + e_a * (b + e_b) + _magnitudes(results[0]) * np.float32(unit(results[0].dtype) * 1.001)]
 
 
+@_rule(nn.PowOp)
+def _power(op: nn.PowOp, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
+    """A whole exponent is exact: moved, it would give NaN for negative numbers."""
+    whole = bool(np.all(operands[1] == np.rint(operands[1])))
+    return _by_steps(op, operands, [errors[0], None] if whole else errors, results)
+
+
 @_rule(nn.DivOp)
 def _divided(op: Operation, operands: Sequence[Array], errors: Errors, results: Sequence[Array]) -> Sequence[Any]:
     y, b = map(_magnitudes, (results[0], operands[1]))

@@ -221,6 +221,21 @@ def test_offsets_of_a_slice_stay_constant() -> None:
     np.testing.assert_allclose(found, [2, 4], rtol=1e-5)
 
 
+def test_a_whole_exponent_is_exact() -> None:
+    """Moved by the rounding of a constant it would give NaN for negative numbers."""
+    text = """
+    func.func @main(%x: tensor<2xf32>, %e: tensor<f32>) -> tensor<2xf32> {
+      %y = nn.pow %x, %e : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+      func.return %y : tensor<2xf32>
+    }"""
+    op = next(op for op in parse_module(new_session(), text).walk() if isinstance(op, nn.PowOp))
+    x, two, small = np.array([-3, 2], np.float32), np.array(2, np.float32), np.full(2, 0.01, np.float32)
+    (found,) = bounds.errors_of(op, [x, two], [small, np.array(2e-7, np.float32)], [x**2])
+    assert found is not None
+    assert (found > 0.01 * 2 * np.abs(x)).all()
+    assert (found < 0.03 * 2 * np.abs(x)).all()
+
+
 def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the temporary files that they are while they are checked."""
     write = OnnxTarget.write
