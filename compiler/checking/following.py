@@ -33,13 +33,16 @@ from ..runtime.executor import RunError, flatten
 from ..runtime.kernels import Array, Kernel
 from ..runtime.plan import kernel_of
 from ..runtime.program import Program, Row
-from .bounds import errors_of, intended, place_of
+from .bounds import errors_of, intended, place_of, unit
 
 WEIGHT_STEPS = 0.5
 """By how many of its steps a weight that is rounded to the nearest integer moves at most."""
 
 LEAST = 2.0**-126
 """Runtimes may make smaller numbers zero."""
+
+LEAST_HALF = np.float32(2.0**-24)
+"""The step between the smallest numbers of float16."""
 
 Known = Mapping[Hashable, Sequence[Array]]
 """Results by what decides them (`Graph.identity`)."""
@@ -118,6 +121,8 @@ class Analysis:
     """Whether constants of floats may have been folded: computed in float64, then rounded once."""
     steps: float | None = None
     """If quantization is intended: how many steps a weight moves at most."""
+    unrounded: bool = False
+    """Whether given values of float16 stand for others, of which they are roundings (`Follower.unrounded`)."""
     operands: Mapping[int, tuple[Array, ...]] = field(default_factory=dict[int, "tuple[Array, ...]"])
     _known: dict[int, Array | None] = field(default_factory=dict[int, "Array | None"])
     _unbounded: bool = False
@@ -149,6 +154,12 @@ class Analysis:
         if array is None or not self.rounded_constants or not np.issubdtype(array.dtype, np.floating):
             return None
         return np.abs(array).astype(np.float32) * np.float32(2.0**-23)
+
+    def _of_given(self, slot: int) -> Array | None:
+        value = self.values[slot]
+        if not self.unrounded or value.dtype != np.float16:
+            return None
+        return np.maximum(np.abs(value).astype(np.float32) * np.float32(unit(value.dtype)), LEAST_HALF / 2)
 
     def _is_weight(self, slot: int, array: Array) -> bool:
         """Whether a constant holds the integers of a weight or a bias."""
@@ -194,7 +205,7 @@ class Analysis:
             self._known.update({slot: np.full(self.values[slot].shape, np.inf, np.float32) for slot in row.results})
             return
         read = [self.values[slot] for slot in row.operands]
-        errors = [None if slot in self.exact else self._known[slot] for slot in row.operands]
+        errors = [self._of_given(slot) if slot in self.exact else self._known[slot] for slot in row.operands]
         made = self.operands.get(id(row)) or tuple(self.values[slot] for slot in row.results)
         found = errors_of(row.op, read, errors, made)
         if self.steps is not None and (rounded := intended(row.op, read, errors)) is not None:
@@ -277,6 +288,9 @@ class Follower:
     steps: float | None = None
     measured: bool = False
     """Whether differences within the bounds are measured, too."""
+    unrounded: bool = False
+    """Whether the other may go on with float32 where it gives float16: onnxruntime has few kernels for float16 on processors, and
+    casts once for several operations in a row."""
     found: dict[str, FollowedLayer] = field(default_factory=dict[str, FollowedLayer])
     unbounded: set[str] = field(default_factory=set[str])
     """Layers that may differ by anything: a carried operator has integer weights, and rounds in a way that no rule describes."""
@@ -320,7 +334,7 @@ class _Run:
         self.given, self.error, self.outputs = given, error, outputs
         self.forced = self.graph.begin(inputs)
         self.own = dict(self.forced)
-        settings = {"rounded_constants": True, "steps": follower.steps}
+        settings = {"rounded_constants": True, "steps": follower.steps, "unrounded": follower.unrounded}
         self.exact_forced, self.exact_own = set[int](), set[int]()
         self.made: dict[int, tuple[Array, ...]] = {}
         self.in_forced = Analysis(self.graph, self.forced, self.exact_forced, **cast(Any, settings), operands=self.made)
@@ -470,7 +484,8 @@ class _Run:
     def _bound(self, slot: int, analysis: Analysis, difference: Array) -> Array:
         """The errors of both values, the other's only where it takes them to explain the difference."""
         own = analysis.error(slot)
-        total: Any = np.float64(LEAST) if own is None else own + np.float64(LEAST)
+        least = np.float64(LEAST_HALF if self.forced[slot].dtype == np.float16 else LEAST)
+        total: Any = least if own is None else own + least
         if not self.follower.measured and bool(np.all(difference <= total)):
             return total
         other = own if self.error is None else self.error(slot)

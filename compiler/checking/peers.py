@@ -50,7 +50,7 @@ def beside_onnxruntime(path: Path, module: ModuleOp, runs: Sequence[Inputs]) -> 
     layers |= {slot: name for name, slot in outputs.items() if slot not in layers}
     wanted = [*dict.fromkeys([*names.values(), *outputs])]
     dtypes = {graph.slots[v]: element_of(v) for v in graph.slots}
-    follower = Follower(graph, layers, as_it_is)
+    follower = Follower(graph, layers, as_it_is, unrounded=True)
     with scratch() as folder:
         session = _session(path, wanted, folder)
         for inputs in runs:

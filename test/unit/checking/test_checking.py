@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,6 +17,7 @@ from amct_opt import CompileError
 from amct_opt.checking import bounds
 from amct_opt.checking.checker import Checker
 from amct_opt.checking.following import Graph
+from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.flows import quantization
 from amct_opt.flows.peer import Peer
@@ -234,6 +237,25 @@ def test_a_whole_exponent_is_exact() -> None:
     assert found is not None
     assert (found > 0.01 * 2 * np.abs(x)).all()
     assert (found < 0.03 * 2 * np.abs(x)).all()
+
+
+def test_onnxruntime_casts_once_for_several_operations_on_float16(tmp_path: Path) -> None:
+    """It multiplies by a sigmoid in float32, also where float16 has no more than a few bits."""
+    x, *outputs = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT16, [4096]) for name in "xsy")
+    nodes = [onnx.helper.make_node("Sigmoid", ["x"], ["s"], "s"), onnx.helper.make_node("Mul", ["x", "s"], ["y"], "y")]
+    graph = onnx.helper.make_graph(nodes, "g", [x], outputs)
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    random = np.random.default_rng(0)
+    array = (random.normal(size=(1, 4096)) * 10.0 ** random.uniform(-6, 1, 4096)).astype(np.float16)
+    module = amct_opt.load(path).module
+    (given,) = samples_from({"x": array}, module).batches()
+    sigmoid = amct_opt.execute(module, given)
+    told = onnxruntime.InferenceSession(path).run(None, given)
+    assert (sigmoid["y"] != told[1]).any()
+    checker = Checker(samples_from({"x": array}, module))
+    checker.reading(path, module)
+    assert checker.files == ["m.onnx"]
 
 
 def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
