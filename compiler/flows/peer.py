@@ -34,8 +34,6 @@ CLOSE = 60.0
 
 
 _FATAL = 4
-_UNSIGNED = 128
-"""The offset between the uint8 integers of a file and the int8 integers of the module."""
 _FLOATS = frozenset({17, 19})
 """ONNX's codes of float8e4m3fn and float8e5m2."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
@@ -158,7 +156,8 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
     def compare(value: SSAValue, array: Array) -> None:
         name = places.get(names[value], "")
         if name and theirs[name].shape == array.shape:
-            moved = _UNSIGNED if theirs[name].dtype == np.uint8 and array.dtype == np.int8 else 0
+            turned = theirs[name].dtype.kind == "u" and array.dtype.kind == "i"  # a file has uint8 in place of int8
+            moved = -np.iinfo(array.dtype).min if turned else 0
             apart = np.abs(theirs[name].astype(np.int32) - array.astype(np.int32) - moved)
             if differing := int(np.count_nonzero(apart)):
                 found[name] = FirstApart(name, differing, apart.size, int(apart.max()))

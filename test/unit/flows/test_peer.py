@@ -35,10 +35,11 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def quantize(model: Path, profile: str = "qdq") -> int:
+def quantize(model: Path, profile: str = "qdq", bits: str = "8") -> int:
     folder = model.parent
     data = str(folder / "data.npz")
-    return amct.run(["quantize", str(model), "--data", data, "--profile", profile, "-o", str(folder / "out")])
+    given = ["--data", data, "--profile", profile, "--bits", bits, "-o", str(folder / "out")]
+    return amct.run(["quantize", str(model), *given])
 
 
 @pytest.mark.parametrize("profile", ["qdq", "ascend"])
@@ -113,9 +114,10 @@ def test_calibration_opens_its_file(
     assert (folder / "cal" / "net_fake_quant_model.onnx").is_file()
 
 
-def test_where_the_two_part(model: Path) -> None:
+@pytest.mark.parametrize("bits", ["8", "16"])
+def test_where_the_two_part(model: Path, bits: str) -> None:
     """Outputs that are far apart are explained by the first integers that differ: here those after wrong weights."""
-    assert quantize(model) == 0
+    assert quantize(model, bits=bits) == 0
     out = model.parent / "out"
     module = load_module(out / "net_nn.mlir")[0]
     file = onnx.load(out / "net_qdq.onnx")
@@ -123,7 +125,7 @@ def test_where_the_two_part(model: Path) -> None:
     weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
     onnx.save(file, out / "net_qdq.onnx")
     samples = load(DataOptions(str(model.parent / "data.npz")), module, Session())
-    simulation = peer.Simulation(module, in_integers)
+    simulation = peer.Simulation(module, in_integers if bits == "8" else None)
     found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
     assert found is not None
     assert found.first_apart is not None
