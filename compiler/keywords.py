@@ -87,6 +87,16 @@ class Keywords(DataKeywords, total=False):
     checkpoint: str | None
 
 
+class FileKeywords(Keywords, total=False):
+    """Options of quantization, of data and of files."""
+
+    matmul_nbits: bool
+    quantize_cache: bool
+    simulate_formats: bool
+    faster_than_float: bool
+    recipe: Literal["detection"] | None
+
+
 # end keywords
 
 

@@ -22,7 +22,7 @@ from ..dialects.nn import BatchNormOp
 from ..files import filling, scratch_until_the_end
 from ..flows.model_file import simplify_and_fuse
 from ..flows.options import ResultOptions
-from ..keywords import DataKeywords, Keywords, PathLike, with_options
+from ..keywords import DataKeywords, FileKeywords, Keywords, PathLike, with_options
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
 from ..reduction import SECONDS
@@ -120,14 +120,9 @@ def quantize(
     settings: Settings | PathLike | None = None,
     data: Given | PathLike | None = None,
     labels: str | Array | None = None,
-    matmul_nbits: bool = False,
-    quantize_cache: bool = False,
-    simulate_formats: bool = False,
-    faster_than_float: bool = False,
-    recipe: Literal["detection"] | None = None,
     client: Any = None,
     profile: str | None = None,
-    **options: Unpack[Keywords],
+    **options: Unpack[FileKeywords],
 ) -> Quantized: ...
 
 
@@ -139,14 +134,9 @@ def quantize(
     data: Given | PathLike | None = None,
     *,
     labels: str | Array | None = None,
-    matmul_nbits: bool = False,
-    quantize_cache: bool = False,
-    simulate_formats: bool = False,
-    faster_than_float: bool = False,
-    recipe: Literal["detection"] | None = None,
     client: Any = None,
     profile: str | None = None,
-    **options: Unpack[Keywords],
+    **options: Unpack[FileKeywords],
 ) -> Loaded | Quantized:
     """Quantize a model in one step, or a module in place, between steps of your own.
 
@@ -172,15 +162,9 @@ def quantize(
     CompileError, located.
     """
     loading = is_pytorch(module)
-    results = ResultOptions(
-        matmul_nbits=matmul_nbits,
-        quantize_cache=quantize_cache,
-        simulate_formats=simulate_formats,
-        faster_than_float=faster_than_float,
-        recipe=recipe,
-    )
+    results, others = _results(options)
     if _in_one_step(module, session):
-        asked = asked_by(options, client, config=settings)
+        asked = asked_by(others, client, config=settings)
         return _quantized(module, asked, data, labels, _session(session, profile), results)
     given_results = {**asdict(results), "labels": labels is not None}
     if name := next((name for name, given in given_results.items() if given), None):
@@ -191,7 +175,7 @@ def quantize(
             raise CompileError("a profile is for PyTorch modules here", hint="set session.profile before fusions")
     elif data is not None:
         raise CompileError("the loader is the data", hint="quantize(model, loader)")
-    asked = asked_by(options, client, config=settings)
+    asked = asked_by(others, client, config=settings)
     if loading:
         module, session, data = _traced(module, session, profile)
     request = request_of(asked.quantization, session)
@@ -202,6 +186,13 @@ def quantize(
         _warn_of_missing_fusions(module, session)
     run_passes(module, [Quantize(request, given, asked.running)], session)
     return Loaded(module, session)
+
+
+def _results(options: Mapping[str, Any]) -> tuple[ResultOptions, dict[str, Any]]:
+    """The options of files among keywords, and the other ones."""
+    names = FileKeywords.__annotations__.keys() - Keywords.__annotations__.keys()
+    given = {name: value for name, value in options.items() if name in names}
+    return ResultOptions(**given), {name: value for name, value in options.items() if name not in names}
 
 
 def _in_one_step(model: object, session: object) -> bool:
@@ -276,15 +267,10 @@ def quantize_file(
     profile: str | None = None,
     labels: str | None = None,
     opset: int | None = None,
-    matmul_nbits: bool = False,
-    quantize_cache: bool = False,
-    simulate_formats: bool = False,
     check: bool | PathLike = False,
-    faster_than_float: bool = False,
-    recipe: Literal["detection"] | None = None,
     client: Any = None,
     session: Session | None = None,
-    **options: Unpack[Keywords],
+    **options: Unpack[FileKeywords],
 ) -> Summary:
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
@@ -300,18 +286,10 @@ def quantize_file(
     from ..flows.quantization import FileOptions
     from ..flows.quantization import quantize_file as quantized
 
-    asked, within = asked_by(options, client, data=data), _session(session, profile)
+    results, others = _results(options)
+    asked, within = asked_by(others, client, data=data), _session(session, profile)
     checked = None if check is False else "" if check is True else os.fspath(check)
-    results = ResultOptions(
-        opset=opset,
-        matmul_nbits=matmul_nbits,
-        quantize_cache=quantize_cache,
-        simulate_formats=simulate_formats,
-        faster_than_float=faster_than_float,
-        recipe=recipe,
-        labels=labels,
-        check=checked,
-    )
+    results = replace(results, opset=opset, labels=labels, check=checked)
     wanted = wanted_of(asked.quantization)
     return quantized(Path(model), Path(folder), FileOptions(wanted, asked.calibration, asked.running, results), within)
 

@@ -6,6 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
+from amct_opt.flows.options import ResultOptions
 from amct_opt.pipelines.options import Option, leaves
 from amct_opt.transforms.quantization.options import AllOptions, DataOptions
 
@@ -17,6 +18,12 @@ OWN = {
     "samples": "of sensitivity they are those that measure",
 }
 """Options that are not keywords, and why."""
+OWN_OF_FILES = {
+    "opset": "only quantize_file writes files",
+    "labels": "quantize takes arrays as well",
+    "check": "it is a truth value or data",
+}
+"""Options of files that are not keywords, and why."""
 
 
 def main() -> None:
@@ -30,6 +37,8 @@ def module(text: str) -> str:
     others = {name: each for name, each in leaves(AllOptions).items() if name not in data and name not in OWN}
     parts = [_class("DataKeywords", "TypedDict, total=False", "Options of data.", data)]
     parts += [_class("Keywords", "DataKeywords, total=False", "Options of quantization and of data.", others)]
+    files = {name: each for name, each in leaves(ResultOptions).items() if name not in OWN_OF_FILES}
+    parts += [_class("FileKeywords", "Keywords, total=False", "Options of quantization, of data and of files.", files)]
     return "".join([before, BEGIN, "\n\n".join(parts), END, rest.partition(END)[2]])
 
 

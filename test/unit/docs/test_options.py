@@ -9,6 +9,7 @@ import pytest
 
 import amct_opt
 from amct_opt import keywords
+from amct_opt.flows.options import ResultOptions
 from amct_opt.pipelines.options import Option, leaves
 from amct_opt.tools import amct
 from amct_opt.tools import amct_opt as opt
@@ -25,6 +26,8 @@ def test_the_keywords_are_those_of_the_options() -> None:
     text = page.TARGET.read_text("utf-8")
     assert text == page.module(text), "run: python docs/generate/keywords.py"
     assert {*keywords.Keywords.__annotations__, *page.OWN} == {*OPTIONS}
+    files = keywords.FileKeywords.__annotations__.keys() - keywords.Keywords.__annotations__.keys()
+    assert {*files, *page.OWN_OF_FILES} == {*leaves(ResultOptions)}
 
 
 def plain(text: str) -> str:
