@@ -22,8 +22,19 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..diagnostics import CompileError, describe
+from ..dialects import ascend
+from ..dialects.ascend import AscendQuantOp
 from ..dialects.ascend.cube import DATA
-from ..dialects.nn import CORRECTED, ConstantOp, DequantizeFloatOp, DequantizeOp, OpaqueOp
+from ..dialects.nn import (
+    CORRECTED,
+    ConstantOp,
+    DequantizeFloatOp,
+    DequantizeOp,
+    MovingOp,
+    OpaqueOp,
+    QuantizeOp,
+    ShapeOp,
+)
 from ..dialects.nn.shapes import element_of
 from ..ir.dtypes import as_stored
 from ..ir.functions import input_names, main_function, output_names
@@ -400,19 +411,36 @@ class _Run:
 
     def _is_only_quantized(self, slot: int, *values: Array) -> bool:
         """Whether all that reads either value quantizes it to the same integers, which one of the two stands for already: the
-        quantization moved past the layer.
+        quantization moved past the layer, and maybe past others that only move elements.
         """
-        readers = self.graph.program.readers.get(slot, ())
-        if self.follower.bits or slot in self.outputs or not readers:
-            return False
-        for row in readers:
+        found = None if self.follower.bits else self._quantizing(slot)
+        for row in found or ():
             if not any(_is_quantized(row.op, each) for each in values):
                 return False
-            one, other = (self.graph.run(row, {slot: each})[0] for each in values)
+            one, other = (self.graph.run(row, {row.operands[0]: each})[0] for each in values)
             (bound,) = errors_of(row.op, values[:1], [self.in_forced.error(slot)], [one])
             if not np.all(distance(one, other) <= (0 if bound is None else bound)):
                 return False
-        return True
+        return bool(found)
+
+    def _quantizing(self, slot: int) -> list[Row] | None:
+        """The rows that quantize a value in the end, by one scale where elements were moved before; None if others read it, apart
+        from those that ask for its shape.
+        """
+        found: list[Row] = []
+        waiting = [slot]
+        while waiting:
+            current = waiting.pop()
+            if current in self.outputs:
+                return None
+            for row in self.graph.program.readers.get(current, ()):
+                if isinstance(row.op, QuantizeOp | AscendQuantOp) and (current == slot or _has_one_scale(row.op)):
+                    found.append(row)
+                elif _only_moves(row.op) and row.operands[0] == current:
+                    waiting += row.results
+                elif not isinstance(row.op, ShapeOp | ascend.ShapeOp):
+                    return None
+        return found
 
     def _force(self, slot: int, view: Array, *, both: bool = False) -> None:
         """Replace the value of a layer by the other's. What it was computed as keeps its bound."""
@@ -515,6 +543,15 @@ class _Run:
 
 def _floating(array: Array) -> bool:
     return bool(np.issubdtype(array.dtype, np.inexact)) or array.dtype.name == "bfloat16"
+
+
+def _has_one_scale(op: QuantizeOp | AscendQuantOp) -> bool:
+    return isinstance(op, AscendQuantOp) or op.qparams.data.axis is None
+
+
+def _only_moves(op: Operation) -> bool:
+    meaning = op.meaning().op if isinstance(op, ascend.AscendOp) and op.has_meaning() else op
+    return isinstance(meaning, MovingOp) and meaning.only_moves
 
 
 def _is_quantized(op: Operation, reals: Array) -> bool:

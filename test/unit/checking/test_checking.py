@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 import amct_opt
 from amct_opt import CompileError
 from amct_opt.checking import bounds
-from amct_opt.checking.checker import Checker
+from amct_opt.checking.checker import Checker, Traced, compare
 from amct_opt.checking.following import Graph
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
@@ -222,6 +222,33 @@ def test_offsets_of_a_slice_stay_constant() -> None:
     (found,) = bounds.errors_of(op, [x, np.array([1]), np.array([2])], [error, None, None], [x[1:3]])
     assert found is not None
     np.testing.assert_allclose(found, [2, 4], rtol=1e-5)
+
+
+QUANTIZED = """
+  %q{0} = nn.quantize %{0} by <i8, scale = 0.5, zero_point = 3> : (tensor<{1}xf32>) -> tensor<{1}xi8>
+  %d{0} = nn.dequantize %q{0} by <i8, scale = 0.5, zero_point = 3> : (tensor<{1}xi8>) -> tensor<{1}xf32>"""
+MOVED = """
+func.func @main(%x: tensor<2x3xf32>) -> tensor<6xf32> {{{before}
+  %t = nn.transpose %{x} perm [1, 0] from <onnx, "Transpose", "t"> : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %s = nn.shape %t : (tensor<3x2xf32>) -> tensor<2xi64>
+  %n = nn.constant dense<[6]> : tensor<1xi64>
+  %r = nn.reshape %t, %n from <onnx, "Reshape", "r"> : (tensor<3x2xf32>, tensor<1xi64>) -> tensor<6xf32>{after}
+  %y = nn.abs %{r} from <onnx, "Abs", "y"> : tensor<6xf32>
+  func.return %y : tensor<6xf32>
+}}"""
+
+
+@pytest.mark.parametrize("scale", ["0.5", "0.25"])
+def test_a_quantization_may_move_past_several_layers(scale: str) -> None:
+    """But not change: with another scale the first layer that reads the integers is wrong."""
+    first, last = QUANTIZED.format("x", "2x3"), QUANTIZED.format("r", "6").replace("0.5", scale)
+    before, after = (
+        parse_module(new_session(), MOVED.format(before=a, x=x, after=b, r=r))
+        for a, x, b, r in ((first, "dx", QUANTIZED.format("r", "6"), "dr"), ("", "x", last, "dr"))
+    )
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    found = compare(Traced(before, [{"arg0": x}]), after, "rounded").first()
+    assert (found is None) == (scale == "0.5")
 
 
 def test_a_whole_exponent_is_exact() -> None:
