@@ -136,8 +136,8 @@ class Analysis:
     """Whether given values of float16 stand for others, of which they are roundings (`Follower.unrounded`)."""
     operands: Mapping[int, tuple[Array, ...]] = field(default_factory=dict[int, "tuple[Array, ...]"])
     _known: dict[int, Array | None] = field(default_factory=dict[int, "Array | None"])
-    _unbounded: bool = False
-    """Whether a bound is infinite: rules then may give NaN, of infinity times 0."""
+    unbounded: bool = False
+    """Whether a carried operator has no bound: rules after it may give NaN, of infinity times 0."""
 
     def error(self, slot: int) -> Array | None:
         """The bounds of what the row of a slot computed from the values that it read."""
@@ -212,7 +212,7 @@ class Analysis:
     def _compute(self, row: Row) -> None:
         if self.steps is not None and isinstance(row.op, OpaqueOp) and self._reads_a_weight(row):
             # an LSTM: what moves weights in one direction says nothing of rounding, and the worst case grows in each step
-            self._unbounded = True
+            self.unbounded = True
             self._known.update({slot: np.full(self.values[slot].shape, np.inf, np.float32) for slot in row.results})
             return
         read = [self.values[slot] for slot in row.operands]
@@ -223,7 +223,7 @@ class Analysis:
             found[0] = rounded
         if self.steps is not None and not self.graph.corrected.isdisjoint(row.operands) and found[0] is not None:
             found[0] = found[0] + found[0].max(initial=0.0)  # a mean error is not larger than the largest
-        if self._unbounded:
+        if self.unbounded:
             found = [None if each is None else np.where(np.isnan(each), np.inf, each) for each in found]
         self._known.update(zip(row.results, found, strict=True))
 
@@ -527,7 +527,7 @@ class _Run:
         """The element that lies furthest beyond its bound; None if there is none."""
         difference = distance(value, view)
         bound: Array = np.zeros(()) if self.follower.bits else self._bound(slot, analysis, difference)
-        if self.follower.steps is not None and not np.isfinite(bound).all():
+        if analysis.unbounded and not np.isfinite(bound).all():
             self.follower.unbounded.add(self.follower.layers[slot])
         if bool(np.all(difference <= bound)):
             return None

@@ -251,6 +251,21 @@ def test_a_quantization_may_move_past_several_layers(scale: str) -> None:
     assert (found is None) == (scale == "0.5")
 
 
+def test_infinite_bounds_of_infinite_numbers_are_not_those_of_carried_operators() -> None:
+    """Masks of attention hold them; the note speaks of weights."""
+    text = """
+    func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}
+      %y = nn.relu %{read} from <onnx, "Relu", "y"> : tensor<6xf32>
+      func.return %y : tensor<6xf32>
+    }}"""
+    x = np.array([-np.inf, 0.1, 0.2, 0.3, 0.4, 0.6], np.float32)
+    before, after = (text.format(points=p, read=r) for p, r in (("", "x"), (QUANTIZED.format("x", "6"), "dx")))
+    found = compare(
+        Traced(parse_module(new_session(), before), [{"arg0": x}]), parse_module(new_session(), after), "quantized"
+    )
+    assert (found.first(), found.unbounded, found.found["y"].equal) == (None, set(), False)
+
+
 def test_a_whole_exponent_is_exact() -> None:
     """Moved by the rounding of a constant it would give NaN for negative numbers."""
     text = """
