@@ -247,7 +247,9 @@ class Checker:
         parts += [f"not checked: {name}, {reason}" for name, reason in self.skipped.items()]
         if self.unbounded:
             names = some(list(self.unbounded))
-            parts.append(f"not checked: {names}, for weights of a carried operator were rounded, which no rule bounds")
+            parts.append(
+                f"not checked: {names}, for a carried operator reads what was rounded to integers, which no rule bounds"
+            )
         return "; ".join(parts)
 
 

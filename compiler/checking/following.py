@@ -203,15 +203,14 @@ class Analysis:
                 return not any(isinstance(each.op, DequantizeFloatOp) for each in readers)
         return False
 
-    def _reads_a_weight(self, row: Row) -> bool:
-        """Whether an operand is a weight of integers."""
-        makers = (self.graph.makers.get(slot) for slot in row.operands)
-        dequantized = (each for each in makers if each is not None and isinstance(each.op, DequantizeOp))
-        return any(each.operands[0] in self.graph.program.constants for each in dequantized)
+    def _reads_integers(self, row: Row) -> bool:
+        """Whether an operand is a value or a weight that stands for integers."""
+        makers = (self.graph.makers.get(slot) for slot in row.operands if slot not in self.exact)
+        return any(each is not None and isinstance(each.op, DequantizeOp) for each in makers)
 
     def _compute(self, row: Row) -> None:
-        if self.steps is not None and isinstance(row.op, OpaqueOp) and self._reads_a_weight(row):
-            # an LSTM: what moves weights in one direction says nothing of rounding, and the worst case grows in each step
+        if self.steps is not None and isinstance(row.op, OpaqueOp) and self._reads_integers(row):
+            # what moves all of them in one direction says nothing of rounding, and the worst case of an LSTM grows in each step
             self.unbounded = True
             self._known.update({slot: np.full(self.values[slot].shape, np.inf, np.float32) for slot in row.results})
             return
@@ -304,7 +303,7 @@ class Follower:
     casts once for several operations in a row."""
     found: dict[str, FollowedLayer] = field(default_factory=dict[str, FollowedLayer])
     unbounded: set[str] = field(default_factory=set[str])
-    """Layers that may differ by anything: a carried operator has integer weights, and rounds in a way that no rule describes."""
+    """Layers that may differ by anything: a carried operator reads what was rounded to integers, which no rule bounds."""
 
     def follow(
         self,

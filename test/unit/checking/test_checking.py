@@ -266,6 +266,22 @@ def test_infinite_bounds_of_infinite_numbers_are_not_those_of_carried_operators(
     assert (found.first(), found.unbounded, found.found["y"].equal) == (None, set(), False)
 
 
+def test_carried_operators_have_no_bound_for_integers() -> None:
+    """Nobody knows which roundings of its inputs go together worst."""
+    text = """
+    func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}
+      %y = nn.opaque %{read} framework "onnx" op_type "LpNormalization" version 17 from <onnx, "LpNormalization", "y">
+        : (tensor<6xf32>) -> tensor<6xf32>
+      func.return %y : tensor<6xf32>
+    }}"""
+    x = np.linspace(-1, 1, 6, dtype=np.float32)
+    before, after = (text.format(points=p, read=r) for p, r in (("", "x"), (QUANTIZED.format("x", "6"), "dx")))
+    found = compare(
+        Traced(parse_module(new_session(), before), [{"arg0": x}]), parse_module(new_session(), after), "quantized"
+    )
+    assert (found.first(), found.unbounded) == (None, {"y"})
+
+
 def test_a_whole_exponent_is_exact() -> None:
     """Moved by the rounding of a constant it would give NaN for negative numbers."""
     text = """

@@ -92,7 +92,7 @@ def test_rounding_that_no_rule_bounds_is_said(
     assert not amct_opt.run(command)
     said = capsys.readouterr().err
     assert "same numbers: rnn.onnx, q.onnx; " in said
-    assert "not checked: rnn, for weights of a carried operator were rounded, which no rule bounds" in said
+    assert "not checked: rnn, for a carried operator reads what was rounded to integers, which no rule bounds" in said
 
 
 def config(tmp_path: Path, text: str) -> str:
