@@ -15,7 +15,7 @@ from .convert.quantize_dynamic import quantize_dynamic
 from .convert.shift_accumulators import shift_accumulators
 from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
-from .recover.correct_bias import correct_bias, few_of
+from .recover.correct_bias import all_of, correct_bias, few_of
 from .recover.fit_ranges import fit_ranges
 from .recover.round_weights import round_weights
 from .request import Request
@@ -42,7 +42,7 @@ def quantize_channels(
     if request.recovery.correct_bias is not False:
         with session.phase("correct-bias"):
             if request.recovery.correct_bias:
-                correct_bias(module, samples, session, runner)
+                correct_bias(module, lambda: all_of(samples()), session, runner)
             else:
                 correct_bias(module, lambda: few_of(module, samples(), session), session)
     with session.phase("convert-observers"):

@@ -15,7 +15,7 @@
 // CHECK:       nn.conv_transpose %{{.*}}, %w, [[C]]
 
 // REMARK:      [correct-bias missed bias] "plain": it has no bias
-// REMARK:      [correct-bias applied corrected] "conv1": SQNR of its output {{[0-9.]+}} dB with the corrected bias, {{[0-9.]+}} dB with its own (on 2 samples held back)
+// REMARK:      [correct-bias applied corrected] "conv1": SQNR of its output {{[0-9.]+}} dB with the corrected bias, {{[0-9.]+}} dB with its own (on 8 samples, held back in turns)
 // REMARK:      [correct-bias applied corrected] "up"
 // REMARK:      [correct-bias missed improves] "whole": its output has {{[0-9.]+}} dB with the corrected bias, {{[0-9.]+}} dB with its own, which stays
 

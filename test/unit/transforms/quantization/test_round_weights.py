@@ -32,6 +32,7 @@ from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover import correct_bias
 from amct_opt.transforms.quantization.recover.round_weights import rounding
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
+from amct_opt.transforms.quantization.recover.round_weights.folds import Fold, Folds
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
 from amct_opt.transforms.quantization.recover.round_weights.networks import Networks, layer_by_layer
 from amct_opt.transforms.quantization.recover.round_weights.products import product_of
@@ -501,7 +502,10 @@ def test_the_input_weights_of_recurrent_layers_are_rounded() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("method", ["gptq", "mismatch", "adaround"])
-@pytest.mark.parametrize(("count", "measured"), [(1, "rounding"), (4, "(on 1 sample held back)")])
+@pytest.mark.parametrize(
+    ("count", "measured"),
+    [(1, "rounding"), (4, "(on 4 samples, held back in turns)"), (16, "(on 2 samples held back)")],
+)
 def test_a_layer_that_does_not_gain_keeps_the_nearest_numbers(
     method: str, seed: int, count: int, measured: str
 ) -> None:
@@ -517,7 +521,7 @@ def test_a_layer_that_does_not_gain_keeps_the_nearest_numbers(
 
 
 @pytest.mark.parametrize("beside", [False, True])
-@pytest.mark.parametrize("samples", [1, 32])
+@pytest.mark.parametrize("samples", [1, 8, 32])
 def test_changes_are_undone_together_if_the_outputs_lose_by_them(samples: int, beside: bool) -> None:
     """One sample: on that which the layers are fitted to."""
     session, module = steps(network(), "ascend", DATA[:32], "insert-observers{weight-bits=4}", "calibrate")
@@ -527,13 +531,13 @@ def test_changes_are_undone_together_if_the_outputs_lose_by_them(samples: int, b
     def rules(factor: int) -> set[tuple[str, str]]:
         remarks = Remarks(session, "round-weights")
 
-        def step(layer: IntegerLayer, _: Networks) -> IntegerLayer:
+        def step(layer: IntegerLayer, _: Networks, remarks: Remarks) -> IntegerLayer:
             grid = layer.grid(*layer.product.matrices(layer.weight.array).shape[:2])
             integers = grid.integers(layer.product.matrices(layer.weight.array))
             remarks.applied(layer.compute, "rounded", "")
             return layer.with_integers(layer.product.weight(factor * integers), layer.scales)
 
-        layer_by_layer(module, layers, step, data, remarks, work="zero", beside=beside)
+        layer_by_layer(module, layers, step, Folds.of(data), remarks, work="zero", beside=beside)
         erase_dead_constants(module)
         return {(each.kind, each.rule) for layer in layers for each in remarks.of(layer.compute)}
 
@@ -541,6 +545,50 @@ def test_changes_are_undone_together_if_the_outputs_lose_by_them(samples: int, b
     assert to_text(module) == before
     assert rules(1) == {("applied", "rounded")}
     assert to_text(module) != before
+
+
+def test_few_runs_judge_all_in_their_turns() -> None:
+    """The last of 8 runs has nothing in the first channel, and does not miss its weights."""
+    data = DATA[:8].copy()
+    data[-1, 0] = 0
+    session, module = steps(network(), "ascend", data, "insert-observers{weight-bits=4}", "calibrate")
+    layers = integer_layers(module, profile_of(session))
+
+    def step(layer: IntegerLayer, _: Networks, remarks: Remarks) -> IntegerLayer:
+        if layer_of(layer.compute) != "conv1":
+            return layer
+        remarks.applied(layer.compute, "rounded", "")
+        weight = layer.product.matrices(layer.weight.array)
+        integers = layer.product.weight(layer.grid(*weight.shape[:2]).integers(weight))
+        integers[:, 0] = 0
+        return layer.with_integers(integers, layer.scales)
+
+    def rule(folds: Folds) -> str:
+        remarks = Remarks(session, "round-weights")
+        layer_by_layer(module, layers, step, folds, remarks, work="zero", beside=True)
+        (remark,) = (each for layer in layers for each in remarks.of(layer.compute))
+        assert remark.rule == "rounded" or remark.reason.endswith("(on 8 samples, held back in turns)")
+        return remark.rule
+
+    samples = samples_from(data, module)
+    assert rule(Folds.of(samples)) == "outputs"
+    assert rule(Folds.at_once(samples)) == "rounded"
+
+
+@pytest.mark.parametrize(("count", "at_a_time", "turns"), [(2, 1, 2), (8, 1, 3), (15, 1, 3), (11, 4, 2)])
+def test_each_of_few_samples_is_held_back_once(count: int, at_a_time: int, turns: int) -> None:
+    samples = replace(samples_from(DATA[:count], parse_module(new_session(), network())), at_a_time=at_a_time)
+    folds = Folds.of(samples)
+    assert folds.whole == Fold([samples])
+    held: list[int] = []
+    for summed, judging in folds.turns:
+        assert judging is not None
+        assert all(each.count >= at_a_time for each in (*summed, judging))
+        held += (own := [*range(judging.first, judging.first + judging.count)])
+        others = [i for each in summed for i in range(each.first, each.first + each.count)]
+        assert sorted(own + others) == [*range(count)]
+    assert held == [*range(count)]
+    assert len(folds.turns) == turns
 
 
 def test_layers_are_rounded_behind_the_layers_that_they_read_as_the_converted_network_has_them() -> None:
@@ -611,11 +659,11 @@ def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: i
 
 def test_a_tenth_of_the_samples_of_a_large_network_corrects_biases(monkeypatch: pytest.MonkeyPatch) -> None:
     module = parse_module(session := new_session(), network())
-    given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (16, 40, 64, 400)]
-    for numbers, counts in ((1 << 28, [8, 20, 32, 48]), (1, [4, 4, 6, 40])):
+    given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (8, 16, 40, 64, 400)]
+    for numbers, counts in ((1 << 28, [8, 8, 20, 32, 48]), (1, [4, 4, 4, 6, 40])):
         monkeypatch.setattr(correct_bias, "_NUMBERS", numbers)
-        found = [correct_bias.few_of(module, samples, session) for samples in given]
-        assert [each and each.count for each in found] == counts
+        found = [each.whole for samples in given if (each := correct_bias.few_of(module, samples, session))]
+        assert [sum(part.count for part in (*each.summed, each.held) if part) for each in found] == counts
 
 
 def conv_result(module: ModuleOp) -> list[SSAValue]:

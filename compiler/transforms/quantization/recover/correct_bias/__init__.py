@@ -14,7 +14,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from .....backends import HERE, Runner, Work
 from .....backends.estimate import numbers
 from .....data import Samples
-from .....diagnostics import Gain
 from .....dialects.nn import CORRECTED, ConstantOp, constant_of
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
@@ -24,6 +23,7 @@ from ...data import load
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
+from ..round_weights.folds import FEW, TURNS, Folds
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
@@ -49,12 +49,18 @@ class CorrectBiasPass(Parts, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        correct_bias(op, lambda: load(self.calibration, op, session), session, sharing_runner(self.sharing))
+        correct_bias(op, lambda: all_of(load(self.calibration, op, session)), session, sharing_runner(self.sharing))
 
 
-def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | None:
+def all_of(samples: Samples) -> Folds:
+    """The samples that correct biases if it is asked for."""
+    return Folds.of(samples, _HELD_BACK)
+
+
+def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None:
     """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little, but at
-    least 4 runs. None if they are synthetic or, with remarks, fewer.
+    least 4 runs. Fewer than 16 runs are all of them, in turns, if all turns cost little. None if they are synthetic or, with
+    remarks, fewer than 4 runs.
     """
     if samples.synthetic:
         return None
@@ -67,13 +73,13 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Samples | No
         return None
     work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
     cheap = _NUMBERS * samples.runs // max(numbers(work), 1)
+    if samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
+        return all_of(samples)
     runs = max(_FEWEST, min(samples.runs // 2, _MOST, max(samples.runs // 10, cheap)))
-    return samples.head(min(samples.count, runs * samples.batch_size))
+    return Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), _HELD_BACK)
 
 
-def correct_bias(
-    module: ModuleOp, samples: Callable[[], Samples | None], session: Session, runner: Runner = HERE
-) -> None:
+def correct_bias(module: ModuleOp, folds: Callable[[], Folds | None], session: Session, runner: Runner = HERE) -> None:
     """Correct the biases of layers with planned integer weights, if there are samples; each layer reads the outputs of corrected
     layers before it. The cluster of `runner`, if it has one, computes the means.
 
@@ -82,19 +88,17 @@ def correct_bias(
     """
     remarks = Remarks(session, CorrectBiasPass.name)
     layers = integer_layers(module, profile_of(session))
-    if not layers or (given := samples()) is None:
+    if not layers or (given := folds()) is None:
         return
     broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
 
-    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+    def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
     if len(broken) < len(layers):
-        layer_by_layer(
-            module, layers, step, given, remarks, runner, work=CorrectBiasPass.name, beside=True, one_in=_HELD_BACK
-        )
+        layer_by_layer(module, layers, step, given, remarks, runner, work=CorrectBiasPass.name, beside=True)
     erase_dead_constants(module)
     remarks.flush()
 
@@ -117,26 +121,30 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     given = product.matrices(layer.float_weight)
     weight = product.matrices(layer.operands()[WEIGHT])
 
-    def shift(means: Means, _: Rows) -> Solution:
+    def shift(means: Means, *_: Rows | float | None) -> Solution:
         shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
         return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
 
-    solution, held = networks.solved(layer, given, Means.of_layer, shift)
-    corrected = (bias + solution["shift"]).astype(bias.dtype)
-    if not (np.isfinite(corrected).all() and (layer.sums is None or bias_fits(corrected, layer.sums))):
+    def corrected(solution: Solution) -> Array:
+        return (bias + solution["shift"]).astype(bias.dtype)
+
+    def output(solution: Solution | None) -> tuple[Array, Array]:
+        rounded = layer.rounded_bias(bias if solution is None else corrected(solution))
+        return weight, (rounded - bias).reshape(-1, 1, given.shape[1])
+
+    solution, gain = networks.solved(layer, given, Means.of_layer, shift, output)
+    found = corrected(solution)
+    if not (np.isfinite(found).all() and (layer.sums is None or bias_fits(found, layer.sums))):
         remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
         return layer
-    changed = layer.rounded_bias(corrected)
-    before, after = (
-        held.sqnr(weight, (each - bias).reshape(-1, 1, given.shape[1])) for each in (layer.rounded_bias(bias), changed)
-    )
+    before, after = gain.before, gain.after
     if not after > before:
         reason = f"its output has {after:.1f} dB with the corrected bias, {before:.1f} dB with its own, which stays"
-        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", gain)
         return layer
     reason = f"SQNR of its output {after:.1f} dB with the corrected bias, {before:.1f} dB with its own"
-    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}", Gain(before, after))
-    _write(layer, corrected)
+    remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}", gain)
+    _write(layer, found)
     return layer
 
 

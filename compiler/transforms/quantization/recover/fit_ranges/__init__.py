@@ -28,7 +28,7 @@ from ...options import DataOptions, EngineOptions
 from ...profiles import profile_of
 from ...running import runner_of
 from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
-from ..round_weights.networks import measured_on, split
+from ..round_weights.folds import measured_on, split
 from ..round_weights.sums import decibels
 from ..round_weights.twins import points_of
 from .readers import Errors, Reader, Readers, UnknownError, kept_of

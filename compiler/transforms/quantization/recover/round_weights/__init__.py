@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from .....backends import HERE, Runner
 from .....configuration.settings import Ada
 from .....data import Samples
-from .....diagnostics import CompileError, Gain, op_error
+from .....diagnostics import CompileError, op_error
 from .....dialects.nn import Plan, plan_of, set_plan
 from .....ir.array import Array
 from .....pipelines.options import Parts, build
@@ -27,6 +27,7 @@ from ...options import ClusterOptions, DataOptions, Method
 from ...profiles import profile_of
 from ...running import sharing_runner
 from .adaround import adaround
+from .folds import Folds
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
 from .rounding import WIDE, Factor, Grid, factored, matched, rounded, with_least_error
@@ -87,12 +88,13 @@ def round_weights(
             if name is not None:
                 remarks.missed(op, "number-format", f"its weight is in {name}: only integers are rounded by outputs")
 
-    def step(layer: IntegerLayer, networks: Networks) -> IntegerLayer:
+    def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
         return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
 
     if rounding:
         work = f"{RoundWeightsPass.name} {method}"
-        layer_by_layer(module, layers, step, samples(), remarks, runner, work=work, beside=method == "mismatch")
+        folds = Folds.of(samples())
+        layer_by_layer(module, layers, step, folds, remarks, runner, work=work, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
         if layer.second is not None:
@@ -132,24 +134,34 @@ def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, rema
     grid = layer.grid(*weights.shape[:2])
     by_divergence = layer.plan.weights[0].scaled_by_divergence
 
-    def solve(sums: Sums, held: Rows) -> Solution:
+    def solve(sums: Sums, held: Rows, damping: float | None) -> Solution:
         fixed = layer.weight.fixed or grid.levels is not None or by_divergence  # levels are those of a scale
-        task = _Task(layer, weights, grid, sums, held, options, fixed)
-        integers, scales = task.best()
-        return {"integers": integers, "scales": scales}
+        found = _Task(layer, weights, grid, sums, held, options, fixed).best(damping)
+        return {"choice": np.asarray(found.damping), "integers": found.integers, "scales": found.scales}
+
+    def output(solution: Solution | None) -> tuple[Array, float]:
+        return grid.nearest(weights) if solution is None else solution["integers"] * solution["scales"], 0.0
 
     make = Sums.of_both if method == "mismatch" else Sums.of_inputs
-    solution, held = networks.solved(layer, weights, make, solve)
-    integers, scale = solution["integers"], solution["scales"]
-    after, before = held.sqnr(integers * scale), held.sqnr(grid.nearest(weights))
+    solution, gain = networks.solved(layer, weights, make, solve, output)
+    before, after = gain.before, gain.after
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
-        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", Gain(before, after))
+        remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", gain)
         nearest = layer.product.weight(grid.integers(weights))
         return layer.with_integers(nearest, layer.scales_of(grid)) if by_divergence else layer
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
-    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", Gain(before, after))
-    return layer.with_integers(layer.product.weight(integers), layer.scales_of(grid._replace(scale=scale)))
+    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", gain)
+    scales = layer.scales_of(grid._replace(scale=solution["scales"]))
+    return layer.with_integers(layer.product.weight(solution["integers"]), scales)
+
+
+class _Found(NamedTuple):
+    """Integers and their scales, and the damping that they were found with."""
+
+    damping: float
+    integers: Array
+    scales: Array
 
 
 class _Task(NamedTuple):
@@ -164,42 +176,46 @@ class _Task(NamedTuple):
     fixed: bool
     """Whether the scales stay."""
 
-    def best(self) -> tuple[Array, Array]:
-        """The integers and their scales, with the damping that has the least error on samples held back."""
+    def best(self, chosen: float | None) -> _Found:
+        """The integers and their scales, with the damping that was chosen or has the least error on samples held back."""
         if not self.sums.are_few or self.options is not None:
             return self._fitted(DAMPINGS[0])
+        if chosen is not None:
+            return self._fitted(chosen)
         if self.weights.shape[2] >= WIDE:
             return self._best_by_some()
-        return max((self._fitted(damping) for damping in DAMPINGS), key=lambda found: self._sqnr(*found))
+        return max(map(self._fitted, DAMPINGS), key=self._sqnr)
 
-    def _best_by_some(self) -> tuple[Array, Array]:
+    def _best_by_some(self) -> _Found:
         """The integers and scales of the best damping, chosen by some output channels with the scales of the largest one:
         smaller dampings are tried until one is worse.
         """
         *others, largest = DAMPINGS
-        integers, scales = self._fitted(largest)
+        every = self._fitted(largest)
         step = max(1, self.weights.shape[1] // _CHANNELS)
-        some = self._replace(grid=self.grid._replace(scale=scales), fixed=True)._of_channels(slice(None, None, step))
-        best, most = largest, some._sqnr(integers[:, ::step], scales[:, ::step])
+        some = self._replace(grid=self.grid._replace(scale=every.scales), fixed=True)._of_channels(
+            slice(None, None, step)
+        )
+        best, most = largest, some._sqnr(_Found(largest, every.integers[:, ::step], every.scales[:, ::step]))
         for damping in reversed(others):
-            found = some._sqnr(*some._fitted(damping))
+            found = some._sqnr(some._fitted(damping))
             if found < most:
                 break
             best, most = damping, found
-        return (integers, scales) if best == largest else self._fitted(best)
+        return every if best == largest else self._fitted(best)
 
     def _of_channels(self, some: slice) -> _Task:
         """The task for some output channels."""
         grid, sums = self.grid.of_channels(some), self.sums.of_channels(some)
         return self._replace(weights=self.weights[:, some], grid=grid, sums=sums, held=self.held.of_channels(some))
 
-    def _sqnr(self, integers: Array, scales: Array) -> float:
-        return self.held.sqnr(integers * scales)
+    def _sqnr(self, found: _Found) -> float:
+        return self.held.sqnr(found.integers * found.scales)
 
-    def _fitted(self, damping: float) -> tuple[Array, Array]:
+    def _fitted(self, damping: float) -> _Found:
         """The integers with this damping, and their scales."""
         with self.sums.damped(damping) as sums:
-            return self._replace(sums=sums)._found()
+            return _Found(damping, *self._replace(sums=sums)._found())
 
     def _found(self) -> tuple[Array, Array]:
         """Integers for these sums, and their scales: by adaround with its options, otherwise by `gptq`, which takes some output

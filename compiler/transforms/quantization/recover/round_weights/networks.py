@@ -17,16 +17,16 @@ from xdsl.ir import Operation
 from .....backends import HERE, Runner
 from .....backends.data_hash import digest_of
 from .....backends.sharing import shares_of
-from .....data import Samples
-from .....diagnostics import CompileError
+from .....diagnostics import CompileError, Gain
 from .....dialects.nn import weights_of
 from .....files import scratch
 from .....ir.array import Array
 from .....ir.weights import return_freed_memory, set_aside
-from .....rewriting import Remarks
+from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.metrics import Differences
 from .....session import Session
 from ...calibrate.observing import in_batches
+from .folds import Fold, Folds, Judged, measured_on
 from .integer_layers import WEIGHT, IntegerLayer
 from .shared_sums import SharedSums
 from .sums import Rows, Summed, Wish, merged_sums, rows_of
@@ -34,15 +34,13 @@ from .twins import Operands, Solution, Twins, accumulated, network, points_of
 
 S = TypeVar("S", bound=Summed)
 
-HELD_BACK = 8
-"""One run in this many is held back; of fewer, but more than one, the last."""
 _ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 8
 _ROWS_HELD = 1 << 11
 """About how many rows of the held-back samples are kept."""
 _SHARES = 8
-"""Parts of the samples whose sums are added in order, whoever computes them: their number decides how the sums round."""
+"""Folds of the samples whose sums are added in order, whoever computes them: their number decides how the sums round."""
 
 
 class Networks:
@@ -52,38 +50,43 @@ class Networks:
         self,
         module: ModuleOp,
         layers: Sequence[IntegerLayer],
-        samples: Samples,
+        fold: Fold,
         folder: Path,
         session: Session,
         runner: Runner = HERE,
         *,
         work: str,
         beside: bool,
-        one_in: int = HELD_BACK,
+        verdict: Judged | None = None,
     ):
-        """`layers` in the order of the module. `work` names what is solved; one run in `one_in` is held back. `beside` is false
-        if the float network is not needed: then the quantized one is used for both. A cluster of `runner` runs the networks over
-        the samples that are not held back.
+        """`layers` in the order of the module. `work` names what is solved. `beside` is false if the float network is not needed:
+        then the quantized one is used for both. `verdict` is what was found in turns, if that judges. A cluster of `runner` runs
+        the networks over the samples that are not held back.
         """
-        fit, held = split(samples, one_in)
-        self.held_back: int = 0 if held is None else held.count
-        """The number of samples that are held back from the sums."""
+        self.judged: Judged = Judged(0 if fold.held is None else fold.held.count)
+        """What the samples that are held back say so far."""
+        self._verdict = verdict
         self._numbers = {layer.compute: i for i, layer in enumerate(layers)}
-        self._shares = shares_of(in_batches(module, [], fit), fewest=1, most=_SHARES)
+        each = (in_batches(module, [], summed) for summed in fold.summed)
+        self._shares = [share for summed in each for share in shares_of(summed, fewest=1, most=_SHARES)]
         self._fit = sum(share.runs for share in self._shares)
-        self._held = None if held is None else in_batches(module, [], held)
+        self._held = None if fold.held is None else in_batches(module, [], fold.held)
+        self._alone = self._held is None and verdict is None
+        """Whether what layers are fitted to judges them as well."""
         self._elsewhere: SharedSums | None = None
         self._changes: dict[int, Operands] = {}  # for workers that begin anew
-        here = [*self._shares, *([] if self._held is None else [self._held])]
-        if runner.cluster is not None and self._held is not None:
-            here = here[-1:]
-            key = lambda: (work, digest_of(fit, session, runner.cluster), self._shares[0].batch_size)  # noqa: E731
+        judging = self._shares if self._alone else [] if self._held is None else [self._held]
+        here = judging if self._alone else [*self._shares, *judging]
+        if runner.cluster is not None and not self._alone:
+            here = judging
+            digests = lambda: [digest_of(summed, session, runner.cluster) for summed in fold.summed]  # noqa: E731
+            key = lambda: (work, *digests(), self._shares[0].batch_size)  # noqa: E731
             self._elsewhere = SharedSums(runner, module, self._shares, session, len(layers), key, beside=beside)
-        self._runs = sum(part.runs for part in here)
+        self._runs = sum(samples.runs for samples in here)
         computes = list(self._numbers)
         self._twins = Twins(module, computes, here, folder, beside=beside)
-        self._exact = self._twins.float or network(module, computes, here[-1:], folder / "exact")
-        self._before = network(module, computes, here[-1:], folder / "before", points_of(module))
+        self._exact = self._twins.float or network(module, computes, judging, folder / "exact")
+        self._before = network(module, computes, judging, folder / "before", points_of(module))
         for layer in layers:
             self._exact.operands[layer.compute][WEIGHT] = layer.float_weight
 
@@ -98,23 +101,44 @@ class Networks:
         layer: IntegerLayer,
         weights: Array,
         make: Callable[[IntegerLayer], S],
+        solve: Callable[[S, Rows, float | None], Solution],
+        output: Callable[[Solution | None], tuple[Array, Array | float]],
+    ) -> tuple[Solution, Gain]:
+        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives, and the SQNR of the
+        layer's output without it and with it, where it is judged. `weights` are the layer's matrices in the float network;
+        `output` gives what `Rows.energies` takes, for a solution and for none. Layers must be requested in order. A checkpoint of
+        the cluster's work keeps what is solved.
+
+        `solve` also gets rows of samples that are not in the sums or, of a single run, of those that are. If turns judge, it gets
+        no rows, but the middle one of the solutions' `choice` in these.
+
+        Raises CompileError, located at the layer, for NaN and Inf.
+        """
+        choice = None if self._verdict is None else self._verdict.choice(layer.compute)
+        solution, held = self._solved(layer, weights, make, lambda sums, rows: solve(sums, rows, choice))
+        if self._verdict is None:
+            self.judged.layers[layer.compute] = held.energies(*output(None)), held.energies(*output(solution))
+            if "choice" in solution:
+                self.judged.chosen[layer.compute] = [float(solution["choice"])]
+        before, after = (self._verdict or self.judged).layers[layer.compute]
+        return solution, Gain(before.sqnr, after.sqnr)
+
+    def _solved(
+        self,
+        layer: IntegerLayer,
+        weights: Array,
+        make: Callable[[IntegerLayer], S],
         solve: Callable[[S, Rows], Solution],
     ) -> tuple[Solution, Rows]:
-        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives, and of rows of samples
-        that are not in the sums or, of a single run, of those that are. `weights` are the layer's matrices in the float network.
-        Layers must be requested in order. A checkpoint of the cluster's work keeps what is solved.
-
-        Also returns these rows. Raises CompileError, located at the layer, for NaN and Inf.
-        """
         inputs = self._twins.inputs(layer.compute)
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * weights.shape[2]) / self._fit)
         for _ in self._before.inputs(layer.compute):  # what it reads of the layers before is not kept until the end
             pass
-        if self._held is None:
+        if self._alone:
             kept = list(inputs)
             held = Rows.of(rows_of(kept, layer, wish.rows, 0), weights)
             return solve(merged_sums([wish.sums(kept, layer, 0)]), held), held
-        wanted = _ROWS_HELD / self._held.runs
+        wanted = _ROWS_HELD / max(1, self._before.batches)
         if self._elsewhere is not None:
             held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
             number = self._numbers[layer.compute]
@@ -136,77 +160,92 @@ class Networks:
 
     def lost(self) -> str | None:
         """The reason why the layers are not to change: on average the outputs of the quantized network come no closer to those of
-        the float network, on the same samples as `summed` returns; None if they do. Comes after the last layer.
+        the float network where they are judged; None if they do. Comes after the last layer.
         """
-        held = self._runs - self._before.batches
-        before, after = dict[str, Differences](), dict[str, Differences]()
-        each = (self._exact.outputs(held if self._exact is self._twins.float else 0), self._before.outputs())
-        for exact, old, new in zip(*each, self._twins.quantized.outputs(held), strict=True):
-            for name, array in exact.items():
-                if array.dtype.kind not in "iub":
-                    before.setdefault(name, Differences()).add(array, old[name])
-                    after.setdefault(name, Differences()).add(array, new[name])
-        gains = {name: after[name].sqnr - old.sqnr for name, old in before.items()}
+        outputs = (self._verdict or self.judged_to_the_end()).outputs
+        gains = {name: after.sqnr - before.sqnr for name, (before, after) in outputs.items()}
         gains = {name: gain for name, gain in gains.items() if not isnan(gain)}
         if not gains or sum(gains.values()) >= 0:
             return None
         worst = min(gains, key=lambda name: gains[name])
-        sqnr = f"{after[worst].sqnr:.2f} dB, without it {before[worst].sqnr:.2f} dB"
+        before, after = outputs[worst]
+        sqnr = f"{after.sqnr:.2f} dB, without it {before.sqnr:.2f} dB"
         return f"with it output {worst} of the quantized model has {sqnr}{self.measured}"
+
+    def judged_to_the_end(self) -> Judged:
+        """What the samples that are held back say of the layers and of the outputs. Comes after the last layer."""
+        held, outputs = self._runs - self._before.batches, self.judged.outputs
+        each = (self._exact.outputs(held if self._exact is self._twins.float else 0), self._before.outputs())
+        for exact, old, new in zip(*each, self._twins.quantized.outputs(held), strict=True):
+            for name, array in exact.items():
+                if array.dtype.kind not in "iub":
+                    before, after = outputs.setdefault(name, (Differences(), Differences()))
+                    before.add(array, old[name])
+                    after.add(array, new[name])
+        return self.judged
 
     @property
     def measured(self) -> str:
         """The data that errors are measured on, as the last words of a remark."""
-        return measured_on(self.held_back)
+        if self._verdict is not None:
+            return f" (on {self._verdict.samples} samples, held back in turns)"
+        return measured_on(self.judged.samples)
 
 
-def measured_on(count: int) -> str:
-    """The last words of a remark with errors that are measured on this many samples held back, if there are any."""
-    return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
-
-
-def split(samples: Samples, one_in: int = HELD_BACK) -> tuple[Samples, Samples | None]:
-    """The samples to sum, and those to hold back."""
-    back = max(samples.runs // one_in, int(samples.runs > 1)) * samples.batch_size
-    return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
-
-
-Step = Callable[[IntegerLayer, Networks], IntegerLayer]
+Step = Callable[[IntegerLayer, Networks, Remarks], IntegerLayer]
 """Maps a layer, with the networks before it, to the changed layer."""
+
+
+_Undo = tuple[IntegerLayer, Callable[[], None]]
+"""A layer that changed, and what gives it back its operands and attributes."""
 
 
 def layer_by_layer(
     module: ModuleOp,
     layers: Sequence[IntegerLayer],
     step: Step,
-    samples: Samples,
+    folds: Folds,
     remarks: Remarks,
     runner: Runner = HERE,
     *,
     work: str,
     beside: bool,
-    one_in: int = HELD_BACK,
 ) -> None:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
-    `work` names what the steps do; `beside` is false if they do not use the float network. The cluster of `runner` computes what
-    they sum.
+    Where turns judge, all steps are taken and undone in each of them before. `work` names what the steps do; `beside` is false if
+    they do not use the float network. The cluster of `runner` computes what they sum.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
-    undo: list[tuple[IntegerLayer, Callable[[], None]]] = []
-    with scratch() as folder:
-        networks = Networks(
-            module, layers, samples, folder, remarks.session, runner, work=work, beside=beside, one_in=one_in
-        )
+    session, verdict = remarks.session, Judged() if folds.turns else None
+
+    def taken(
+        number: int, fold: Fold, folder: Path, remarks: Remarks, verdict: Judged | None
+    ) -> tuple[Networks, list[_Undo]]:
+        """The networks after all steps of a turn, and what undoes these."""
+        networks = Networks(module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict)
+        undo: list[_Undo] = []
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
-            networks.change(layer, step(layer, networks).operands())
+            networks.change(layer, step(layer, networks, remarks).operands())
             _set_aside(module, folder / f"{i}.safetensors")
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
             return_freed_memory()
-            remarks.session.progress("layers", i + 1, len(layers))
+            session.progress("layers", number * len(layers) + i + 1, (1 + len(folds.turns)) * len(layers))
+        return networks, undo
+
+    for number, fold in enumerate(folds.turns):
+        with scratch() as folder:
+            networks, undo = taken(number, fold, folder, Remarks(session, remarks.pass_name), None)
+            assert verdict is not None, "there are turns"
+            verdict.merge(networks.judged_to_the_end())
+        for _, back in reversed(undo):
+            back()
+        erase_dead_constants(module)
+    with scratch() as folder:
+        networks, undo = taken(len(folds.turns), folds.whole, folder, remarks, verdict)
         lost = networks.lost() if undo else None
     if lost is not None:
         for layer, back in reversed(undo):

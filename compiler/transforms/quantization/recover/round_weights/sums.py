@@ -153,6 +153,24 @@ class Means:
 
 
 @dataclass
+class Energies:
+    """Sums of squares of an output and of its error. Those of other rows merge."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def merge(self, other: Energies) -> None:
+        """Add those of other rows."""
+        self.signal += other.signal
+        self.noise += other.noise
+
+    @property
+    def sqnr(self) -> float:
+        """In dB; inf without noise."""
+        return decibels(self.signal, self.noise)
+
+
+@dataclass
 class Rows:
     """Rows of inputs in the quantized network, and of the layer's outputs in the float one, in parts."""
 
@@ -174,9 +192,13 @@ class Rows:
         """The rows for some output channels."""
         return Rows(self.q, [y[:, :, some] for y in self.y])
 
-    def sqnr(self, weights: Array, shift: Array | float = 0.0) -> float:
-        """SQNR in dB of the output of these weights [G, M, K] plus `shift` [G, 1, M] in the quantized network against that of the
-        float network; inf if they are equal.
+    def sqnr(self, weights: Array) -> float:
+        """SQNR in dB of the output of these weights [G, M, K] in the quantized network against that of the float network."""
+        return self.energies(weights).sqnr
+
+    def energies(self, weights: Array, shift: Array | float = 0.0) -> Energies:
+        """The energies of the float network's output, and of its difference to the output of these weights [G, M, K] plus `shift`
+        [G, 1, M] in the quantized network.
         """
         turned, moved = weights.astype(np.float32).swapaxes(1, 2), np.asarray(shift, np.float32)
         signal = noise = 0.0
@@ -184,7 +206,7 @@ class Rows:
             difference = y - q @ turned - moved
             signal += float(np.einsum("grm,grm->", y, y, dtype=np.float64))
             noise += float(np.einsum("grm,grm->", difference, difference, dtype=np.float64))
-        return decibels(signal, noise)
+        return Energies(signal, noise)
 
 
 def decibels(signal: float, noise: float) -> float:

@@ -1,0 +1,105 @@
+"""Which samples layers are fitted to, which judge what became of them, and what these say (cross-validation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from xdsl.ir import Operation
+
+from .....data import Samples
+from .....runtime.metrics import Differences
+from .sums import Energies
+
+HELD_BACK = 8
+"""One run in this many is held back; of fewer, but more than one, the last."""
+FEW = 16
+"""Of fewer runs all judge, in turns: one in eight of them would be a single one."""
+TURNS = 3
+
+
+class Fold(NamedTuple):
+    """The samples to sum, and those to hold back from the sums."""
+
+    summed: Sequence[Samples]
+    held: Samples | None = None
+
+
+class Folds(NamedTuple):
+    """What layers are fitted to, and what judges whether they stay as fitted: the samples that `whole` holds back or, where there
+    are turns, those that each turn holds back, by layers that are fitted to the others.
+    """
+
+    whole: Fold
+    turns: Sequence[Fold] = ()
+
+    @staticmethod
+    def of(samples: Samples, one_in: int = HELD_BACK) -> Folds:
+        """One run in `one_in` judges; of fewer than `FEW` runs all of them in turns."""
+        turns = [] if samples.runs >= FEW else in_turns(samples)
+        return Folds(Fold([samples]), turns) if turns else Folds.at_once(samples, one_in)
+
+    @staticmethod
+    def at_once(samples: Samples, one_in: int = HELD_BACK) -> Folds:
+        """One run in `one_in` judges."""
+        fit, held = split(samples, one_in)
+        return Folds(Fold([fit], held))
+
+
+@dataclass
+class Judged:
+    """How far layers and outputs are from the float network's, as they were and as changed, on samples held back. What is found
+    on other samples merges.
+    """
+
+    samples: int = 0
+    layers: dict[Operation, tuple[Energies, Energies]] = field(
+        default_factory=dict[Operation, tuple[Energies, Energies]]
+    )
+    outputs: dict[str, tuple[Differences, Differences]] = field(
+        default_factory=dict[str, tuple[Differences, Differences]]
+    )
+    chosen: dict[Operation, list[float]] = field(default_factory=dict[Operation, list[float]])
+    """By layer the `choice` of each solution that has one."""
+
+    def merge(self, other: Judged) -> None:
+        """Add what was found on other samples."""
+        self.samples += other.samples
+        for layer, found in other.layers.items():
+            for own, each in zip(self.layers.setdefault(layer, (Energies(), Energies())), found, strict=True):
+                own.merge(each)
+        for name, found in other.outputs.items():
+            for own, each in zip(self.outputs.setdefault(name, (Differences(), Differences())), found, strict=True):
+                own.merge(each)
+        for layer, choices in other.chosen.items():
+            self.chosen.setdefault(layer, []).extend(choices)
+
+    def choice(self, layer: Operation) -> float | None:
+        """The middle one of the choices for a layer, if there are any."""
+        choices = sorted(self.chosen.get(layer, ()))
+        return choices[len(choices) // 2] if choices else None
+
+
+def measured_on(count: int) -> str:
+    """The last words of a remark with errors that are measured on this many samples held back, if there are any."""
+    return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
+
+
+def split(samples: Samples, one_in: int = HELD_BACK) -> tuple[Samples, Samples | None]:
+    """The samples to sum, and those to hold back."""
+    back = max(samples.runs // one_in, int(samples.runs > 1)) * samples.batch_size
+    return (samples.head(samples.count - back), samples.tail(back)) if back else (samples, None)
+
+
+def in_turns(samples: Samples) -> list[Fold]:
+    """Each sample is held back in one of at most `TURNS` turns; none where there are too few for two runs."""
+    runs = samples.count // samples.batch_size  # what is left of them is in the last turn
+    turns = min(TURNS, runs)
+    if turns < 2:
+        return []
+    ends = [*(runs * i // turns * samples.batch_size for i in range(turns)), samples.count]
+    others = ((samples.head(first), samples.tail(samples.count - end)) for first, end in pairwise(ends))
+    held = (samples.head(end).tail(end - first) for first, end in pairwise(ends))
+    return [Fold([part for part in parts if part.count], own) for parts, own in zip(others, held, strict=True)]
