@@ -29,6 +29,12 @@ def numbers(work: Work) -> int:
     return work.samples.runs * sum(_moved(op) for op in module.walk() if isinstance(op, NNOp))
 
 
+def outputs(work: Work) -> int:
+    """Numbers in the outputs of one run. Sizes are those of the data; one that is not known counts as 1."""
+    returned = main_function(_with_sizes(work.module, work.samples)).get_return_op()
+    return 0 if returned is None else sum(_size(shape_of(value)) for value in returned.operands)
+
+
 def weights(work: Work) -> int:
     """Count of numbers in constants, which onnxruntime loads before it computes anything."""
     return sum(_size(shape_of(op.result)) for op in work.module.walk() if isinstance(op, ConstantOp))

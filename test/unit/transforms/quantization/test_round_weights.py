@@ -51,6 +51,7 @@ from amct_opt.transforms.quantization.recover.round_weights.sums import Means, S
 from amct_opt.transforms.quantization.recover.round_weights.twins import points_of
 from amct_opt.universe import new_session
 
+from ...targets.operations import const, module_of
 from ...values import kernel_of, made_by, numbers_of
 
 
@@ -658,12 +659,32 @@ def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: i
 
 
 def test_a_tenth_of_the_samples_of_a_large_network_corrects_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correct_bias, "_JUDGING", 1)
     module = parse_module(session := new_session(), network())
     given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (8, 16, 40, 64, 400)]
     for numbers, counts in ((1 << 28, [8, 8, 20, 32, 48]), (1, [4, 4, 4, 6, 40])):
         monkeypatch.setattr(correct_bias, "_NUMBERS", numbers)
         found = [each.whole for samples in given if (each := correct_bias.few_of(module, samples, session))]
         assert [sum(part.count for part in (*each.summed, each.held) if part) for each in found] == counts
+
+
+@pytest.mark.parametrize(("count", "judges"), [(32, False), (640, True)])
+def test_outputs_of_few_numbers_do_not_judge(count: int, judges: bool) -> None:
+    """A score for each sample: that of a few samples comes closer by chance."""
+    rng = np.random.default_rng(0)
+
+    def scored(x: Any) -> Any:
+        hidden = nn.ReluOp.make(nn.MatMulOp.make(x, const(rng.normal(size=(6, 8))), const(rng.normal(size=8))))
+        return nn.MatMulOp.make(hidden, const(rng.normal(size=(8, 1))), const(rng.normal(size=1)))
+
+    data = rng.normal(size=(count, 6)).astype(np.float32)
+    module, session = module_of(scored, [data[:1]], dynamic=False), new_session()
+    (each,) = parse_pipeline("quantize", session.passes)
+    run_passes(module, [replace(each, calibration=DataOptions(samples_from(data, module)))], session)
+    found = {each.rule: each.reason for each in session.remarks if each.pass_name == "correct-bias"}
+    assert ("samples" in found) == (not judges)
+    if not judges:
+        assert found["samples"].startswith("the outputs of the 4 runs that would judge have fewer than 16 numbers")
 
 
 def conv_result(module: ModuleOp) -> list[SSAValue]:

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....backends import HERE, Runner, Work
-from .....backends.estimate import numbers
+from .....backends.estimate import numbers, outputs
 from .....data import Samples
 from .....dialects.nn import CORRECTED, ConstantOp, constant_of
 from .....pipelines.options import Parts
@@ -32,6 +32,8 @@ _FEWEST, _MOST = 4, 48
 """Runs that correct biases if nobody asks for it."""
 _HELD_BACK = 4
 """One run in this many is held back: means take few samples, and the outputs of a few may lose where those of most win."""
+_JUDGING = 16
+"""Numbers in the outputs of the runs that judge: a network with one number has some that come closer by chance."""
 _NUMBERS = 1 << 28
 """Numbers that numpy moves in about a second."""
 
@@ -60,23 +62,33 @@ def all_of(samples: Samples) -> Folds:
 def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None:
     """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little, but at
     least 4 runs. Fewer than 16 runs are all of them, in turns, if all turns cost little. None if they are synthetic or, with
-    remarks, fewer than 4 runs.
+    remarks, fewer than 4 runs, or if the outputs of those that judge have too few numbers.
     """
     if samples.synthetic:
         return None
     if samples.runs < _FEWEST:
-        remarks = Remarks(session, CorrectBiasPass.name)
-        reason = f"the data makes fewer than {_FEWEST} runs of the model; the option correct-bias corrects biases with any number"
-        for layer in integer_layers(module, profile_of(session)):
-            remarks.missed(layer.compute, "samples", reason)
-        remarks.flush()
-        return None
+        return _none(module, f"the data makes fewer than {_FEWEST} runs of the model", session)
     work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
-    cheap = _NUMBERS * samples.runs // max(numbers(work), 1)
+    cheap, judged = _NUMBERS * samples.runs // max(numbers(work), 1), outputs(work)
     if samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
-        return all_of(samples)
-    runs = max(_FEWEST, min(samples.runs // 2, _MOST, max(samples.runs // 10, cheap)))
-    return Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), _HELD_BACK)
+        found = all_of(samples)
+    else:
+        most = max(_MOST, _HELD_BACK * _JUDGING // max(judged, 1))
+        runs = max(_FEWEST, min(samples.runs // 2, most, max(samples.runs // 10, cheap)))
+        found = Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), _HELD_BACK)
+    judging = sum(fold.held.runs for fold in (found.whole, *found.turns) if fold.held is not None)
+    if judging * judged < _JUDGING:
+        reason = f"the outputs of the {judging} runs that would judge have fewer than {_JUDGING} numbers"
+        return _none(module, reason, session)
+    return found
+
+
+def _none(module: ModuleOp, reason: str, session: Session) -> None:
+    """Remarks on all layers, whose biases nothing corrects."""
+    remarks = Remarks(session, CorrectBiasPass.name)
+    for layer in integer_layers(module, profile_of(session)):
+        remarks.missed(layer.compute, "samples", f"{reason}; the option correct-bias corrects biases with any number")
+    remarks.flush()
 
 
 def correct_bias(module: ModuleOp, folds: Callable[[], Folds | None], session: Session, runner: Runner = HERE) -> None:
