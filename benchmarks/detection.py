@@ -18,7 +18,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import environments
 import numpy as np
 import onnx
 import onnxruntime
@@ -40,7 +39,12 @@ TRAINING, CALIBRATION, MEASURED = 8192, 128, 1000
 STEPS, BATCH = 4000, 64
 WIDE = (onnx.TensorProto.INT16, onnx.TensorProto.UINT16)
 OURS: Sequence[Sequence[str]] = ((), ("--no-equalize",), ("--recipe=detection",))
-PEERS = ("onnxruntime MinMax", "onnxruntime Percentile", "nncf")
+PEERS = {
+    "onnxruntime MinMax": "quantize_static",
+    "onnxruntime Percentile": "quantize_static Percentile",
+    "nncf": "nncf",
+}
+"""Names on the page, and the scripts with their arguments."""
 TABLE = Table(
     zoo.PAGE,
     "detector",
@@ -344,43 +348,25 @@ def exported(model: Detector, folder: Path) -> Path:
 # files
 
 
-class Made(NamedTuple):
-    """A file, and the processor time that it took; or why there is none."""
-
-    file: Path | None
-    cpu: float = 0
-    error: str = ""
-
-
-def ours(model: Path, folder: Path, profile: str, options: Sequence[str]) -> Made:
+def ours(model: Path, folder: Path, profile: str, options: Sequence[str]) -> zoo.Variant:
     """What `amct quantize` makes of the model."""
     out = folder / "-".join((profile, *(each.lstrip("-") for each in options)))
     command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(model), f"--profile={profile}", *options]
-    return _made(out / "detector_qdq.onnx", [*command, "--data", str(folder / "calibration.npz"), "-o", str(out)])
-
-
-def theirs(model: Path, folder: Path, peer: str) -> Made:
-    """What a peer makes of the model: NNCF with its defaults, or `quantize_static` with a method of calibration."""
-    name, _, method = peer.partition(" ")
-    out, data = folder / f"{peer.replace(' ', '-')}.onnx", str(folder / "calibration.npz")
-    if name != "nncf":
-        script = str(zoo.HERE / "peer_quantize_static.py")
-        return _made(out, [sys.executable, script, str(model), data, str(out), method, "0"])
     try:
-        python = environments.python_of(name)
-    except environments.NotInstalledError as e:
-        return Made(None, error=f"not installed: {e}")
-    return _made(out, [str(python), str(zoo.HERE / "peer_nncf.py"), str(model), data, str(out), str(CALIBRATION)])
-
-
-def _made(file: Path, command: Sequence[str]) -> Made:
-    try:
-        return Made(file, process.run(command).cpu)
+        cost = process.run([*command, "--data", str(folder / "calibration.npz"), "-o", str(out)])
     except process.FailedError as e:
-        return Made(None, error=zoo.last_line(e))
+        return zoo.Variant(error=zoo.last_line(e))
+    return zoo.Variant(out / "detector_qdq.onnx", cpu=cost.cpu)
 
 
-def row(name: str, made: Made, images: Array, shapes: Sequence[Shapes], reference: Array | None) -> tuple[str, ...]:
+def theirs(model: Path, folder: Path, peer: str) -> zoo.Variant:
+    """What a peer makes of the model."""
+    return zoo.by_script(peer, model, folder / "calibration.npz", folder / f"{peer.replace(' ', '-')}.onnx")
+
+
+def row(
+    name: str, made: zoo.Variant, images: Array, shapes: Sequence[Shapes], reference: Array | None
+) -> tuple[str, ...]:
     """A file's line, with its outputs for SQNR against the reference."""
     if made.file is None:
         print(f"{name}: {made.error}\n", flush=True)
@@ -429,11 +415,11 @@ def main(given: str) -> None:
     np.savez(folder / "calibration.npz", allow_pickle=False, images=drawn(2, CALIBRATION)[0])
     images, shapes = drawn(3, MEASURED)
     reference = run(model, images)
-    variants: list[tuple[str, Callable[[], Made]]] = [("float", lambda: Made(model))]
+    variants: list[tuple[str, Callable[[], zoo.Variant]]] = [("float", lambda: zoo.Variant(model))]
     for profile, options in product(zoo.PROFILES, OURS):
         name = " ".join((f"ours, {profile}", *(f"`{' '.join(options)}`" for _ in options[:1])))
         variants.append((name, partial(ours, model, folder, profile, options)))
-    variants += [(each, partial(theirs, model, folder, each)) for each in PEERS]
+    variants += [(name, partial(theirs, model, folder, peer)) for name, peer in PEERS.items()]
     for name, make in variants:
         line = row(name, make(), images, shapes, None if name == "float" else reference)
         print(" | ".join(line), flush=True)

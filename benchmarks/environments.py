@@ -9,8 +9,10 @@ from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[1] / ".bench"
 
+_ONNXRUNTIME = (("onnxruntime", "onnx", "sympy"),)
 PEERS: Mapping[str, Sequence[Sequence[str]]] = {
-    "onnxruntime": (("onnxruntime", "onnx", "sympy"),),
+    "onnxruntime": _ONNXRUNTIME,
+    "quantize_static": _ONNXRUNTIME,
     "nncf": (("nncf", "onnx", "onnxruntime"),),
     "ppq": (
         ("torch==2.13.0", "numpy==1.26.4", "onnx==1.14.1", "protobuf==3.20.3", "tqdm", "onnxruntime==1.22.0"),
@@ -36,8 +38,9 @@ PEERS: Mapping[str, Sequence[Sequence[str]]] = {
         ("--no-deps", "aimet-onnx==2.42.0", "onnx2torch"),
     ),
 }
-"""What pip is asked for, one call after the other. PPQ is of 2023 and names no versions that work together: these do. AIMET
-asks for torchvision, which it does not use here and which has no build for torch on CPUs alone."""
+"""What pip is asked for, one call after the other, by the NAME of the script `peer_NAME.py`. PPQ is of 2023 and names no
+versions that work together: these do. AIMET asks for torchvision, which it does not use here and which has no build for torch
+on CPUs alone."""
 
 ZOO = (
     ("numpy", "onnx", "onnxruntime", "pillow", "scikit-learn", "click", "python-dotenv"),

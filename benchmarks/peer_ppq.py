@@ -1,22 +1,24 @@
-"""Run by the interpreter of PPQ's environment: MODEL DATA OUT COUNT. Its defaults for onnxruntime, with min-max."""
+"""Run by the interpreter of PPQ's environment: MODEL DATA OUT COUNT [minmax]. Its defaults for onnxruntime, or with min-max."""
 
 import sys
 
-import numpy as np
+import onnx
 import torch
+from peer_samples import reader
 from ppq import QuantizationSettingFactory, TargetPlatform  # pyright: ignore[reportMissingImports]
 from ppq.api import export_ppq_graph, quantize_onnx_model  # pyright: ignore[reportMissingImports]
 
-model, data, out, count = sys.argv[1:]
-rows = np.load(data, mmap_mode="r")
-samples = [torch.from_numpy(np.array(rows[i : i + 1])) for i in range(int(count))]
+model, data, out, count, *observer = sys.argv[1:]
+rows = map(reader(onnx.load(model, load_external_data=False), data), range(int(count)))
+samples = [{name: torch.from_numpy(array) for name, array in row.items()} for row in rows]
 setting = QuantizationSettingFactory.default_setting()
-setting.quantize_activation_setting.calib_algorithm = "minmax"
+setting.quantize_activation_setting.calib_algorithm = next(iter(observer), None)
 graph = quantize_onnx_model(
     onnx_import_file=model,
     calib_dataloader=samples,
     calib_steps=int(count),
-    input_shape=list(samples[0].shape),
+    input_shape=None,
+    inputs=samples[0],
     platform=TargetPlatform.ONNXRUNTIME,
     setting=setting,
     device="cpu",

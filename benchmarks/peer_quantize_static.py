@@ -1,36 +1,30 @@
-"""Run by the interpreter of the zoo's environment: MODEL DATA OUT METHOD RUNS. Weights get a scale per channel, or one scale
-where quantize_static fails with channels.
+"""Run by the interpreter of onnxruntime's environment: MODEL DATA OUT COUNT [Percentile]. Min-max, or another method. Weights get
+a scale per channel, or one scale where quantize_static fails with channels.
 
-METHOD is MinMax or Percentile; RUNS is 1 where a row of DATA is all that a run takes, else 0: a row is a sample. Models of opsets
-below 13, whose quantization has no channels, are converted to 17 as its documentation advises.
+Models of opsets below 13, whose quantization has no channels, are converted to 17 as its
+documentation advises.
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import version_converter
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
+from peer_samples import reader
 
 
 class Samples(CalibrationDataReader):
-    def __init__(self, data: str, runs: bool):
-        arrays = dict(np.load(data))
-        self.samples = self._samples(arrays, runs)
-
-    def _samples(self, arrays: dict[str, np.ndarray], runs: bool) -> Iterator[dict[str, np.ndarray]]:
-        for i in range(len(next(iter(arrays.values())))):
-            yield {name: np.asarray(rows[i]) if runs else rows[i : i + 1] for name, rows in arrays.items()}
+    def __init__(self) -> None:
+        self.samples = map(reader(source, data), range(int(count)))
 
     def get_next(self) -> Any:
         return next(self.samples, None)
 
 
-model, data, out, method, runs = sys.argv[1:]
+model, data, out, count, *method = sys.argv[1:]
 newer, prepared = Path(out).with_suffix(".opset.onnx"), Path(out).with_suffix(".prepared.onnx")
 source = onnx.load(model)
 versions = {opset.domain: opset.version for opset in source.opset_import}
@@ -41,10 +35,10 @@ for per_channel in (True, False):
         quantize_static(
             prepared,
             out,
-            Samples(data, runs == "1"),
+            Samples(),
             per_channel=per_channel,
             activation_type=QuantType.QUInt8,
-            calibrate_method=CalibrationMethod[method],
+            calibrate_method=CalibrationMethod[next(iter(method), "MinMax")],
         )
         break
     except ValueError:  # of its adjustment of biases, for some scales per channel

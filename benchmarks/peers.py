@@ -25,6 +25,8 @@ import process
 from amct_opt.tables import print_table
 
 ROUNDS = {"onnxruntime": 3, "nncf": 3, "ppq": 1}
+MIN_MAX = {"ppq": ("minmax",)}
+"""Arguments of the scripts that have a choice."""
 NETWORKS = ("resnet50", "mobilenet", "transformer")
 HERE = Path(__file__).parent
 RESULTS = environments.CACHE / "results"
@@ -42,7 +44,8 @@ def ours(profile: str, model: Path, data: Path, out: Path) -> process.Cost:
 
 def theirs(peer: str, python: Path, model: Path, data: Path, out: Path) -> process.Cost:
     script = HERE / f"peer_{peer}.py"
-    return process.run([str(python), str(script), str(model), str(data), str(out), str(models.CALIBRATION)])
+    command = [str(python), str(script), str(model), str(data), str(out), str(models.CALIBRATION)]
+    return process.run([*command, *MIN_MAX.get(peer, ())])
 
 
 def sqnr(model: Path, quantized: Path, data: Path) -> float:
@@ -116,7 +119,7 @@ def compare(peer: str, rounds: int) -> None:
 
 
 def main(rounds: int | None = None, *peers: str) -> None:
-    for peer in peers or environments.PEERS:
+    for peer in peers or ROUNDS:
         compare(peer, rounds or ROUNDS[peer])
 
 

@@ -174,7 +174,7 @@ def _seeded(network: str, folder: Path) -> zoo.Task:
         model, rows, size, name = models.network(network), np.load(models.samples(network)), models.CALIBRATION, "data"
     np.savez(whole / "calibration.npz", allow_pickle=False, **{name: rows[:size]})
     np.savez(whole / "held_out.npz", allow_pickle=False, **{name: rows[size:]})
-    return zoo.Task(network, whole, model, "distance", [], {}, Path())
+    return zoo.Task(network, whole, model, "distance", [], {})
 
 
 def _scaled(network: str, model: Path, out: Path) -> None:
@@ -218,33 +218,14 @@ def ours(task: zoo.Task, bits: int, options: Options, profile: str) -> zoo.Varia
 
 def theirs(task: zoo.Task, bits: int, peer: str) -> zoo.Variant:
     """What a peer makes of the model; the words after its name are arguments of its script."""
-    name, _, method = peer.partition(" ")
     out = task.folder / f"w{bits}-{peer.replace(' ', '-')}.onnx"
     cost = out.with_suffix(".cpu")
     if cost.exists():
         return zoo.Variant(out, cpu=float(cost.read_text()))
-    made = _by_onnxruntime(task) if name == "quantize_static" else _by_script(task, out, name, method.split(), bits)
-    if made.file is not None:
-        made.file.replace(out)
+    made = zoo.theirs(task, zoo.float_file(task), peer, out, *([] if bits == 8 else [str(bits)]))
+    if not made.error:
         cost.write_text(str(made.cpu))
-    return replace(made, file=made.file and out)
-
-
-def _by_onnxruntime(task: zoo.Task) -> zoo.Variant:
-    return zoo.theirs(replace(task, python=Path(sys.executable)), zoo.float_file(task), "MinMax")
-
-
-def _by_script(task: zoo.Task, out: Path, name: str, method: Options, bits: int) -> zoo.Variant:
-    data, width = task.folder / "calibration.npz", [] if bits == 8 else [str(bits)]
-    try:
-        command = [str(environments.python_of(name)), str(zoo.HERE / f"peer_{name}.py"), str(zoo.float_file(task))]
-        count = len(next(iter(np.load(data).values())))
-        cost = process.run([*command, str(data), str(out), str(count), *method, *width])
-    except environments.NotInstalledError as e:
-        return zoo.Variant(error=f"not installed: {e}")
-    except process.FailedError as e:
-        return zoo.Variant(error=zoo.last_line(e))
-    return zoo.Variant(out, cpu=cost.cpu)
+    return made
 
 
 def rows(task: zoo.Task, width: Width) -> Iterator[tuple[str, ...]]:

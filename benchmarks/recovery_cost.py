@@ -38,7 +38,7 @@ def rows(folder: Path) -> Iterator[Sequence[str]]:
     images = np.load(models.samples(NETWORK))
     for part, rows in (("calibration", images[: models.CALIBRATION]), ("held_out", images[models.CALIBRATION :])):
         np.savez(folder / f"{part}.npz", data=rows)
-    task = zoo.Task(NETWORK, folder, models.network(NETWORK), "distance", [], {}, Path())
+    task = zoo.Task(NETWORK, folder, models.network(NETWORK), "distance", [], {})
     first = 0.0
     for i, options in enumerate(OPTIONS):
         out = folder / str(i)

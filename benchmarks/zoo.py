@@ -7,14 +7,15 @@ files of this machine, synthesized chords and voices, patches of photographs. Wh
 network's. ResNet-20 and MLPerf Tiny's networks, which no package holds, come from the folder that the environment variable
 AMCT_ZOO names, and are left out without it.
 
-Ours is `amct quantize MODEL --data calibration.npz --profile=...` without any other option; the peer `quantize_static`,
-weights per channel, with MinMax and Percentile (99.999), in the zoo's environment; where that fails, it gets our float form.
-200 samples calibrate, others measure, all in onnxruntime with its default options. Shares have 95 % confidence intervals
-(Wilson). `integers` is the share of convolutions, matrix products and average pools that are quantized; `differing` how many
-numbers of our integer interpreter (`amct run --integers`) differ from onnxruntime's of the same qdq file. SQNR is the least
-of the outputs', of at most 200 samples, for both profiles and both methods. `cpu` is processor time of whole processes, ours
-over that of `quantize_static` with MinMax; ours includes measuring its own accuracy. Where networks are small loading the
-tool takes longer than anything else.
+Ours is `amct quantize MODEL --data calibration.npz --profile=...` without any other option. The peers are `quantize_static`,
+weights per channel, with MinMax and Percentile (99.999); NNCF with its defaults; AIMET with cross-layer equalization; PPQ with
+its defaults for onnxruntime. One that fails on the model gets our float form. 200 samples calibrate, others measure, all in
+onnxruntime with its default options and one thread. Shares have 95 % confidence intervals (Wilson); those of peers are as wide.
+`integers` is the share of convolutions, matrix products and average pools that are quantized; `differing` how many numbers of
+our integer interpreter (`amct run --integers`) differ from onnxruntime's of the same qdq file. SQNR is the least of the
+outputs', of at most 200 samples, for both profiles and all peers. `cpu` is processor time of whole processes, ours over that of
+`quantize_static` with MinMax; ours includes measuring its own accuracy. Where networks are small loading the tool takes longer
+than anything else.
 """
 
 from __future__ import annotations
@@ -39,8 +40,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "measured" / "accuracy.md"
 FOLDER = environments.CACHE / "zoo-data"
+FLOAT = "float.onnx"
+"""Our float form of a network, in its folder."""
 PROFILES = ("ascend", "qdq")
-METHODS = ("MinMax", "Percentile")
+PEERS = {
+    "quantize_static": "ort min-max",
+    "quantize_static Percentile": "ort percentile",
+    "nncf": "NNCF",
+    "aimet cle": "AIMET",
+    "ppq": "PPQ",
+}
+"""Scripts of peers with their arguments, and what they are called on the page."""
 COMPARED = 20
 """Samples on which integers are compared."""
 MEASURED = 200
@@ -61,7 +71,7 @@ TASKS = Table(
     PAGE,
     "trained networks",
     "zoo",
-    ("network", "judged by", "of", "float", *(f"ours, {p}" for p in PROFILES), *(f"onnxruntime {m}" for m in METHODS)),
+    ("network", "judged by", "of", "float", *PROFILES, *PEERS.values()),
 )
 FILES = Table(
     PAGE,
@@ -69,7 +79,7 @@ FILES = Table(
     "zoo",
     (
         *("network", "imported", *(f"integers, {p}" for p in PROFILES)),
-        *("differing", "SQNR dB, ours", "SQNR dB, theirs", "cpu"),
+        *("differing", "SQNR dB, ours", "SQNR dB, peers", "cpu", "peers without a file"),
     ),
 )
 README = HERE.parent / "README.md"
@@ -129,7 +139,6 @@ class Task:
     score: str
     labels: Sequence[Any]
     facts: Mapping[str, Any]
-    python: Path
 
     @property
     def runs(self) -> bool:
@@ -148,7 +157,7 @@ def prepared(name: str, python: Path, samples: int, given: Path) -> Task:
     folder.mkdir(parents=True, exist_ok=True)
     process.run([str(python), str(HERE / "zoo_data.py"), name, str(folder), str(samples), str(given)])
     task = json.loads((folder / "task.json").read_text())
-    return Task(name, folder, Path(task["model"]), task["score"], task["labels"], task["facts"], python)
+    return Task(name, folder, Path(task["model"]), task["score"], task["labels"], task["facts"])
 
 
 def float_file(task: Task) -> Path:
@@ -158,7 +167,7 @@ def float_file(task: Task) -> Path:
 
 def exported(task: Task) -> Path:
     """What `amct-opt --fuse-all -t onnx` makes of the model, in float."""
-    file = task.folder / "float.onnx"
+    file = task.folder / FLOAT
     command = [sys.executable, "-m", "amct_opt.tools.amct_opt", str(task.model)]
     process.run([*command, "--canonicalize", "--fuse-all", "-t", "onnx", "-o", str(file)])
     return file
@@ -189,20 +198,25 @@ def runs():
 """
 
 
-def theirs(task: Task, model: Path, method: str) -> Variant:
-    """What `quantize_static` makes of the model; where that fails or does not open, of our float form of the same network."""
-    variant = _peer(task, model, method)
-    if variant.error or _session(variant) is None:
-        print(f"{task.name}: quantize_static fails: {method}: {variant.error}; it gets our float form\n", flush=True)
-        return _peer(task, exported(task), method)
-    return variant
+def theirs(task: Task, model: Path, peer: str, out: Path, *arguments: str) -> Variant:
+    """A peer's file of the model. If there is none that opens, the peer gets our float form of the same network."""
+    data = task.folder / "calibration.npz"
+    variant = by_script(peer, model, data, out, *arguments)
+    if model == task.folder / FLOAT or _session(variant) is not None:
+        return variant
+    print(f"{task.name}: {peer} fails: {variant.error}; it gets our float form\n", flush=True)
+    return by_script(peer, exported(task), data, out, *arguments)
 
 
-def _peer(task: Task, model: Path, method: str) -> Variant:
-    out = task.folder / f"{method}.onnx"
-    arguments = [str(model), str(task.folder / "calibration.npz"), str(out), method, str(int(task.runs))]
+def by_script(peer: str, model: Path, data: Path, out: Path, *arguments: str) -> Variant:
+    """The file that a peer's script makes, or its error. The words after the script's name are its arguments."""
+    name, *words = peer.split()
+    count = len(next(iter(np.load(data).values())))
+    command = [str(HERE / f"peer_{name}.py"), *map(str, (model, data, out, count)), *words, *arguments]
     try:
-        cost = process.run([str(task.python), str(HERE / "peer_quantize_static.py"), *arguments])
+        cost = process.run([str(environments.python_of(name)), *command])
+    except environments.NotInstalledError as e:
+        return Variant(error=f"not installed: {e}")
     except process.FailedError as e:
         return Variant(error=last_line(e))
     return Variant(out, cpu=cost.cpu)
@@ -225,9 +239,13 @@ def measure(task: Task, model: Path, variants: Sequence[Variant]) -> Variant:
         inputs = dict(zip(names, row.values(), strict=True)) if task.model.suffix != ".onnx" else row
         floats: list[Array] = []
         for variant, session in sessions:
-            if session is None:
+            if session is None or variant.error:
                 continue
-            outputs = [np.asarray(output) for output in session.run(None, inputs)]
+            try:
+                outputs = [np.asarray(output) for output in session.run(None, inputs)]
+            except Exception as e:  # onnxruntime's have no other base
+                variant.error = _refused(e)
+                continue
             floats = floats or outputs
             right, count = score(outputs, task.labels[i] if task.labels else None, floats, task.facts)
             variant.right, variant.count = variant.right + right, variant.count + count
@@ -241,16 +259,22 @@ def measure(task: Task, model: Path, variants: Sequence[Variant]) -> Variant:
 
 
 def _session(variant: Variant) -> onnxruntime.InferenceSession | None:
-    """The file in onnxruntime with default options; one that it refuses gets the error."""
+    """The file in onnxruntime with default optimizations; one that it refuses gets the error."""
     if variant.file is None:
         return None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # the networks are small, and threads that wait for each other take longer
     try:
         return onnxruntime.InferenceSession(variant.file, options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's have no other base
-        variant.error = f"onnxruntime: {str(e).splitlines()[0][:120]}"
+        variant.error = _refused(e)
         return None
+
+
+def _refused(error: Exception) -> str:
+    """What onnxruntime says, without its codes."""
+    return f"onnxruntime: {str(error).splitlines()[0].split(' : ', 3)[-1][:160]}"
 
 
 def differing(task: Task, variant: Variant) -> str:
@@ -305,17 +329,21 @@ def rows(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     try:
         model = float_file(task)
     except process.FailedError as e:
-        return (task.name, zoo_scores.MEANINGS[task.score], *"-" * 6), (task.name, last_line(e), *"-" * 6)
-    peers = [theirs(task, model, method) for method in METHODS]
+        return _padded(TASKS, task.name, zoo_scores.MEANINGS[task.score]), _padded(FILES, task.name, last_line(e))
+    peers = [theirs(task, model, peer, task.folder / f"{peer.replace(' ', '-')}.onnx") for peer in PEERS]
     reference = measure(task, model, [*own, *peers])
-    cells = (f"{v.share}" if v.file is not None and not v.error else "-" for v in (*own, *peers))
-    judged = task.name, zoo_scores.MEANINGS[task.score], str(reference.count), reference.share, *cells
+    shares = ["-" if v.error else v.share for v in (reference, *own, *peers)]
+    shown = (*shares[: -len(peers)], *(share.split(" ")[0] for share in shares[-len(peers) :]))
+    judged = task.name, zoo_scores.MEANINGS[task.score], str(reference.count), *shown
     sqnrs = (" / ".join(v.sqnr for v in group) for group in (own, peers))
-    cpu = " / ".join(f"{v.cpu / peers[0].cpu:.2f}" if v.file is not None and peers[0].cpu else "-" for v in own)
-    failed = "; ".join(f"{m}: {v.error}" for m, v in zip(METHODS, peers, strict=True) if v.error)
-    if failed:
-        print(f"{task.name}: quantize_static fails: {failed}\n", flush=True)
-    return judged, (task.name, imported, *map(integers, own), differing(task, own[1]), *sqnrs, cpu)
+    cpu = " / ".join(f"{v.cpu / peers[0].cpu:.2f}" if v.cpu and peers[0].cpu else "-" for v in own)
+    failed = "; ".join(f"{name}: {v.error}" for name, v in zip(PEERS.values(), peers, strict=True) if v.error)
+    return judged, (task.name, imported, *map(integers, own), differing(task, own[1]), *sqnrs, cpu, failed)
+
+
+def _padded(table: Table, *cells: str) -> tuple[str, ...]:
+    """The line of a network that cannot be measured."""
+    return (*cells, *"-" * (len(table.headers) - len(cells)))
 
 
 def main(samples: str = "2000", *names: str) -> None:
@@ -328,7 +356,7 @@ def main(samples: str = "2000", *names: str) -> None:
         try:
             judged, made = rows(prepared(name, python, int(samples), Path(given)))
         except process.FailedError as e:
-            judged = made = name, last_line(e), *"-" * 6
+            judged, made = _padded(TASKS, name), _padded(FILES, name, last_line(e))
         print(" | ".join(judged), " | ".join(made), sep="\n", end="\n\n", flush=True)
         order = [(each,) for each in NAMES]
         update(FILES, [made], order)
@@ -337,7 +365,9 @@ def main(samples: str = "2000", *names: str) -> None:
 
 def _choose(judged: Mapping[Key, Sequence[Row]]) -> None:
     """Put the networks of README.md there, without intervals."""
-    rows = {CALLED[row[0]]: row[1:] for group in judged.values() for row in group if row[0] in CALLED}
+    rows = {
+        CALLED[row[0]]: row[1 : len(CHOSEN.headers)] for group in judged.values() for row in group if row[0] in CALLED
+    }
     shown = [(name, what, of, *(share.split(" ")[0] for share in shares)) for name, (what, of, *shares) in rows.items()]
     update(CHOSEN, shown, [(name,) for name in rows])
 
