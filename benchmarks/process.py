@@ -88,7 +88,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         raise FailedError(f"{command[0]}: {done.stderr.strip()[-2000:]}")
     status, wall, cpu, peak, own = json.loads(report)
     if status:
-        raise FailedError(f"{' '.join(command)}: status {status}: {done.stderr.strip()[-2000:]}")
+        raise FailedError(f"{' '.join(command)}:\nstatus {status}\n{done.stderr.strip()[-2000:]}")
     return Cost(wall, cpu, peak, own, done.stdout)
 
 

@@ -226,7 +226,7 @@ def last_line(error: process.FailedError) -> str:
     """The line that says what is wrong: the located one, or an exception's."""
     lines = str(error).strip().splitlines()
     located = [line for line in lines if "error:" in line]
-    return (located or lines)[-1][-160:]
+    return located[-1][-160:] if located else lines[-1][:160]
 
 
 def measure(task: Task, model: Path, variants: Sequence[Variant]) -> Variant:
