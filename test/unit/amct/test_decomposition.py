@@ -57,6 +57,7 @@ class Net(nn.Module):
         return self.second(self.first(self.small(self.inner(self.wide(x)))))
 
 
+@pytest.mark.slow
 def test_decomposed(tmp_path: Path) -> None:
     """The model computes the same; the file gives another model its structure."""
     model, x = Net().eval(), torch.randn(1, 64, 22, 12, generator=torch.Generator().manual_seed(1))

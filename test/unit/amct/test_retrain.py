@@ -212,6 +212,7 @@ def test_modules_refuse_settings(config: dict[str, Any], message: str) -> None:
         qat.LinearQAT(2, 2, config=config)
 
 
+@pytest.mark.slow
 def test_a_saved_model_computes_as_it_was_trained() -> None:
     """The files hold what the model computes in evaluation mode; the deployable weights are its rounded ones."""
     model = created()

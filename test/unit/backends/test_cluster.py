@@ -243,6 +243,7 @@ def test_all_workers_are_lost(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     others.close()
 
 
+@pytest.mark.slow
 def test_workers_are_lost_while_shares_are_sent(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There were workers before, so that new ones are not waited for without end."""
     monkeypatch.setattr(cluster, "_LOOK", 0.01)

@@ -99,6 +99,7 @@ def _dequantized(producer: dict[str, onnx.NodeProto], value: str) -> bool:
     return value in producer and producer[value].op_type == "DequantizeLinear"
 
 
+@pytest.mark.slow
 def test_file_in_onnxruntime_against_the_interpreter(
     model: Any, quantized: Quantized, onnxruntime_run: Callable[..., list[Array]], record_property: Callable[..., None]
 ) -> None:
