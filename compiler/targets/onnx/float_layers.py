@@ -30,10 +30,12 @@ def weighted_input(op: nn.NNOp, layer: OnnxLayer) -> Operand:
 
 
 def factor(op: nn.MatMulOp, input: Operand, layer: OnnxLayer) -> Operand:
-    """The second operand of a product with this input: a dequantized weight is kept apart if the input is float."""
+    """The second operand of a product with this input: a dequantized weight is kept apart if no kernel takes the integers of the
+    input: there are kernels for 8 bits.
+    """
     weight = source(op.rhs).owner
     is_weight = isinstance(weight, nn.DequantizeOp) and nn.constant_of(weight.input) is not None
-    in_integers = isinstance(input, SSAValue) and _bits(input, layer) is not None
+    in_integers = isinstance(input, SSAValue) and _bits(input, layer) == 8
     return kept_apart(op.rhs, layer) if is_weight and not in_integers else op.rhs
 
 

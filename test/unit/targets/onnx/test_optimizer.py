@@ -126,10 +126,11 @@ def test_the_sum_of_two_convolutions_with_quantized_weights(order: tuple[str, st
     assert_equal_when_optimized(model(nodes, ["a", "y"], **constants), tmp_path)
 
 
+@pytest.mark.parametrize("of_16_bits", [False, True])
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("kind", ["MatMul", "Gemm"])
-def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, tmp_path: Path) -> None:
-    """It stays float: MatMulNBits, which the optimizer would make of it, rounds it to int8."""
+def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, of_16_bits: bool, tmp_path: Path) -> None:
+    """It stays float, or of 16 bits: MatMulNBits, which the optimizer would make of it, rounds it to int8."""
     rng = np.random.default_rng(2)
     least = -(2 ** (bits - 1))
     element = {4: TensorProto.INT4, 8: TensorProto.INT8}[bits]
@@ -137,9 +138,14 @@ def test_the_input_of_a_product_with_a_quantized_weight(kind: str, bits: int, tm
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["rows"]),
         helper.make_node("DequantizeLinear", ["w", "scale"], ["v"], axis=1),
-        helper.make_node(kind, ["rows", "v"], ["y"]),
+        helper.make_node(kind, ["d" if of_16_bits else "rows", "v"], ["y"]),
     ]
-    source = model(nodes, ["y"], shape=np.array([2, 25]), scale=np.linspace(0.01, 0.02, 16, dtype=np.float32))
+    constants = {"scale": np.linspace(0.01, 0.02, 16, dtype=np.float32), "shape": np.array([2, 25])}
+    if of_16_bits:
+        constants |= {"step": np.float32(2**-12), "zero": np.uint16(2**15)}
+        nodes.insert(1, helper.make_node("QuantizeLinear", ["rows", "step", "zero"], ["q"]))
+        nodes.insert(2, helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["d"]))
+    source = model(nodes, ["y"], **constants)
     source.opset_import[0].version, source.ir_version = 21, 10
     source.graph.initializer.append(helper.make_tensor("w", element, (25, 16), numbers))
     assert_equal_when_optimized(source, tmp_path)
