@@ -76,7 +76,7 @@ from .labels import load_labels
 from .latency import Latencies
 from .model_file import companions, files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
-from .peer import Peer, Simulation, peer_of
+from .peer import CLOSE, Peer, Simulation, peer_of
 from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split, doubts_of_use
 from .recipes import note_widenings, widened, widenings
 from .significance import Pair, Share
@@ -494,6 +494,17 @@ def measure(
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
+def _warn_of_other_numbers(summary: Summary, peer: Peer, session: Session) -> None:
+    """Warns of outputs that onnxruntime takes further from the simulation than quantization takes it from the float model."""
+    for name, simulated in summary.accuracy.fake_quantized.items():
+        found = peer.outputs.get(name)
+        if found is not None and found.sqnr < min(CLOSE, simulated.sqnr):
+            session.warn(
+                f"output '{name}' in onnxruntime has an SQNR of {found.sqnr:.1f} dB against the simulation, which has "
+                f"{simulated.sqnr:.1f} dB against the float model: onnxruntime computes something else"
+            )
+
+
 def _write(
     summary: Summary,
     formats: Mapping[str, tuple[Target, ModuleOp]],
@@ -520,7 +531,9 @@ def _write(
             peer = open_file(pending["onnx"])
         if peer is not None:
             peer = replace(peer, failure=peer.failure.replace(f"{temporary}/", f"{summary.files['summary'].parent}/"))
-        complete = replace(summary, sizes=replace(summary.sizes, written=written), peer=peer)
+            _warn_of_other_numbers(summary, peer, session)
+        sizes = replace(summary.sizes, written=written)
+        complete = replace(summary, sizes=sizes, peer=peer, warnings=tuple(session.warnings))
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8", _ESCAPED)
         if layers is not None:
             pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8", _ESCAPED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,15 @@ def test_where_the_two_part(model: Path, bits: str) -> None:
     assert found.first_apart.differing > 100
     assert "; the first integers that differ: conv.q, " in peer.described(found)
     assert not list(out.glob("integers_*"))
+
+
+def test_other_numbers_are_warned_of(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = peer._run  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(peer, "_run", lambda *given: {name: 1.1 * array for name, array in run(*given).items()})
+    assert quantize(model) == 0
+    said = r"warning: output 'y' in onnxruntime has an SQNR of 20\.\d dB against the simulation, which has \d\d\.\d dB"
+    assert re.search(said, capsys.readouterr().err)
+    (warning,) = json.loads((model.parent / "out" / "summary.json").read_text("utf-8"))["warnings"]
+    assert warning.endswith("onnxruntime computes something else")
