@@ -46,8 +46,8 @@ batches after the first N are. Accuracy is measured for both modules. With --pro
 nn module as integer kernels of ONNX runtimes compute it (amct run --integers).
 If onnxruntime is installed, it times MODEL and the ONNX file, one thread each, and a warning says so if the file is slower.
 It also runs the ONNX file with its default options on two batches of these samples, and the summary
-reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ;
-if they are further away than the float model is, there is a warning.
+reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ.
+A warning says so if onnxruntime is further from the simulation than that is from the float model.
 If a few of them differ by one step, sums of floats rounded the other way and the layers after amplified it. If all of them
 differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
 If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
