@@ -2,13 +2,14 @@
 
     python benchmarks/recovery.py [SAMPLES [NETWORK ...]]
 
-NETWORK is a name, or a name with a width: `digits`, `'digits 4'`. Networks, data and scores are those of `zoo.py`, with ResNet-50
-and MobileNetV2 of `models.py` and encoders by torch (`torch_encoder.py`). The weights of these are seeded, so only their SQNR
-means something. `scaled` networks compute the same function, with channels of convolutions multiplied by powers of two (digits:
-2^-6 to 2^6; MobileNetV2: 2^-6 to 1, below each Relu6 in front of a depthwise convolution), and the weights that read them by
-the inverse. In the encoders two channels of each norm are 40 and 70 times as large, and the weights that read them are divided
-by this number or by its root. A second and a third draw are calibrated with other samples. Networks that are not ONNX files are
-converted first (`amct-opt --fuse-all -t onnx`).
+NETWORK is a name, a name with a width, or a table with a row for each network: `digits`, `'digits 4'`, `'weights per group'`.
+Networks, data and scores are those of `zoo.py`, with ResNet-50 and MobileNetV2 of `models.py` and encoders by torch
+(`torch_encoder.py`). The weights of these are seeded, so only their SQNR means something. `scaled` networks compute the same
+function, with channels of convolutions multiplied by powers of two (digits: 2^-6 to 2^6; MobileNetV2: 2^-6 to 1, below each
+Relu6 in front of a depthwise convolution), and the weights that read them by the inverse. In the encoders two channels of each
+norm are 40 and 70 times as large, and the weights that read them are divided by this number or by its root. A second and a
+third draw are calibrated with other samples. Networks that are not ONNX files are converted first (`amct-opt --fuse-all -t
+onnx`).
 
 Ours is `amct quantize --no-report` with the options of the row. Files run in onnxruntime with its default options, on samples
 that did not calibrate: `samples` counts both kinds. Cells show the share in percent and the SQNR in dB. `cpu` is processor time
@@ -53,6 +54,12 @@ EQUALIZED = Table(
     "equalized networks",
     "recovery",
     ("network", "samples", "float", "ascend", "qdq", "ascend, equalized", "qdq, equalized"),
+)
+GROUPS = Table(
+    PAGE,
+    "weights per group",
+    "recovery",
+    ("network", "samples", "per channel", "groups of 128", "groups of 32", "128, gptq", "32, gptq"),
 )
 SEEDED = {
     "mobilenet": "MobileNetV2, seeded",
@@ -131,6 +138,32 @@ ALONE = Width(
     ("digits", "tiny-kws", "tiny-anomaly", "tiny-resnet8", *ENCODERS),
 )
 """Networks of the table of equalization alone."""
+
+
+class Cells(NamedTuple):
+    """A table with a row for each network; a cell has the SQNR for each of its options."""
+
+    table: Table
+    bits: int
+    """Of weights."""
+    profile: str
+    cells: Sequence[Sequence[Options]]
+    networks: Sequence[str]
+
+
+_GROUP: Options = ("--weight-only", "--group-size")
+CELLS: Sequence[Cells] = (
+    Cells(
+        GROUPS,
+        4,
+        "qdq",
+        [
+            (_GROUP[:1],),
+            *(((*_GROUP, size, *more),) for more in ((), _ROUND["gptq"]) for size in ("128", "32")),
+        ],
+        ("ocr-recognizer", "magika"),
+    ),
+)
 
 
 def task_of(network: str, samples: int) -> zoo.Task:
@@ -233,13 +266,23 @@ def rows(task: zoo.Task, width: Width) -> Iterator[tuple[str, ...]]:
     own = [[ours(task, width.bits, options, profile) for profile in zoo.PROFILES] for options in width.ours]
     peers = [theirs(task, width.bits, peer) for peer in width.peers]
     reference = zoo.measure(task, zoo.float_file(task), [*(v for pair in own for v in pair), *peers])
-    counts = " / ".join(str(sum(1 for _ in task.rows(part))) for part in ("calibration", "held_out"))
-    head = _shown(task.name), str(width.bits), counts, _share(task, reference)
+    head = _shown(task.name), str(width.bits), _counts(task), _share(task, reference)
     for options, pair in zip(width.ours, own, strict=True):
         method = f"`{' '.join(options)}`" if options else "nearest rounding"
         yield *head, method, *(_cell(task, v) for v in pair), _ratio(pair[0], own[0][0])
     for peer, variant in zip(width.peers, peers, strict=True):
         yield *head, peer, "", _cell(task, variant), _ratio(variant, own[0][0])
+
+
+def row(task: zoo.Task, asked: Cells) -> tuple[str, ...]:
+    """The network's row of such a table."""
+    own = [[ours(task, asked.bits, options, asked.profile) for options in cell] for cell in asked.cells]
+    zoo.measure(task, zoo.float_file(task), [variant for cell in own for variant in cell])
+    return _shown(task.name), _counts(task), *(" / ".join(variant.sqnr for variant in cell) for cell in own)
+
+
+def _counts(task: zoo.Task) -> str:
+    return " / ".join(str(sum(1 for _ in task.rows(part))) for part in ("calibration", "held_out"))
 
 
 def _share(task: zoo.Task, variant: zoo.Variant) -> str:
@@ -264,14 +307,28 @@ def main(samples: str = str(SAMPLES), *names: str) -> None:
         for name in width.networks:
             if names and not {name, f"{name} {width.bits}"} & set(names):
                 continue
-            if name.startswith(zoo.GIVEN) and not os.environ.get("AMCT_ZOO"):
-                print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
+            if _is_missing(name):
                 continue
             made = list(rows(task_of(name, int(samples)), width))
             print("\n".join(" | ".join(row) for row in made) + "\n", flush=True)
             update(METHODS, made, [(_shown(each), str(width.bits)) for width in WIDTHS for each in width.networks])
             order = [(_shown(each),) for width in (ALONE, *WIDTHS) for each in width.networks]
             update(EQUALIZED, _equalized(made), order)
+    for asked in CELLS:
+        for name in asked.networks:
+            if (names and not {name, asked.table.name} & set(names)) or _is_missing(name):
+                continue
+            made = [row(task_of(name, int(samples)), asked)]
+            print(" | ".join(made[0]) + "\n", flush=True)
+            update(asked.table, made, [(_shown(each),) for each in asked.networks])
+
+
+def _is_missing(network: str) -> bool:
+    """Whether the network comes from a folder that is not given; says so."""
+    if not network.startswith(zoo.GIVEN) or os.environ.get("AMCT_ZOO"):
+        return False
+    print(f"{network} is left out: AMCT_ZOO names no folder\n", flush=True)
+    return True
 
 
 def _shown(network: str) -> str:
