@@ -55,6 +55,12 @@ EQUALIZED = Table(
     "recovery",
     ("network", "samples", "float", "ascend", "qdq", "ascend, equalized", "qdq, equalized"),
 )
+RANGES = Table(
+    PAGE,
+    "ranges by output error",
+    "recovery",
+    ("network", "samples", "8 bits, mse", "8 bits, minmax", "4 bits, mse", "4 bits, minmax"),
+)
 GROUPS = Table(
     PAGE,
     "weights per group",
@@ -151,8 +157,16 @@ class Cells(NamedTuple):
     networks: Sequence[str]
 
 
+_WITHIN: Sequence[Options] = [(f"--bits={n}", f"--observer={how}") for n in (8, 4) for how in ("mse", "minmax")]
 _GROUP: Options = ("--weight-only", "--group-size")
 CELLS: Sequence[Cells] = (
+    Cells(
+        RANGES,
+        8,
+        "ascend",
+        [(each, (*each, *_RANGES)) for each in _WITHIN],
+        ("resnet20", "tiny-vww", "tiny-kws", "tiny-resnet8", "digits"),
+    ),
     Cells(
         GROUPS,
         4,
