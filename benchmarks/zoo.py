@@ -61,7 +61,7 @@ COUNTED = ("nn.conv", "nn.conv_transpose", "nn.matmul", "nn.average_pool", "nn.g
 NAMES = (
     *("ocr-recognizer", "ocr-detector", "ocr-classifier", "magika", "basic-pitch", "basic-pitch-tf"),
     *("silero-vad", "silero-16k-op15", "silero-sequence", "silero-half", "silero-op18", "silero-openvino"),
-    *("mtcnn-pnet", "mtcnn-rnet", "mtcnn-onet", "digits"),
+    *("dnsmos", "mtcnn-pnet", "mtcnn-rnet", "mtcnn-onet", "digits"),
     *("resnet20", "tiny-resnet8", "tiny-vww", "tiny-kws", "tiny-wake-word", "tiny-anomaly"),
 )
 GIVEN = ("resnet20", "tiny-")

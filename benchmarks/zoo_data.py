@@ -206,6 +206,33 @@ def silero(file: str, feed: Mapping[str, Sequence[int]], size: int = 576) -> Cal
     return network
 
 
+# speechmos: how good recorded speech sounds
+
+
+def dnsmos(_: Path) -> Network:
+    model = package("speechmos", "dnsmos_models", "model_v8.onnx")
+    return Network(model, "rating", lambda rng, count: Data({"input_1": np.stack([_clip(rng) for _ in range(count)])}))
+
+
+def _clip(rng: np.random.Generator) -> Array:
+    """Nine seconds of a voice in noise of -5 to 40 dB, as 900 frames of 120 mel bands in dB, from -1 to 1 (float32)."""
+    voice = _speech(rng, 282, 512).reshape(-1)[:144160].astype(np.float64)
+    loudness = np.sqrt(np.square(voice).mean() / 10 ** (rng.uniform(-5, 40) / 10))
+    sound = np.pad(voice + loudness * rng.normal(size=voice.size), 160)
+    frames = np.lib.stride_tricks.sliding_window_view(sound, 321)[::160][:900]
+    power = np.square(np.abs(np.fft.rfft(frames * np.hanning(321)))) @ _mel_bands(120, 161).T
+    decibels = 10 * np.log10(np.maximum(power, 1e-10) / power.max())
+    return ((np.maximum(decibels, -80) + 40) / 40).astype(np.float32)
+
+
+def _mel_bands(count: int, bins: int) -> Array:
+    """Triangles of equal area over the bins of a spectrum up to 8 kHz, equally spaced on the mel scale: [count, bins]."""
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 8000 / 700), count + 2) / 2595) - 1)
+    hertz, (low, middle, high) = np.linspace(0, 8000, bins), (edges[i : i + count, None] for i in range(3))
+    rising, falling = (hertz - low) / (middle - low), (high - hertz) / (high - middle)
+    return np.clip(np.minimum(rising, falling), 0, None) * 2 / (high - low)
+
+
 # mtcnn, and what the given folder holds: images
 
 
@@ -294,6 +321,7 @@ NETWORKS: Mapping[str, Callable[[Path], Network]] = {
     "silero-half": silero("silero_vad_half.onnx", _STATE),
     "silero-op18": silero("silero_vad_op18_ifless.onnx", _STATE),
     "silero-openvino": silero("silero_vad_openvino_16k.onnx", _STATE),
+    "dnsmos": dnsmos,
     "mtcnn-pnet": mtcnn("pnet.onnx", "input_1", 48),
     "mtcnn-rnet": mtcnn("rnet.onnx", "input_2", 24),
     "mtcnn-onet": mtcnn("onet.onnx", "input_3", 48),

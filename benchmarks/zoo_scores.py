@@ -62,6 +62,11 @@ def distance(outputs: Outputs, _: None, floats: Outputs, __: Mapping[str, Any]) 
     return int(error <= signal / 100), 1
 
 
+def rating(outputs: Outputs, _: None, floats: Outputs, __: Mapping[str, Any]) -> tuple[int, int]:
+    """Ratings within 0.02 of the float network's: it rates from 1 to 5."""
+    return int((np.abs(outputs[0] - floats[0]) <= 0.02).sum()), floats[0].size
+
+
 SCORES: Mapping[str, Score] = {
     "text": text,
     "top1": top1,
@@ -69,6 +74,7 @@ SCORES: Mapping[str, Score] = {
     "notes": notes,
     "agreement": agreement,
     "distance": distance,
+    "rating": rating,
 }
 MEANINGS = {
     "text": "lines read right",
@@ -77,6 +83,7 @@ MEANINGS = {
     "notes": "notes heard",
     "agreement": "decisions as in float",
     "distance": "within 20 dB of float",
+    "rating": "within 0.02 of float",
 }
 
 
