@@ -151,7 +151,7 @@ class Cells(NamedTuple):
 
     table: Table
     bits: int
-    """Of weights."""
+    """The width of weights."""
     profile: str
     cells: Sequence[Sequence[Options]]
     networks: Sequence[str]

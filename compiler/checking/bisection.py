@@ -62,9 +62,8 @@ def bisect(a: ModuleOp, b: ModuleOp, runs: Sequence[Inputs], engine: Callable[[M
     """Runs `a`, then every layer of `b` on the values of `a`. Layers are matched by their names in the source.
 
     Inputs and outputs whose names differ are matched by their order; those that are floats in `a` and integers with a scale in
-    `b` are floats here. `engine` runs `a`. Raises CompileError for inputs that do
-    not fit or that `a` does not have, for operations that cannot be run, and if the two have neither a layer nor an output in
-    common.
+    `b` are floats here. `engine` runs `a`. Raises CompileError for inputs that do not fit or that `a` does not have, for
+    operations that cannot be run, and if the two have neither a layer nor an output in common.
     """
     names = matched_inputs(a, b)
     b = in_reals(b, a)

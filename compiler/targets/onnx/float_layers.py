@@ -3,9 +3,10 @@
 Its optimizer quantizes the constant weight and bias of a Conv, ConvTranspose or Gemm (a MatMul and an Add become one) whose
 input comes from a DequantizeLinear. Between Q/DQ pairs it makes a QLinearSoftmax of a Softmax, and a QLinearAveragePool of an
 AveragePool: the former overflows, the latter has no dilations. It makes a MatMulNBits, which rounds its input to int8, of a
-float MatMul or Gemm with a dequantized weight, and of a Conv of 4-bit inputs a QLinearConv, which has no such inputs. It does so
-only if nothing is between DequantizeLinear and the layer, but moves DequantizeLinear after operators that move elements. A Max
-of one operand, which is that operand, keeps them apart: no optimization removes it, and it costs one copy.
+MatMul or Gemm whose weight is dequantized and whose input is float or has 16 bits, and of a Conv of 4-bit inputs a QLinearConv,
+which has no such inputs. It does so only if nothing is between DequantizeLinear and the layer, but moves DequantizeLinear after
+operators that move elements. A Max of one operand, which is that operand, keeps them apart: no optimization removes it, and it
+costs one copy.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def weighted_input(op: nn.NNOp, layer: OnnxLayer) -> Operand:
 
 
 def factor(op: nn.MatMulOp, input: Operand, layer: OnnxLayer) -> Operand:
-    """The second operand of a product with this input: a dequantized weight is kept apart if no kernel takes the integers of the
-    input: there are kernels for 8 bits.
+    """The second operand of a product with this input. A dequantized weight is kept apart if the input is float or has other
+    integers than those of 8 bits, for which alone there are kernels.
     """
     weight = source(op.rhs).owner
     is_weight = isinstance(weight, nn.DequantizeOp) and nn.constant_of(weight.input) is not None

@@ -252,7 +252,7 @@ def test_a_quantization_may_move_past_several_layers(scale: str) -> None:
 
 
 def test_infinite_bounds_of_infinite_numbers_are_not_those_of_carried_operators() -> None:
-    """Masks of attention hold them; the note speaks of weights."""
+    """Masks of attention contain infinite numbers, and no note is about them."""
     text = """
     func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}
       %y = nn.relu %{read} from <onnx, "Relu", "y"> : tensor<6xf32>
@@ -309,8 +309,8 @@ def test_onnxruntime_casts_once_for_several_operations_on_float16(tmp_path: Path
     module = amct_opt.load(path).module
     (given,) = samples_from({"x": array}, module).batches()
     sigmoid = amct_opt.execute(module, given)
-    told = onnxruntime.InferenceSession(path).run(None, given)
-    assert (sigmoid["y"] != told[1]).any()
+    theirs = onnxruntime.InferenceSession(path).run(None, given)
+    assert (sigmoid["y"] != theirs[1]).any()
     checker = Checker(samples_from({"x": array}, module))
     checker.reading(path, module)
     assert checker.files == ["m.onnx"]

@@ -21,7 +21,7 @@ Sqnr = dict[str, float]
 
 
 def few(samples: Samples, count: int = SAMPLES) -> Samples:
-    """The samples that decide: so many in whole runs, at least one run."""
+    """The samples that decide: at most `count`, in whole runs, but at least one run."""
     return samples.head(min(samples.count, max(1, count // samples.batch_size) * samples.batch_size))
 
 

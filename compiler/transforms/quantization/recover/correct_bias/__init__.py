@@ -33,7 +33,7 @@ _FEWEST, _MOST = 4, 48
 _HELD_BACK = 4
 """One run in this many is held back: means take few samples, and the outputs of a few may lose where those of most win."""
 _JUDGING = 16
-"""Numbers in the outputs of the runs that judge: a network with one number has some that come closer by chance."""
+"""The fewest output numbers, over all runs that judge, that decide: a few of them come closer by chance."""
 _NUMBERS = 1 << 28
 """Numbers that numpy moves in about a second."""
 
@@ -84,7 +84,7 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None
 
 
 def _none(module: ModuleOp, reason: str, session: Session) -> None:
-    """Remarks on all layers, whose biases nothing corrects."""
+    """Leaves a remark on every layer: no samples correct its bias."""
     remarks = Remarks(session, CorrectBiasPass.name)
     for layer in integer_layers(module, profile_of(session)):
         remarks.missed(layer.compute, "samples", f"{reason}; the option correct-bias corrects biases with any number")

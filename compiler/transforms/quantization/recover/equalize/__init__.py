@@ -78,9 +78,10 @@ _OUTLIER = 8
 """A channel that is more than that many times as large as the median one takes the steps of the others."""
 _PROBED = 4
 """The samples that tell how large channels are."""
-_EVENED_OUT = "channels of very different sizes are evened out if the outputs gain by it (option equalize)"
+_EVENED_OUT = "channels differ greatly in size and are evened out if the outputs gain by it (option equalize)"
 _LEFT_UNEVEN = (
-    "small channels have few of the steps of large ones; the option recipe of amct quantize finds what needs 16 bits"
+    "small channels get few of the integer steps that large ones set; where the profile has inputs of 16 bits, "
+    "the option recipe of amct quantize finds those that need them"
 )
 _WIDE = 16
 """Bits of inputs that have steps for channels of all sizes."""
@@ -259,8 +260,8 @@ def _scale(
 
 
 def _stays(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, remarks: Remarks) -> bool:
-    """Undo all of it where the outputs do not win once recovery has done its part, which makes up for much of the same noise;
-    whether they do.
+    """Whether the outputs still win once recovery has done its part, which makes up for much of the same noise; if they do not,
+    all changes are undone.
     """
     final.begin()
     if (reason := final.lost(WORTH)) is None:
@@ -275,9 +276,9 @@ def _stays(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, rem
 def _done(
     able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial, worth: float, tries: int
 ) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
-    """Scale the links, or, where all of them together do not serve the outputs, the half that wins most there, a quarter, ...
-    down to one, in at most so many tries; returns the changes of those that are scaled, and the remark on each that is not
-    because of the outputs.
+    """Scale the links or, where all of them together do not serve the outputs, the half that wins most there, then a quarter,
+    down to one link or until the tries are used up. Returns the changes of the links that are scaled, and for each link that
+    the outputs reject the remark on it.
     """
     lost: dict[Link, tuple[str, str]] = {}
     tried = list(able)

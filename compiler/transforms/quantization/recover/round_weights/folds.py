@@ -16,7 +16,7 @@ from .sums import Energies
 HELD_BACK = 8
 """One run in this many is held back; of fewer, but more than one, the last."""
 FEW = 16
-"""Of fewer runs all judge, in turns: one in eight of them would be a single one."""
+"""If there are fewer runs, all of them judge, in turns: one in eight would be a single run."""
 TURNS = 3
 
 
