@@ -36,8 +36,8 @@ CLOSE = 60.0
 _FATAL = 4
 _FLOATS = frozenset({17, 19})
 """ONNX's codes of float8e4m3fn and float8e5m2."""
-_BYTES = {21: 2, 22: 3}
-"""ONNX's codes of uint4 and int4, which onnxruntime gives to nobody, and those of uint8 and int8."""
+_HALF_BYTES = {21: "u", 22: "i"}
+"""ONNX's codes of uint4 and int4, which onnxruntime does not return, and numpy's kinds of integers."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
 """What onnxruntime says if the system gives it no memory."""
 
@@ -141,10 +141,12 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
     linear = [n for n in model.graph.node if n.op_type == "QuantizeLinear"]
     kinds = {n.output[0]: next((types.get(point) for point in n.input[2:]), None) for n in linear}
     points = [name for name, kind in kinds.items() if kind not in _FLOATS]
-    small = {name: _BYTES[kind] for name, kind in kinds.items() if kind is not None and kind in _BYTES}
-    outputs = {name: f"{name} in bytes" if name in small else name for name in points}
-    for name, kind in small.items():
-        model.graph.node.append(onnx.helper.make_node("Cast", [name], [outputs[name]], to=kind))
+    small = {name: _HALF_BYTES[kind] for name, kind in kinds.items() if kind is not None and kind in _HALF_BYTES}
+    outputs = {name: f"{name} as a number" if name in small else name for name in points}
+    one = onnx.numpy_helper.from_array(np.array(1, np.float32), "one for integers")
+    model.graph.initializer.append(one)
+    for name in small:  # its oldest version has no Cast of them
+        model.graph.node.append(onnx.helper.make_node("DequantizeLinear", [name, one.name], [outputs[name]]))
     given = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs.values() if name not in given)
     shown = path.with_name(f"integers_{path.name}")
@@ -161,7 +163,8 @@ def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping
     def compare(value: SSAValue, array: Array) -> None:
         name = places.get(names[value], "")
         if name and (other := theirs[outputs[name]]).shape == array.shape:
-            turned = other.dtype.kind == "u" and array.dtype.kind == "i"  # a file has uint8 in place of int8
+            theirs_kind = small.get(name, other.dtype.kind)
+            turned = theirs_kind == "u" and array.dtype.kind == "i"  # a file has uint8 in place of int8
             moved = 0 if not turned else 8 if name in small else -np.iinfo(array.dtype).min
             apart = np.abs(other.astype(np.int32) - array.astype(np.int32) - moved)
             if differing := int(np.count_nonzero(apart)):
