@@ -181,7 +181,7 @@ class Network:
     def _in_form(self, evened: ModuleOp, changes: Changes) -> ModuleOp:
         """A quantized copy of the network whose channels are evened out already: those of all forms alike."""
         module = evened.clone()
-        request = request_of(merged(self.options, changes), self.session).equalized
+        request = request_of(merged(self.options, changes), self.session).equalized.layer_by_layer
         run_on_verified(module, [Quantize(request, self.calibration, self.running)], self.session.silent())
         inline_fused(module)
         return module

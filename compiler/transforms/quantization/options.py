@@ -26,8 +26,8 @@ else:  # what Python may give in place of text
 
 Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 Device = Literal["cpu", "cuda"]
-Method = Literal["gptq", "mismatch", "adaround"]
-"""How weights are rounded, other than to the nearest number."""
+Method = Literal["nearest", "gptq", "mismatch", "adaround"]
+"""How weights are rounded."""
 
 _WHAT, _SHARED, _RECOVERY = "what is quantized", "which values share scales", "recovery of accuracy"
 """Headings of options."""
@@ -216,7 +216,7 @@ AS_THE_PROFILE = PointOptions()
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
     """Each option runs a separate pass; of these the correction of biases runs by default, on a few samples, and where channels
-    have outliers the one that evens them out.
+    are uneven the ones that make up for it.
     """
 
     GROUP: ClassVar[str] = _RECOVERY
@@ -233,7 +233,10 @@ class RecoveryOptions:
     fit_ranges: bool = False
     """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
-    """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`. By default they are the nearest."""
+    """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`; `nearest` does not. When not given:
+    by `mismatch`, on part of `data`, those of layers that have one scale for uneven output channels, unless there is a
+    configuration or a record, or only weights are quantized.
+    """
     correct_bias: bool | None = None
     """Correct biases for the mean shift of layers' outputs by quantization. When not given: on part of `data`, at most 48
     runs, unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
@@ -241,7 +244,7 @@ class RecoveryOptions:
 
 
 BY_DEFAULT = RecoveryOptions()
-NO_RECOVERY = RecoveryOptions(equalize=False, correct_bias=False)
+NO_RECOVERY = RecoveryOptions(equalize=False, round_weights="nearest", correct_bias=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ class Request:
             return
         recovery = self.recovery
         given = {"fit-ranges": recovery.fit_ranges, "correct-bias": recovery.correct_bias}
-        given["round-weights"] = recovery.round_weights is not None
+        given["round-weights"] = recovery.round_weights not in (None, "nearest")
         if name := next((name for name, wanted in given.items() if wanted), None):
             message = f"activation-format cannot be used with {name}, which works on integers"
             raise CompileError(message, where=self.where, hint="leave one of them out")
@@ -122,10 +122,10 @@ class Request:
 
     @property
     def layer_by_layer(self) -> Request:
-        """The request for a network whose layers are measured one by one: a bias that is corrected by default makes up for the
-        layers before, too.
+        """The request for a network whose layers are measured one by one: what corrects biases and rounds weights by default
+        makes up for the layers before, too.
         """
-        return replace(self, recovery=replace(self.recovery, correct_bias=bool(self.recovery.correct_bias)))
+        return replace(self, recovery=_as_asked(self.recovery))
 
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.
@@ -170,11 +170,16 @@ def wanted_of(options: QuantizeOptions) -> Wanted:
     record, recovery = _record_of(options.settings, settings), options.recovery
     alone = settings.common is not None and settings.common.weight_compress_only
     if options.settings.config is not None or record is not None or alone:
-        usual = {"equalize": bool(recovery.equalize), "correct_bias": bool(recovery.correct_bias)}
-        recovery = replace(recovery, **usual)
-    elif recovery.round_weights is not None:
-        recovery = replace(recovery, correct_bias=bool(recovery.correct_bias))
+        recovery = replace(_as_asked(recovery), equalize=bool(recovery.equalize))
+    elif recovery.round_weights not in (None, "nearest"):
+        recovery = _as_asked(recovery)
     return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
+
+
+def _as_asked(recovery: RecoveryOptions) -> RecoveryOptions:
+    """The options with weights rounded, and biases corrected, only if they say so."""
+    rounding = recovery.round_weights or "nearest"
+    return replace(recovery, round_weights=rounding, correct_bias=bool(recovery.correct_bias))
 
 
 def request_of(options: QuantizeOptions, session: Session) -> Request:

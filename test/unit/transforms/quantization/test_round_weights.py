@@ -30,7 +30,7 @@ from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import NO_DATA, DataOptions
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover import correct_bias
-from amct_opt.transforms.quantization.recover.round_weights import rounding
+from amct_opt.transforms.quantization.recover.round_weights import folds, rounding
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.folds import Fold, Folds
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
@@ -659,11 +659,11 @@ def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: i
 
 
 def test_a_tenth_of_the_samples_of_a_large_network_corrects_biases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correct_bias, "_JUDGING", 1)
+    monkeypatch.setattr(folds, "JUDGING", 1)
     module = parse_module(session := new_session(), network())
     given = [samples_from(np.repeat(DATA[:1], count, axis=0), module) for count in (8, 16, 40, 64, 400)]
     for numbers, counts in ((1 << 28, [8, 8, 20, 32, 48]), (1, [4, 4, 4, 6, 40])):
-        monkeypatch.setattr(correct_bias, "_NUMBERS", numbers)
+        monkeypatch.setattr(folds, "NUMBERS", numbers)
         found = [each.whole for samples in given if (each := correct_bias.few_of(module, samples, session))]
         assert [sum(part.count for part in (*each.summed, each.held) if part) for each in found] == counts
 
@@ -684,7 +684,66 @@ def test_outputs_of_few_numbers_do_not_judge(count: int, judges: bool) -> None:
     found = {each.rule: each.reason for each in session.remarks if each.pass_name == "correct-bias"}
     assert ("samples" in found) == (not judges)
     if not judges:
-        assert found["samples"].startswith("the outputs of the 4 runs that would judge have fewer than 16 numbers")
+        assert found["samples"].startswith("the outputs of the 8 runs that would judge have fewer than 16 numbers")
+
+
+def two_products(factor: float, columns: int = 16) -> ModuleOp:
+    """Two matrix products. The weight of the first has an output channel that is so many times larger."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(columns, 24))
+    first[:, 3] *= factor
+
+    def made(x: Any) -> Any:
+        hidden = nn.ReluOp.make(nn.MatMulOp.make(x, const(first), const(rng.normal(size=24))))
+        return nn.MatMulOp.make(hidden, const(rng.normal(size=(24, 8))), const(rng.normal(size=8)))
+
+    return module_of(made, [np.zeros((1, columns), np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("options", "profile", "factor", "columns", "count", "rules"),
+    [
+        ("", "ascend", 20, 16, 400, {"rounded"}),
+        ("", "ascend", 1, 16, 400, set()),  # the scale serves all channels
+        ("", "qdq", 20, 16, 400, set()),  # each channel has a scale
+        ("channel-wise=false", "qdq", 20, 16, 400, {"rounded"}),
+        ("", "ascend", 20, 16, 3, {"samples"}),
+        ("", "ascend", 20, 16, 0, set()),  # synthetic
+        ("", "ascend", 20, 1024, 40, {"wide"}),
+        ("round-weights=nearest", "ascend", 20, 16, 400, set()),
+        ("weight-only=true", "ascend", 20, 16, 400, set()),
+    ],
+)
+def test_uneven_weights_with_one_scale_are_rounded_by_default(
+    options: str, profile: str, factor: float, columns: int, count: int, rules: set[str]
+) -> None:
+    session = new_session()
+    session.profile = profile
+    module, (data,) = two_products(factor, columns), rows(1, count, columns)
+    (each,) = parse_pipeline(f"quantize{{{options}}}", session.passes)
+    given = DataOptions(samples_from(data, module)) if count else NO_DATA
+    run_passes(module, [replace(each, calibration=given)], session)
+    found = [r for r in session.remarks if r.pass_name == "round-weights"]
+    assert {r.rule for r in found} == rules
+    assert len(found) == len(rules)  # the second product is even
+
+
+def test_what_is_rounded_by_default_comes_closer() -> None:
+    (every,) = rows(1, 464, 16)
+    data, other = every[:400], every[400:, None]
+
+    def outputs(module: ModuleOp) -> np.ndarray:
+        network = Executable(module)
+        return np.stack([network.run({"x0": row})["y0"] for row in other])
+
+    found: list[float] = []
+    for options in ("round-weights=nearest", ""):
+        module = two_products(20)
+        exact = outputs(module.clone())
+        (each,) = parse_pipeline(f"quantize{{correct-bias=false {options}}}", (session := new_session()).passes)
+        run_passes(module, [replace(each, calibration=DataOptions(samples_from(data, module)))], session)
+        found.append(sqnr(exact, outputs(module)))
+    assert found[1] > found[0] + 2
 
 
 def conv_result(module: ModuleOp) -> list[SSAValue]:

@@ -11,8 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from .....backends import HERE, Runner, Work
-from .....backends.estimate import numbers, outputs
+from .....backends import HERE, Runner
 from .....data import Samples
 from .....dialects.nn import CORRECTED, ConstantOp, constant_of
 from .....pipelines.options import Parts
@@ -23,19 +22,13 @@ from ...data import load
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
-from ..round_weights.folds import FEW, TURNS, Folds
+from ..round_weights.folds import HELD_BACK_OF_FEW, Folds
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
 
-_FEWEST, _MOST = 4, 48
-"""Runs that correct biases if nobody asks for it."""
-_HELD_BACK = 4
-"""One run in this many is held back: means take few samples, and the outputs of a few may lose where those of most win."""
-_JUDGING = 16
-"""The fewest output numbers, over all runs that judge, that decide: a few of them come closer by chance."""
-_NUMBERS = 1 << 28
-"""Numbers that numpy moves in about a second."""
+_SHARE, _MOST = 10, 48
+"""One run in so many, and about how many, correct biases if nobody asks for it: means take few."""
 
 
 @dataclass(frozen=True, init=False)
@@ -56,39 +49,21 @@ class CorrectBiasPass(Parts, ModulePass):
 
 def all_of(samples: Samples) -> Folds:
     """The samples that correct biases if it is asked for."""
-    return Folds.of(samples, _HELD_BACK)
+    return Folds.of(samples, HELD_BACK_OF_FEW)
 
 
 def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None:
-    """The samples that correct biases if nobody asks for it: a tenth of them or, up to half, as many as cost little, but at
-    least 4 runs. Fewer than 16 runs are all of them, in turns, if all turns cost little. None if they are synthetic or, with
-    remarks, fewer than 4 runs, or if the outputs of those that judge have too few numbers.
-    """
+    """The samples that correct biases if nobody asks for it. None if they are synthetic or, with remarks, do not do."""
     if samples.synthetic:
         return None
-    if samples.runs < _FEWEST:
-        return _none(module, f"the data makes fewer than {_FEWEST} runs of the model", session)
-    work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
-    cheap, judged = _NUMBERS * samples.runs // max(numbers(work), 1), outputs(work)
-    if samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
-        found = all_of(samples)
-    else:
-        most = max(_MOST, _HELD_BACK * _JUDGING // max(judged, 1))
-        runs = max(_FEWEST, min(samples.runs // 2, most, max(samples.runs // 10, cheap)))
-        found = Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), _HELD_BACK)
-    judging = sum(fold.held.runs for fold in (found.whole, *found.turns) if fold.held is not None)
-    if judging * judged < _JUDGING:
-        reason = f"the outputs of the {judging} runs that would judge have fewer than {_JUDGING} numbers"
-        return _none(module, reason, session)
-    return found
-
-
-def _none(module: ModuleOp, reason: str, session: Session) -> None:
-    """Leaves a remark on every layer: no samples correct its bias."""
+    found = Folds.by_default(module, samples, session, _SHARE, _MOST)
+    if isinstance(found, Folds):
+        return found
     remarks = Remarks(session, CorrectBiasPass.name)
     for layer in integer_layers(module, profile_of(session)):
-        remarks.missed(layer.compute, "samples", f"{reason}; the option correct-bias corrects biases with any number")
+        remarks.missed(layer.compute, "samples", f"{found}; the option correct-bias corrects biases with any number")
     remarks.flush()
+    return None
 
 
 def correct_bias(module: ModuleOp, folds: Callable[[], Folds | None], session: Session, runner: Runner = HERE) -> None:

@@ -27,7 +27,9 @@ def as_rounded(request: Request, least: int = ROUNDED) -> Request:
     and stays.
     """
     settings = request.settings
-    if request.recovery.round_weights is None or (settings.common and settings.common.weight_compress_only):
+    if request.recovery.round_weights in (None, "nearest") or (
+        settings.common and settings.common.weight_compress_only
+    ):
         return request
 
     def finer(given: Calibration) -> Calibration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -39,6 +39,10 @@ _CHANNELS = 64
 """About how many output channels of a wide layer choose the damping for all of them."""
 _AT_A_TIME = 1 << 22
 """About how many weights are rounded at a time: what that takes is several times their size."""
+_SHARE, _MOST = 4, 1 << 14
+"""One run in so many, and about how many, round weights if nobody asks for it: a row for each input channel is too few."""
+_UNEVEN = 4.0
+"""How much more noise one scale gives a weight than scales of its output channels if it is rounded by default: 6 dB."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
@@ -56,7 +60,7 @@ class RoundWeightsPass(Parts, ModulePass):
     method: Method = "mismatch"
     """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
     have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
-    gradient (AMCT's ADA).
+    gradient (AMCT's ADA). `nearest`: only the weights whose plans say so.
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -69,16 +73,61 @@ class RoundWeightsPass(Parts, ModulePass):
 def round_weights(
     module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session, runner: Runner = HERE
 ) -> None:
-    """Round the weights of the layers whose plans have integer ones. The cluster of `runner`, if it has one, computes the sums.
+    """Round the weights of the layers whose plans have integer ones, by their plans' method or this one. The cluster of `runner`,
+    if it has one, computes the sums. None stands for `mismatch` on some samples, and uneven weights with one scale.
 
     Raises CompileError, located at a layer or in the data.
     """
-    plans = [plan for op in module.walk() if (plan := plan_of(op)) is not None]
-    if method is None and not any(weight.rounding for plan in plans for weight in plan.weights):
+    if method is None:
+        _round_uneven(module, samples, session)
         return
-    remarks = Remarks(session, RoundWeightsPass.name)
+    asked = None if method == "nearest" else method
+    plans = [plan for op in module.walk() if (plan := plan_of(op)) is not None]
+    if asked is None and not any(weight.rounding for plan in plans for weight in plan.weights):
+        return
     layers = integer_layers(module, profile_of(session))
-    wanted = [layer for layer in layers if (method or layer.plan.weights[0].rounding) is not None]
+    wanted = [layer for layer in layers if (asked or layer.plan.weights[0].rounding) is not None]
+    _round(module, layers, wanted, asked, lambda: Folds.of(samples()), session, runner)
+
+
+def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
+    """Round what is rounded if nobody asks for it."""
+    layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
+    uneven = [layer for layer in layers if _is_uneven(layer)]
+    wide = [layer for layer in uneven if layer.product.matrices(layer.float_weight).shape[2] >= WIDE]
+    narrow = [layer for layer in uneven if layer not in wide]
+    if not uneven or samples().synthetic:
+        return
+    for layer in wide:
+        reason = f"it has {WIDE} input channels or more, which take long; the option round-weights rounds them"
+        remarks.missed(layer.compute, "wide", reason)
+    folds = Folds.by_default(module, samples(), session, _SHARE, _MOST)
+    if narrow and isinstance(folds, Folds):
+        _round(module, layers, narrow, "mismatch", lambda: folds, session)
+    for layer in () if isinstance(folds, Folds) else narrow:
+        remarks.missed(layer.compute, "samples", f"{folds}; the option round-weights rounds weights with any number")
+    remarks.flush()
+
+
+def _is_uneven(layer: IntegerLayer) -> bool:
+    """Whether its weight has one scale, which the largest output channel decides, and most others need a finer one."""
+    if layer.weight.axis is not None or layer.weight.levels is not None or layer.second is not None:
+        return False
+    largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2)
+    return bool(np.square(largest).max() > _UNEVEN * np.square(largest).mean())
+
+
+def _round(
+    module: ModuleOp,
+    layers: Sequence[IntegerLayer],
+    wanted: Sequence[IntegerLayer],
+    method: Method | None,
+    folds: Callable[[], Folds],
+    session: Session,
+    runner: Runner = HERE,
+) -> None:
+    """Round the weights of the wanted layers of all, by their plans' method or this one."""
+    remarks = Remarks(session, RoundWeightsPass.name)
     broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
     rounding = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
@@ -93,8 +142,7 @@ def round_weights(
 
     if rounding:
         work = f"{RoundWeightsPass.name} {method}"
-        folds = Folds.of(samples())
-        layer_by_layer(module, layers, step, folds, remarks, runner, work=work, beside=method == "mismatch")
+        layer_by_layer(module, layers, step, folds(), remarks, runner, work=work, beside=method == "mismatch")
     for layer in wanted:
         set_plan(layer.compute, _without_rounding(plan_of(layer.compute) or layer.plan))
         if layer.second is not None:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from .....backends import Work
+from .....backends.estimate import numbers, outputs
 from .....data import Samples
 from .....runtime.metrics import Differences
+from .....session import Session
 from .sums import Energies
 
 HELD_BACK = 8
@@ -18,6 +22,16 @@ HELD_BACK = 8
 FEW = 16
 """If there are fewer runs, all of them judge, in turns: one in eight would be a single run."""
 TURNS = 3
+HELD_BACK_OF_FEW = 4
+"""One run in this many, or in fewer, is held back where few samples are enough: the outputs of a few may lose where those of most
+win.
+"""
+FEWEST = 4
+"""The fewest runs of what runs if nobody asks for it."""
+JUDGING = 16
+"""The fewest output numbers, over all runs that judge, that decide: a few of them come closer by chance."""
+NUMBERS = 1 << 28
+"""Numbers that numpy moves in about a second."""
 
 
 class Fold(NamedTuple):
@@ -46,6 +60,27 @@ class Folds(NamedTuple):
         """One run in `one_in` judges."""
         fit, held = split(samples, one_in)
         return Folds(Fold([fit], held))
+
+    @staticmethod
+    def by_default(module: ModuleOp, samples: Samples, session: Session, share: int, most: int) -> Folds | str:
+        """The samples of what runs if nobody asks for it, or the reason why there are none: one run in `share` or, up to half of
+        them and `most`, as many as cost little. Fewer than `FEW` runs are all of them, in turns, if all turns cost little.
+        """
+        if samples.runs < FEWEST:
+            return f"the data makes fewer than {FEWEST} runs of the model"
+        work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
+        cheap, judged = NUMBERS * samples.runs // max(numbers(work), 1), max(outputs(work), 1)
+        if samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
+            found = Folds.of(samples, HELD_BACK_OF_FEW)
+        else:
+            enough = max(most, HELD_BACK_OF_FEW * JUDGING // judged)
+            runs = max(FEWEST, min(samples.runs // 2, enough, max(samples.runs // share, cheap)))
+            one_in = max(2, min(HELD_BACK_OF_FEW, runs * judged // JUDGING))
+            found = Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), one_in)
+        judging = sum(fold.held.runs for fold in (found.whole, *found.turns) if fold.held is not None)
+        if judging * judged < JUDGING:
+            return f"the outputs of the {judging} runs that would judge have fewer than {JUDGING} numbers"
+        return found
 
 
 @dataclass
@@ -85,6 +120,11 @@ class Judged:
 def measured_on(count: int) -> str:
     """The last words of a remark with errors that are measured on this many samples held back, if there are any."""
     return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
+
+
+def measured_in_turns(count: int) -> str:
+    """The last words of a remark with errors that are measured on all samples, in turns."""
+    return f" (on {count} samples, held back in turns)"
 
 
 def split(samples: Samples, one_in: int = HELD_BACK) -> tuple[Samples, Samples | None]:
