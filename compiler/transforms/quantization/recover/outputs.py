@@ -69,11 +69,6 @@ def halves(samples: Samples) -> list[tuple[Samples, Samples]]:
     return [(first, second), (second, first)]
 
 
-def sqnr_of_outputs(exact: Executable, found: Executable, samples: Samples) -> Sqnr:
-    """The SQNR of each output of reals."""
-    return compared(exact, found, samples).sqnr
-
-
 def lost(old: Sqnr, new: Sqnr, worth: float) -> str | None:
     """The reason why a change is to be undone: the outputs win less than `worth` dB on average, or one of them loses. None where
     they win.

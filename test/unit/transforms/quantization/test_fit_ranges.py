@@ -195,3 +195,12 @@ def test_outputs_on_other_data_gain() -> None:
         found.append(10 * np.log10(sum(float(np.square(array).sum()) for array in exact.values()) / noise))
     assert {r.rule for r in session.remarks if r.pass_name == "fit-ranges"} <= {"fitted", "improves"}
     assert found[1] > found[0] + 0.5
+
+
+@pytest.mark.parametrize(("count", "judged"), [(32, "4 samples held back"), (10, "10 samples, held back in turns")])
+def test_few_runs_judge_in_turns(count: int, judged: str) -> None:
+    chain = ("insert-observers{bits=4 observer=minmax}", "calibrate", "fit-ranges")
+    session, _ = steps(network(), DATA[:count], *chain)
+    found = [r for r in session.remarks if r.pass_name == "fit-ranges" and r.rule in ("fitted", "improves")]
+    assert found
+    assert all(r.reason.endswith(f" (on {judged})") for r in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,8 +28,8 @@ from ...decide.sites import graph_points
 from ...options import DataOptions, EngineOptions
 from ...profiles import profile_of
 from ...running import runner_of
-from ..outputs import WORTH, Sqnr, few, lost, sqnr_of_outputs
-from ..round_weights.folds import measured_on, split
+from ..outputs import WORTH, Compared, Sqnr, compared, few, lost
+from ..round_weights.folds import FEW, in_turns, measured_in_turns, measured_on, split
 from ..round_weights.sums import decibels
 from ..round_weights.twins import points_of
 from .readers import Errors, Reader, Readers, UnknownError, kept_of
@@ -99,50 +100,84 @@ def fit_ranges(module: ModuleOp, samples: Callable[[], Samples], session: Sessio
     known = Readers.in_module(module, profile_of(session))
     found = [each for points in _shared(module) if (each := _readable(points, known, remarks)) is not None]
     if found:
-        _fit_all(module, found, [part for part in split(samples()) if part is not None], session, runner, remarks)
+        _fit_all(module, found, _Parts.of(samples()), session, runner, remarks)
     remarks.flush()
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of the samples, and which of them have a share in what."""
+
+    parts: Sequence[Samples]
+    turns: Sequence[tuple[Sequence[int], int]]
+    """The parts that ranges are fitted to, and the one that judges them."""
+    fitting: Sequence[int]
+    """The parts that the ranges are fitted to that stay."""
+    measured: str
+    """The last words of a remark with errors."""
+
+    @staticmethod
+    def of(samples: Samples) -> _Parts:
+        """One run in eight judges; of fewer than `FEW` runs all of them in turns; one run alone judges itself."""
+        turns = in_turns(samples) if samples.runs < FEW else []
+        if not turns:
+            fit, held = split(samples)
+            if held is None:
+                return _Parts([fit], [([0], 0)], [0], measured_on(0))
+            return _Parts([fit, held], [([0], 1)], [0], measured_on(held.count))
+        every, parts = range(len(turns)), [turn.held for turn in turns if turn.held is not None]
+        judged = [([other for other in every if other != i], i) for i in every]
+        return _Parts(parts, judged, every, measured_in_turns(samples.count))
+
+
 def _fit_all(
-    module: ModuleOp,
-    found: Sequence[_Shared],
-    parts: Sequence[Samples],
-    session: Session,
-    runner: Runner,
-    remarks: Remarks,
+    module: ModuleOp, found: Sequence[_Shared], given: _Parts, session: Session, runner: Runner, remarks: Remarks
 ) -> None:
-    """Fit ranges to the first part of the samples, and measure on the last."""
+    """Fit ranges, and let what is held back judge each of them and, at the outputs, all of them."""
     readers = [reader for each in found for reader in each.readers]
-    kept = [iter(kept_of(module, readers, part, session, runner)) for part in parts]
-    measured = measured_on(parts[1].count if len(parts) > 1 else 0)
-    before = _outputs(module, parts[-1])
-    fitted: dict[_Shared, tuple[str, Gain]] = {}
+    kept = [iter(kept_of(module, readers, part, session, runner)) for part in given.parts]
+    before = _outputs(module, given, lambda turn: None)
+    fitted: dict[_Shared, _Fitted] = {}
     for i, each in enumerate(found):
         errors = [Errors(each.readers, list(islice(one, len(each.readers)))) for one in kept]
-        outcome, gain = _fit(each, errors[0], errors[-1])
-        if gain.after > gain.before:
-            fitted[each] = f"{outcome}{measured}", gain
+        fit = _fit(each, errors, given)
+        if fit.gain.after > fit.gain.before:
+            fitted[each] = fit
         else:
-            remarks.missed(each.points[0], "improves", f"{outcome}, which stays{measured}", gain)
+            remarks.missed(each.points[0], "improves", f"{fit.outcome}, which stays{given.measured}", fit.gain)
         session.progress("ranges", i + 1, len(found))
-    reason = lost(before, _outputs(module, parts[-1]), WORTH) if fitted else None
-    for each, (outcome, gain) in fitted.items():
+
+    def as_in(turn: int) -> None:
+        for each, fit in fitted.items():
+            each.set(fit.turns[turn])
+
+    reason = lost(before, _outputs(module, given, as_in), WORTH) if fitted else None
+    for each, fit in fitted.items():
         if reason is None:
-            remarks.applied(each.points[0], "fitted", outcome, gain)
+            each.set(fit.ends)
+            remarks.applied(each.points[0], "fitted", f"{fit.outcome}{given.measured}", fit.gain)
         else:
             each.reset()
             remarks.missed(each.points[0], "outputs", reason)
 
 
-def _outputs(module: ModuleOp, samples: Samples) -> Sqnr:
-    """The SQNR of the module's outputs when its points round and its weights are as they are."""
-    kernels = points_of(module)
+def _outputs(module: ModuleOp, given: _Parts, before: Callable[[int], None]) -> Sqnr:
+    """The SQNR of the module's outputs when its points round and its weights are as they are, over the turns, where `before` is
+    called first with the turn's number.
+    """
 
     def rounding(program: Program) -> Program:
-        program = usual(program)
+        kernels, program = points_of(module), usual(program)
         return replace(program, rows=[row._replace(kernel=kernels.get(row.op, row.kernel)) for row in program.rows])
 
-    return sqnr_of_outputs(Executable(module), Executable(module, rewrite=rounding), few(samples))
+    every: list[Compared] = []
+    for i, (_, held) in enumerate(given.turns):
+        before(i)
+        every.append(compared(Executable(module), Executable(module, rewrite=rounding), few(given.parts[held])))
+    found, *others = every
+    for other in others:
+        found.merge(other)
+    return found.sqnr
 
 
 def _shared(module: ModuleOp) -> Iterable[list[ObserveOp]]:
@@ -169,18 +204,38 @@ def _readable(points: Sequence[ObserveOp], known: Readers, remarks: Remarks) -> 
         return None
 
 
-def _fit(each: _Shared, fit: Errors, held: Errors) -> tuple[str, Gain]:
-    """Set the range of least error, if the readers gain by it on what is held back: what they have before and after."""
+class _Fitted(NamedTuple):
+    """The range of least error, those of the turns, and what readers gain by the latter where they are judged."""
+
+    ends: Range
+    turns: Sequence[Range]
+    gain: Gain
+    outcome: str
+
+
+def _fit(each: _Shared, errors: Sequence[Errors], parts: _Parts) -> _Fitted:
+    """Fit a range to errors by part."""
     given = each.around_zero
-    found = least_error(lambda ends: fit(each.params(ends).data), given, together=each.symmetric)
-    after, before = (decibels(held.signal, held(each.params(ends).data)) for ends in (found, given))
+
+    def fitted(to: Sequence[int]) -> Range:
+        return least_error(
+            lambda ends: sum(errors[i](each.params(ends).data) for i in to), given, together=each.symmetric
+        )
+
+    found = fitted(parts.fitting)
+    turns = [found if fit == parts.fitting else fitted(fit) for fit, _ in parts.turns]
+    signal = sum(errors[held].signal for _, held in parts.turns)
+    noises = [
+        [errors[held](each.params(ends).data) for ends in (turn, given)]
+        for turn, (_, held) in zip(turns, parts.turns, strict=True)
+    ]
+    after, before = (decibels(signal, sum(noise)) for noise in zip(*noises, strict=True))
     names = ", ".join(dict.fromkeys(_name(reader.op) for reader in each.readers))
     if found == given:
-        return f"SQNR of {names} {before:.1f} dB with {_text(given)}, less with others", Gain(before, before)
-    if after > before:
-        each.set(found)
+        outcome = f"SQNR of {names} {before:.1f} dB with {_text(given)}, less with others"
+        return _Fitted(found, turns, Gain(before, before), outcome)
     outcome = f"SQNR of {names} {after:.1f} dB with {_text(found)}, {before:.1f} dB with {_text(given)}"
-    return outcome, Gain(before, after)
+    return _Fitted(found, turns, Gain(before, after), outcome)
 
 
 def _name(reader: Operation) -> str:

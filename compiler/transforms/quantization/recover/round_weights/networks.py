@@ -26,7 +26,7 @@ from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.metrics import Differences
 from .....session import Session
 from ...calibrate.observing import in_batches
-from .folds import Fold, Folds, Judged, measured_on
+from .folds import Fold, Folds, Judged, measured_in_turns, measured_on
 from .integer_layers import WEIGHT, IntegerLayer
 from .shared_sums import SharedSums
 from .sums import Rows, Summed, Wish, merged_sums, rows_of
@@ -188,7 +188,7 @@ class Networks:
     def measured(self) -> str:
         """The data that errors are measured on, as the last words of a remark."""
         if self._verdict is not None:
-            return f" (on {self._verdict.samples} samples, held back in turns)"
+            return measured_in_turns(self._verdict.samples)
         return measured_on(self.judged.samples)
 
 
