@@ -19,6 +19,7 @@ from amct_opt.configuration.settings import Ada
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
+from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
 from amct_opt.rewriting import Remarks, erase_dead_constants, layer_of
 from amct_opt.runtime import layerwise
@@ -26,11 +27,12 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.layerwise import Layerwise
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.transforms.quantization.decide.conditions import DecideWeighted
 from amct_opt.transforms.quantization.decide.sites import sites
-from amct_opt.transforms.quantization.options import NO_DATA, DataOptions
-from amct_opt.transforms.quantization.profiles import profile_of
+from amct_opt.transforms.quantization.options import NO_DATA, DataOptions, Method
+from amct_opt.transforms.quantization.profiles import Row, profile_of
 from amct_opt.transforms.quantization.recover import correct_bias
-from amct_opt.transforms.quantization.recover.round_weights import folds, rounding
+from amct_opt.transforms.quantization.recover.round_weights import folds, round_weights, rounding
 from amct_opt.transforms.quantization.recover.round_weights.adaround import adaround
 from amct_opt.transforms.quantization.recover.round_weights.folds import Fold, Folds
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
@@ -744,6 +746,28 @@ def test_what_is_rounded_by_default_comes_closer() -> None:
         run_passes(module, [replace(each, calibration=DataOptions(samples_from(data, module)))], session)
         found.append(sqnr(exact, outputs(module)))
     assert found[1] > found[0] + 2
+
+
+@pytest.mark.parametrize("method", ["mismatch", None])
+def test_weights_of_other_layers_stay(method: Method | None) -> None:
+    """A plugin's profile quantizes the slopes of a PRelu, which are the weight of no product."""
+    row = Row(weight=1, rules=(DecideWeighted.weight_constant,))
+
+    def made(x: Any) -> Any:
+        hidden = nn.MatMulOp.make(x, const(np.random.default_rng(0).normal(size=(16, 24))), const(np.zeros(24)))
+        return nn.PReluOp.make(hidden, const(np.geomspace(0.001, 1, 24)))
+
+    session = new_session()
+    session.register_profile(replace(ASCEND, name="chip", rows={**ASCEND.rows, nn.PReluOp: row}, table=()))
+    session.profile = "chip"
+    module = module_of(made, [np.zeros((1, 16), np.float32)])
+    samples = samples_from(rows(1, 40, 16)[0], module)
+    for each in parse_pipeline("insert-observers,calibrate", session.passes):
+        run_passes(module, [replace(each, data=samples) if hasattr(each, "data") else each], session)
+    round_weights(module, method, lambda: samples, session)
+    found = {r.op: r.rule for r in session.remarks if r.pass_name == "round-weights"}
+    assert (found.get("nn.prelu") == "product") == (method is not None)
+    assert ("nn.matmul" in found) == (method is not None)
 
 
 def conv_result(module: ModuleOp) -> list[SSAValue]:

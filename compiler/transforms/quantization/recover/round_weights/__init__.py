@@ -30,6 +30,7 @@ from .adaround import adaround
 from .folds import Folds
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
+from .products import is_product
 from .rounding import WIDE, Factor, Grid, factored, matched, rounded, with_least_error
 from .sums import Rows, Sums
 
@@ -111,7 +112,8 @@ def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Ses
 
 def _is_uneven(layer: IntegerLayer) -> bool:
     """Whether its weight has one scale, which the largest output channel decides, and most others need a finer one."""
-    if layer.weight.axis is not None or layer.weight.levels is not None or layer.second is not None:
+    known = is_product(layer.compute) and layer.second is None
+    if not known or layer.weight.axis is not None or layer.weight.levels is not None:
         return False
     largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2)
     return bool(np.square(largest).max() > _UNEVEN * np.square(largest).mean())
@@ -158,6 +160,8 @@ def _without_rounding(plan: Plan) -> Plan:
 
 def _broken(layer: IntegerLayer, method: Method | None) -> tuple[str, str] | None:
     """The condition that does not hold, and the reason."""
+    if not is_product(layer.compute):
+        return "product", "its weight is not that of a product, whose outputs choose integers"
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
     if layer.weight.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):

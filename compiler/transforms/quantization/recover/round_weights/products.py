@@ -36,8 +36,13 @@ class Product(Protocol):
         ...
 
 
+def is_product(op: NNOp) -> bool:
+    """Whether `product_of` knows the layer: the operation of a plugin may have a weight, too."""
+    return isinstance(op, ConvolutionOp | MatMulOp | OpaqueOp)
+
+
 def product_of(op: NNOp) -> Product:
-    """A layer with a weight as a matrix product."""
+    """A layer as a matrix product, if it is one."""
     match op:
         case ConvTransposeOp():
             return _TransposedConvolution(op)
@@ -48,7 +53,7 @@ def product_of(op: NNOp) -> Product:
         case OpaqueOp():
             return _RecurrentInput()
         case _:
-            raise AssertionError(f"{op.name} has no weight")
+            raise AssertionError(f"{op.name} is not a product")
 
 
 class _Axis(NamedTuple):
