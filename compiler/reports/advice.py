@@ -156,8 +156,9 @@ def _outlier_channels(found: Findings) -> Iterator[Advice]:
 
 
 def _few_bits(found: Findings) -> Iterator[Advice]:
-    few = [layer.name for layer in found.layers if layer.weights and layer.weights.bits <= 4]
-    if few and not found.has_remarks("round-weights"):
+    tried = {remark.layer for remark in found.run.remarks if remark.pass_name == "round-weights"}
+    few = [each.name for each in found.layers if each.weights and each.weights.bits <= 4 and each.name not in tried]
+    if few:
         text = f"Weights of 4 bits or less are rounded to the nearest integer in {_some(few)}."
         yield Advice(text, found.command("quantize", "--round-weights", "mismatch", tag="rounded"))
 
