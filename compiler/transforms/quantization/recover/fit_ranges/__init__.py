@@ -106,13 +106,13 @@ def fit_ranges(module: ModuleOp, samples: Callable[[], Samples], session: Sessio
 
 @dataclass(frozen=True)
 class _Parts:
-    """Parts of the samples, and which of them have a share in what."""
+    """The samples in parts: the ones that ranges are fitted to, and the ones that judge these."""
 
     parts: Sequence[Samples]
     turns: Sequence[tuple[Sequence[int], int]]
-    """The parts that ranges are fitted to, and the one that judges them."""
+    """By turn the parts that ranges are fitted to, and the one that judges them."""
     fitting: Sequence[int]
-    """The parts that the ranges are fitted to that stay."""
+    """The parts that ranges are fitted to in the end."""
     measured: str
     """The last words of a remark with errors."""
 
@@ -133,7 +133,7 @@ class _Parts:
 def _fit_all(
     module: ModuleOp, found: Sequence[_Shared], given: _Parts, session: Session, runner: Runner, remarks: Remarks
 ) -> None:
-    """Fit ranges, and let what is held back judge each of them and, at the outputs, all of them."""
+    """Fit ranges; the turns judge each of them by its readers, and all of them by the module's outputs."""
     readers = [reader for each in found for reader in each.readers]
     kept = [iter(kept_of(module, readers, part, session, runner)) for part in given.parts]
     before = _outputs(module, given, lambda turn: None)
@@ -162,8 +162,8 @@ def _fit_all(
 
 
 def _outputs(module: ModuleOp, given: _Parts, before: Callable[[int], None]) -> Sqnr:
-    """The SQNR of the module's outputs when its points round and its weights are as they are, over the turns, where `before` is
-    called first with the turn's number.
+    """The SQNR of the module's outputs when its points round and its weights are as they are, on what judges in all turns.
+    `before` is called with the number of each turn before that.
     """
 
     def rounding(program: Program) -> Program:
