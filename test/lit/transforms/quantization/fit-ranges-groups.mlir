@@ -10,17 +10,17 @@
 // CHECK:  nn.observe %e as "conv4:out" by "minmax" bits 4 range [-{{[12]}}[[R]]] {{.*}} group "add"
 // CHECK:  nn.observe %f as "conv5:out" by "minmax" bits 4 range [-{{[12]}}[[R]]] {{.*}} group "add"
 // CHECK:  nn.observe %g as "cat:out" by "minmax" bits 4 range [-{{[12]}}[[R]]] {{.*}} group "add"
-func.func @main(%x: tensor<?x4x6x6xf32>) -> (tensor<?x4x6x6xf32>, tensor<?x8x6x6xf32>, tensor<?x8xf32>) {
+func.func @main(%x: tensor<?x4x24x24xf32>) -> (tensor<?x4x24x24xf32>, tensor<?x8x24x24xf32>, tensor<?x8xf32>) {
   %w = nn.constant dense<[[[[0.3]], [[-0.7]], [[0.2]], [[0.45]]], [[[1.1]], [[-0.9]], [[0.2]], [[0.61]]], [[[0.4]], [[-0.9]], [[0.13]], [[0.5]]], [[[0.77]], [[0.15]], [[0.1]], [[-0.33]]]]> : tensor<4x4x1x1xf32>
-  %a = nn.conv %x, %w from <onnx, "Conv", "conv1"> : (tensor<?x4x6x6xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x6x6xf32>
-  %b = nn.conv %x, %w from <onnx, "Conv", "conv2"> : (tensor<?x4x6x6xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x6x6xf32>
-  %c = nn.mul %a, %b from <onnx, "Mul", "mul"> : tensor<?x4x6x6xf32>
-  %d = nn.conv %c, %w from <onnx, "Conv", "conv3"> : (tensor<?x4x6x6xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x6x6xf32>
-  %e = nn.conv %c, %w from <onnx, "Conv", "conv4"> : (tensor<?x4x6x6xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x6x6xf32>
-  %s = nn.add %d, %e from <onnx, "Add", "add"> : tensor<?x4x6x6xf32>
-  %f = nn.conv %s, %w from <onnx, "Conv", "conv5"> : (tensor<?x4x6x6xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x6x6xf32>
-  %g = nn.concat %f, %d axis 1 from <onnx, "Concat", "cat"> : (tensor<?x4x6x6xf32>, tensor<?x4x6x6xf32>) -> tensor<?x8x6x6xf32>
-  %h = nn.global_average_pool %g from <onnx, "GlobalAveragePool", "gap"> : (tensor<?x8x6x6xf32>) -> tensor<?x8x1x1xf32>
+  %a = nn.conv %x, %w from <onnx, "Conv", "conv1"> : (tensor<?x4x24x24xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x24x24xf32>
+  %b = nn.conv %x, %w from <onnx, "Conv", "conv2"> : (tensor<?x4x24x24xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x24x24xf32>
+  %c = nn.mul %a, %b from <onnx, "Mul", "mul"> : tensor<?x4x24x24xf32>
+  %d = nn.conv %c, %w from <onnx, "Conv", "conv3"> : (tensor<?x4x24x24xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x24x24xf32>
+  %e = nn.conv %c, %w from <onnx, "Conv", "conv4"> : (tensor<?x4x24x24xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x24x24xf32>
+  %s = nn.add %d, %e from <onnx, "Add", "add"> : tensor<?x4x24x24xf32>
+  %f = nn.conv %s, %w from <onnx, "Conv", "conv5"> : (tensor<?x4x24x24xf32>, tensor<4x4x1x1xf32>) -> tensor<?x4x24x24xf32>
+  %g = nn.concat %f, %d axis 1 from <onnx, "Concat", "cat"> : (tensor<?x4x24x24xf32>, tensor<?x4x24x24xf32>) -> tensor<?x8x24x24xf32>
+  %h = nn.global_average_pool %g from <onnx, "GlobalAveragePool", "gap"> : (tensor<?x8x24x24xf32>) -> tensor<?x8x1x1xf32>
   %i = nn.flatten %h axis 1 : (tensor<?x8x1x1xf32>) -> tensor<?x8xf32>
-  func.return %f, %g, %i : tensor<?x4x6x6xf32>, tensor<?x8x6x6xf32>, tensor<?x8xf32>
+  func.return %f, %g, %i : tensor<?x4x24x24xf32>, tensor<?x8x24x24xf32>, tensor<?x8xf32>
 }

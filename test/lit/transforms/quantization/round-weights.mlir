@@ -22,7 +22,7 @@
 // CONVERTED-COUNT-3: nn.dequantize %{{.*}} by <i4
 // MISMATCH:    [round-weights applied rounded] "conv1": SQNR of its output {{[0-9.]+}} dB by mismatch, {{[0-9.]+}} dB by nearest rounding
 // CALIBRATED:  [round-weights missed calibrated] "conv1": its input has no parameters: --calibrate comes before --round-weights
-// METHOD:      error: --round-weights: method: 'up' is not one of gptq, mismatch, adaround
+// METHOD:      error: --round-weights: method: 'up' is not one of nearest, gptq, mismatch, adaround
 func.func @main(%x: tensor<?x2x6x6xf32>) -> (tensor<?x2x5x5xf32>, tensor<?x2x7x7xf32>, tensor<?x2x7x7xf32>, tensor<?x2x6x6xf32>) {
   %w = nn.constant dense<[[[[0.3, -0.7], [0.45, 1.1]], [[0.2, 0.61], [-0.9, 0.13]]], [[[0.77, 0.15], [-0.33, 0.5]], [[1.3, -0.26], [0.09, -1.0]]]]> : tensor<2x2x2x2xf32>
   %one = nn.constant dense<[[[[7.0]], [[-4.0]]], [[[3.0]], [[7.0]]]]> : tensor<2x2x1x1xf32>
