@@ -730,6 +730,21 @@ def test_uneven_weights_with_one_scale_are_rounded_by_default(
     assert len(found) == len(rules)  # the second product is even
 
 
+@pytest.mark.parametrize(("count", "tried"), [(15, False), (16, True)])
+def test_few_runs_of_a_large_network_round_nothing_by_default(
+    count: int, tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four runs a single one would judge, which gains by weights that are fitted to the others by chance."""
+    monkeypatch.setattr(folds, "NUMBERS", 1)
+    module, session = two_products(20), new_session()
+    samples = samples_from(rows(1, count, 16)[0], module)
+    (each,) = parse_pipeline("quantize", session.passes)
+    run_passes(module, [replace(each, calibration=DataOptions(samples))], session)
+    (found,) = (r for r in session.remarks if r.pass_name == "round-weights")
+    assert (found.rule != "samples") == tried
+    assert "(on 4 samples held back)" in found.reason or found.rule in ("samples", "outputs")
+
+
 def test_what_is_rounded_by_default_comes_closer() -> None:
     (every,) = rows(1, 464, 16)
     data, other = every[:400], every[400:, None]

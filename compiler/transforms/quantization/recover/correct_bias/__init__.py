@@ -22,13 +22,13 @@ from ...data import load
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
-from ..round_weights.folds import HELD_BACK_OF_FEW, Folds
+from ..round_weights.folds import HELD_BACK_OF_FEW, Folds, Usual
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
 from ..round_weights.networks import Networks, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows
 
-_SHARE, _MOST = 10, 48
-"""One run in so many, and about how many, correct biases if nobody asks for it: means take few."""
+_USUAL = Usual(share=10, fewest=4, most=48)
+"""Means take few runs."""
 
 
 @dataclass(frozen=True, init=False)
@@ -56,7 +56,7 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None
     """The samples that correct biases if nobody asks for it. None if they are synthetic or, with remarks, do not do."""
     if samples.synthetic:
         return None
-    found = Folds.by_default(module, samples, session, _SHARE, _MOST)
+    found = Folds.by_default(module, samples, session, _USUAL)
     if isinstance(found, Folds):
         return found
     remarks = Remarks(session, CorrectBiasPass.name)

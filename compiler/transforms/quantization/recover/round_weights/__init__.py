@@ -27,7 +27,7 @@ from ...options import ClusterOptions, DataOptions, Method
 from ...profiles import profile_of
 from ...running import sharing_runner
 from .adaround import adaround
-from .folds import Folds
+from .folds import Folds, Usual
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
 from .products import is_product
@@ -40,8 +40,8 @@ _CHANNELS = 64
 """About how many output channels of a wide layer choose the damping for all of them."""
 _AT_A_TIME = 1 << 22
 """About how many weights are rounded at a time: what that takes is several times their size."""
-_SHARE, _MOST = 4, 1 << 14
-"""One run in so many, and about how many, round weights if nobody asks for it: a row for each input channel is too few."""
+_USUAL = Usual(share=4, fewest=16, most=1 << 14)
+"""A row for each input channel is too few, and a few runs do not tell whether weights are fitted to them alone."""
 _UNEVEN = 4.0
 """How much more noise one scale gives a weight than scales of its output channels if it is rounded by default: 6 dB."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
@@ -102,7 +102,7 @@ def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Ses
     for layer in wide:
         reason = f"it has {WIDE} input channels or more, which take long; the option round-weights rounds them"
         remarks.missed(layer.compute, "wide", reason)
-    folds = Folds.by_default(module, samples(), session, _SHARE, _MOST)
+    folds = Folds.by_default(module, samples(), session, _USUAL)
     if narrow and isinstance(folds, Folds):
         _round(module, layers, narrow, "mismatch", lambda: folds, session)
     for layer in () if isinstance(folds, Folds) else narrow:

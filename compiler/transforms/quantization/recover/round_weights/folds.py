@@ -22,16 +22,26 @@ HELD_BACK = 8
 FEW = 16
 """If there are fewer runs, all of them judge, in turns: one in eight would be a single run."""
 TURNS = 3
+FEWEST = 4
+"""The fewest runs that judge in turns if nobody asks for it."""
 HELD_BACK_OF_FEW = 4
 """One run in this many, or in fewer, is held back where few samples are enough: the outputs of a few may lose where those of most
 win.
 """
-FEWEST = 4
-"""The fewest runs of what runs if nobody asks for it."""
 JUDGING = 16
 """The fewest output numbers, over all runs that judge, that decide: a few of them come closer by chance."""
 NUMBERS = 1 << 28
 """Numbers that numpy moves in about a second."""
+
+
+class Usual(NamedTuple):
+    """How many runs of the data are used if nobody asks for it."""
+
+    share: int
+    """One run in so many, or as many as cost little."""
+    fewest: int
+    most: int
+    """Beyond this only where outputs have so few numbers that more have to judge."""
 
 
 class Fold(NamedTuple):
@@ -62,19 +72,19 @@ class Folds(NamedTuple):
         return Folds(Fold([fit], held))
 
     @staticmethod
-    def by_default(module: ModuleOp, samples: Samples, session: Session, share: int, most: int) -> Folds | str:
-        """The samples of what runs if nobody asks for it, or the reason why there are none: one run in `share` or, up to half of
-        them and `most`, as many as cost little. Fewer than `FEW` runs are all of them, in turns, if all turns cost little.
+    def by_default(module: ModuleOp, samples: Samples, session: Session, usual: Usual) -> Folds | str:
+        """The samples of what runs if nobody asks for it, or the reason why there are none: at most half of them or, where they
+        make fewer than `FEW` runs and all turns cost little, all of them in turns.
         """
-        if samples.runs < FEWEST:
-            return f"the data makes fewer than {FEWEST} runs of the model"
         work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
         cheap, judged = NUMBERS * samples.runs // max(numbers(work), 1), max(outputs(work), 1)
-        if samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
+        if FEWEST <= samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
             found = Folds.of(samples, HELD_BACK_OF_FEW)
+        elif samples.runs < usual.fewest:
+            return f"the data makes fewer than {usual.fewest} runs of the model"
         else:
-            enough = max(most, HELD_BACK_OF_FEW * JUDGING // judged)
-            runs = max(FEWEST, min(samples.runs // 2, enough, max(samples.runs // share, cheap)))
+            enough = max(usual.most, HELD_BACK_OF_FEW * JUDGING // judged)
+            runs = max(usual.fewest, min(samples.runs // 2, enough, max(samples.runs // usual.share, cheap)))
             one_in = max(2, min(HELD_BACK_OF_FEW, runs * judged // JUDGING))
             found = Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), one_in)
         judging = sum(fold.held.runs for fold in (found.whole, *found.turns) if fold.held is not None)
