@@ -94,6 +94,8 @@ COUNTS = {
 
 Options = Sequence[str]
 _ROUND = {name: ("--round-weights", name) for name in ("gptq", "mismatch", "adaround")}
+_NEAREST: Options = ("--no-equalize", "--round-weights", "nearest", "--no-correct-bias")
+"""Without what runs by default."""
 _BIAS: Options = ("--correct-bias",)
 _EQUALIZE: Options = ("--equalize",)
 _RANGES: Options = ("--fit-ranges",)
@@ -120,26 +122,26 @@ _PEERS = ("quantize_static", "nncf", "nncf accurate", "aimet cle")
 WIDTHS: Sequence[Width] = (
     Width(
         8,
-        ((), _EQUALIZE, (*_EQUALIZE, *_BIAS), _ROUND["mismatch"], _ALL),
+        (_NEAREST, _EQUALIZE, (*_EQUALIZE, *_BIAS), _ROUND["mismatch"], _ALL),
         _PEERS,
         ("digits, scaled", "resnet20", "tiny-vww"),
     ),
-    Width(8, ((), _EQUALIZE, _ALL), _PEERS, ("mobilenet", "mobilenet, scaled")),
-    Width(8, ((), _EQUALIZE, _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
+    Width(8, (_NEAREST, _EQUALIZE, _ALL), _PEERS, ("mobilenet", "mobilenet, scaled")),
+    Width(8, (_NEAREST, _EQUALIZE, _BIAS, _ROUND["mismatch"]), _PEERS, ("ocr-recognizer", "resnet50")),
     Width(
         4,
-        ((), *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), _ALL),
+        (_NEAREST, *_ROUND.values(), (*_ROUND["mismatch"], *_BIAS), _ALL),
         ("aimet cle",),
         ("digits", "resnet20"),
     ),
-    Width(8, ((), _ROUND["mismatch"]), (), tuple(FIRST)),
-    Width(4, ((), *_RECOGNIZER), ("aimet cle",), ("ocr-recognizer",)),
+    Width(8, (_NEAREST, _ROUND["mismatch"]), (), tuple(FIRST)),
+    Width(4, (_NEAREST, *_RECOGNIZER), ("aimet cle",), ("ocr-recognizer",)),
     Width(4, _RECOGNIZER, (), tuple(FIRST)),
-    Width(3, ((), _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
+    Width(3, (_NEAREST, _ROUND["gptq"], _ROUND["mismatch"], (*_ROUND["mismatch"], *_BIAS)), (), ("digits", "resnet20")),
 )
 ALONE = Width(
     8,
-    ((), _EQUALIZE),
+    (_NEAREST, _EQUALIZE),
     (),
     ("digits", "tiny-kws", "tiny-anomaly", "tiny-resnet8", *ENCODERS),
 )
@@ -282,7 +284,7 @@ def rows(task: zoo.Task, width: Width) -> Iterator[tuple[str, ...]]:
     reference = zoo.measure(task, zoo.float_file(task), [*(v for pair in own for v in pair), *peers])
     head = _shown(task.name), str(width.bits), _counts(task), _share(task, reference)
     for options, pair in zip(width.ours, own, strict=True):
-        method = f"`{' '.join(options)}`" if options else "nearest rounding"
+        method = "nearest rounding" if options == _NEAREST else f"`{' '.join(options)}`"
         yield *head, method, *(_cell(task, v) for v in pair), _ratio(pair[0], own[0][0])
     for peer, variant in zip(width.peers, peers, strict=True):
         yield *head, peer, "", _cell(task, variant), _ratio(variant, own[0][0])
