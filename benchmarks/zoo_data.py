@@ -270,7 +270,7 @@ def mtcnn(file: str, name: str, side: int) -> Callable[[Path], Network]:
 
 
 def cifar(file: str, name: str, prepare: Callable[[Array], Array], score: str = "top1") -> Callable[[Path], Network]:
-    """Calibration takes CIFAR-10's training images, what is measured the test images of the largest file that is there."""
+    """Training images of CIFAR-10 calibrate, and all test images of the largest file in the folder are measured."""
 
     def network(given: Path) -> Network:
         data = np.load(max((given / "data").glob("cifar10_*.npz"), key=lambda file: file.stat().st_size))

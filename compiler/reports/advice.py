@@ -156,7 +156,8 @@ def _outlier_channels(found: Findings) -> Iterator[Advice]:
 
 
 def _few_bits(found: Findings) -> Iterator[Advice]:
-    tried = {remark.layer for remark in found.run.remarks if remark.pass_name == "round-weights"}
+    rounding = [remark for remark in found.run.remarks if remark.pass_name == "round-weights"]
+    tried = {remark.layer for remark in rounding if remark.rule not in ("wide", "samples")}  # the default skips these
     few = [each.name for each in found.layers if each.weights and each.weights.bits <= 4 and each.name not in tried]
     if few:
         text = f"Weights of 4 bits or less are rounded to the nearest integer in {_some(few)}."

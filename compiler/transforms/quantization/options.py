@@ -242,6 +242,11 @@ class RecoveryOptions:
     runs, unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
     """
 
+    @property
+    def rounds_weights(self) -> bool:
+        """Whether weights are to be rounded by outputs, in all layers: the default does so in some."""
+        return self.round_weights not in (None, "nearest")
+
 
 BY_DEFAULT = RecoveryOptions()
 NO_RECOVERY = RecoveryOptions(equalize=False, round_weights="nearest", correct_bias=False)

@@ -75,9 +75,7 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Eng
         rotate(module, request, samples, session, runner)
     with session.phase("equalize"):
         equalize(module, request, samples, session, runner)
-    if runner.engine == "onnxruntime" and (
-        request.recovery.round_weights not in (None, "nearest") or request.recovery.correct_bias
-    ):
+    if runner.engine == "onnxruntime" and (request.recovery.rounds_weights or request.recovery.correct_bias):
         session.note("onnxruntime runs calibration; weights are rounded and biases corrected in numpy, layer by layer")
     quantize_channels(module, request, samples, session, runner)
     if samples.cache_info().currsize and samples().synthetic:

@@ -76,7 +76,7 @@ class Request:
             return
         recovery = self.recovery
         given = {"fit-ranges": recovery.fit_ranges, "correct-bias": recovery.correct_bias}
-        given["round-weights"] = recovery.round_weights not in (None, "nearest")
+        given["round-weights"] = recovery.rounds_weights
         if name := next((name for name, wanted in given.items() if wanted), None):
             message = f"activation-format cannot be used with {name}, which works on integers"
             raise CompileError(message, where=self.where, hint="leave one of them out")
@@ -171,7 +171,7 @@ def wanted_of(options: QuantizeOptions) -> Wanted:
     alone = settings.common is not None and settings.common.weight_compress_only
     if options.settings.config is not None or record is not None or alone:
         recovery = replace(_as_asked(recovery), equalize=bool(recovery.equalize))
-    elif recovery.round_weights not in (None, "nearest"):
+    elif recovery.rounds_weights:
         recovery = _as_asked(recovery)
     return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
 

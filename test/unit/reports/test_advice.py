@@ -74,6 +74,16 @@ CASES: dict[str, tuple[Run, DrawnLayer, tuple[str, ...]]] = {
     "a scale for each": (run_with(20.0), layer(outliers=30.0, scales="a scale per channel"), ()),
     "4 bits": (run_with(), layer(bits=4), (f"{COMMANDS['quantize']} --round-weights mismatch -o out-rounded",)),
     "4 bits, rounded": (run_with(remarks=[ROUNDED]), layer(bits=4), ()),
+    "4 bits, another layer rounded": (
+        run_with(remarks=[ROUNDED]),
+        layer("other", bits=4),
+        (f"{COMMANDS['quantize']} --round-weights mismatch -o out-rounded",),
+    ),
+    "4 bits, too wide for the default": (
+        run_with(remarks=[replace(ROUNDED, kind="missed", rule="wide")]),
+        layer(bits=4),
+        (f"{COMMANDS['quantize']} --round-weights mismatch -o out-rounded",),
+    ),
 }
 
 

@@ -53,7 +53,7 @@ def all_of(samples: Samples) -> Folds:
 
 
 def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None:
-    """The samples that correct biases if nobody asks for it. None if they are synthetic or, with remarks, do not do."""
+    """The samples that correct biases by default. None if they are synthetic or, with remarks, too few."""
     if samples.synthetic:
         return None
     found = Folds.by_default(module, samples, session, _USUAL)

@@ -27,9 +27,7 @@ def as_rounded(request: Request, least: int = ROUNDED) -> Request:
     and stays.
     """
     settings = request.settings
-    if request.recovery.round_weights in (None, "nearest") or (
-        settings.common and settings.common.weight_compress_only
-    ):
+    if not request.recovery.rounds_weights or (settings.common and settings.common.weight_compress_only):
         return request
 
     def finer(given: Calibration) -> Calibration:

@@ -92,7 +92,7 @@ def round_weights(
 
 
 def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
-    """Round what is rounded if nobody asks for it."""
+    """Round uneven weights with one scale, which is the default."""
     layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
     uneven = [layer for layer in layers if _is_uneven(layer)]
     wide = [layer for layer in uneven if layer.product.matrices(layer.float_weight).shape[2] >= WIDE]
@@ -100,7 +100,9 @@ def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Ses
     if not uneven or samples().synthetic:
         return
     for layer in wide:
-        reason = f"it has {WIDE} input channels or more, which take long; the option round-weights rounds them"
+        reason = (
+            f"its weight has {WIDE} input channels or more, and rounding takes long; the option round-weights rounds it"
+        )
         remarks.missed(layer.compute, "wide", reason)
     folds = Folds.by_default(module, samples(), session, _USUAL)
     if narrow and isinstance(folds, Folds):

@@ -23,7 +23,7 @@ FEW = 16
 """If there are fewer runs, all of them judge, in turns: one in eight would be a single run."""
 TURNS = 3
 FEWEST = 4
-"""The fewest runs that judge in turns if nobody asks for it."""
+"""The fewest runs that judge in turns by default."""
 HELD_BACK_OF_FEW = 4
 """One run in this many, or in fewer, is held back where few samples are enough: the outputs of a few may lose where those of most
 win.
@@ -35,13 +35,13 @@ NUMBERS = 1 << 28
 
 
 class Usual(NamedTuple):
-    """How many runs of the data are used if nobody asks for it."""
+    """How many runs of the data a pass uses by default."""
 
     share: int
-    """One run in so many, or as many as cost little."""
+    """The pass uses one run in `share`, or more if they cost little."""
     fewest: int
     most: int
-    """Beyond this only where outputs have so few numbers that more have to judge."""
+    """The pass uses more runs than this only if outputs have few numbers, so that more runs have to judge."""
 
 
 class Fold(NamedTuple):
@@ -73,8 +73,8 @@ class Folds(NamedTuple):
 
     @staticmethod
     def by_default(module: ModuleOp, samples: Samples, session: Session, usual: Usual) -> Folds | str:
-        """The samples of what runs if nobody asks for it, or the reason why there are none: at most half of them or, where they
-        make fewer than `FEW` runs and all turns cost little, all of them in turns.
+        """The samples that a pass uses by default, or the reason why it uses none: at most half of the runs, but at least
+        `usual.fewest`. If there are fewer than `FEW` runs, and all turns cost little, the pass uses all of them in turns.
         """
         work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
         cheap, judged = NUMBERS * samples.runs // max(numbers(work), 1), max(outputs(work), 1)
