@@ -56,6 +56,7 @@ class Keywords(DataKeywords, total=False):
     embeddings: bool
     activation_format: Literal["fp8-e4m3", "fp8-e5m2"] | None
     weight_search: bool | None
+    portable: Literal["strict", "auto", "off"] | None
     activation_offset: bool | None
     dmq: float | None
     fakequant_precision_mode: Literal["FORCE_FP16_QUANT"] | None

@@ -226,6 +226,10 @@ class Settings:
     """Whether activations are calibrated while layers compute with quantized weights; None for `as_amct`. AMCT's files have no
     such setting.
     """
+    portable: Literal["strict", "auto", "off"] = "auto"
+    """Which weights have exact sums of products on every processor, in profiles for onnxruntime: all, those that lose little by
+    it or are at risk, or none. An option; AMCT's files do not have it.
+    """
     as_amct: bool = field(default=False, compare=False)
     """Whether to calibrate as AMCT does, as its files imply: weights first, and DMQ's factors from the first run of the model."""
     where: str = field(default="", compare=False)

@@ -17,7 +17,7 @@ from ..pipelines.passes import run_on_verified
 from ..session import ImportOptions, Session
 from ..tables import some
 from ..targets.onnx import OnnxTarget
-from ..transforms.quantization.options import NO_RECOVERY, DataOptions, EngineOptions
+from ..transforms.quantization.options import DataOptions, EngineOptions
 from ..transforms.quantization.profiles import QDQ, profile_of
 from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import quantized_layers
@@ -90,7 +90,7 @@ def _returned(networks: Networks, request: Request, folder: Path, session: Sessi
     in_float: dict[str, float] = {}
     while True:
         module = networks.whole.clone()
-        asked = in_float_too(replace(request, recovery=NO_RECOVERY), found)
+        asked = in_float_too(request.by_nearest, found)
         run_on_verified(module, [Quantize(asked, data, networks.running)], silent)
         names = quantized_layers(module, silent)
         if not names:

@@ -35,8 +35,8 @@ finite are null.
 | command | keys |
 | --- | --- |
 | `amct support` | `layers`, `counts` |
-| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `bytes`, `files`, \
-`latency` |
+| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `latency`, `inexact`, \
+`bytes`, `files` |
 | `amct report` | `files` |
 | `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
@@ -44,7 +44,7 @@ finite are null.
 | `amct create-config` | `layers`, `files` |
 | `amct sensitivity` | `layers`, `quantized`, `samples`, `held_back`, `measure` |
 | `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \
-`layers`, `accuracy`, `onnxruntime`, `bytes`, `files`, `latency` |
+`layers`, `accuracy`, `onnxruntime`, `latency`, `inexact`, `bytes`, `files` |
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
 | `amct bisect` | `first`, `quantized`, `layers`, `not_compared` |

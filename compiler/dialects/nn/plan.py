@@ -52,6 +52,8 @@ class WeightPlan:
     """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
     number_format: str | None = None
     """The number format (`NUMBER_FORMATS`), in place of integers of these bits."""
+    portable: bool = False
+    """Whether scales are large enough for integers whose sums of products are exact on every processor."""
 
     @property
     def scaled_by_divergence(self) -> bool:
@@ -145,6 +147,7 @@ class PlanAttr(Data[Plan]):
     #nn.plan<weight "mxfp4" axis 0 block 32>
     #nn.plan<input, weight i8 axis 0 rounding "adaround">
     #nn.plan<input, weight i8 axis 0 epsilon first>
+    #nn.plan<input, weight i8 axis 0 portable>
     #nn.plan<input, weight by <i8, scale = [0.1, 0.2], axis = 0>, balance [2.0, 0.5], shift [3, 4]>
     ```
     """
@@ -199,6 +202,11 @@ class PlanAttr(Data[Plan]):
                 raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
             if weight.block is not None and plan.input:
                 raise VerifyException("a weight with blocks goes with a float input")
+            others = weight.asymmetric, weight.block, weight.levels, weight.given, weight.number_format
+            if weight.portable and (weight.bits != _BITS[-1] or any(others)):
+                raise VerifyException(
+                    "a portable weight has 8 bits, without zero points, blocks, levels or given scales"
+                )
             _check_format(weight, plan.input)
             _check_levels(weight)
         if isinstance(plan.balance, tuple):
@@ -367,7 +375,10 @@ def _parse_weight(parser: AttrParser) -> WeightPlan:
     epsilon = parser.parse_optional_keyword("epsilon") is not None
     search = parser.parse_optional_keyword("search") is not None
     first = parser.parse_optional_keyword("first") is not None
-    return WeightPlan(bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first, number_format)
+    portable = parser.parse_optional_keyword("portable") is not None
+    return WeightPlan(
+        bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first, number_format, portable
+    )
 
 
 def _print_weight(weight: WeightPlan, printer: Printer) -> None:
@@ -391,6 +402,8 @@ def _print_weight(weight: WeightPlan, printer: Printer) -> None:
         printer.print_string(" search")
     if weight.first:
         printer.print_string(" first")
+    if weight.portable:
+        printer.print_string(" portable")
 
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:

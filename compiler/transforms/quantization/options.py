@@ -113,6 +113,10 @@ class SettingsOptions:
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
     It needs no data. When neither this nor `config` says so: for groups of weights of 3 and 4 bits.
     """
+    portable: Literal["strict", "auto", "off"] | None = None
+    """Weights of 8 bits whose sums of products are exact in onnxruntime on every processor, in profiles qdq and ppq: those of all
+    layers (`strict`), of all where the outputs lose little by it and otherwise of those at risk (`auto`, the default), or none.
+    """
     activation_offset: bool | None = None
     """False for activations without a zero point."""
     dmq: float | None = option(None, group=_RECOVERY)

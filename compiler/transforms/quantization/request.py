@@ -123,9 +123,14 @@ class Request:
     @property
     def layer_by_layer(self) -> Request:
         """The request for a network whose layers are measured one by one: what corrects biases and rounds weights by default
-        makes up for the layers before, too.
+        makes up for the layers before, too, and outputs decide which weights are portable.
         """
-        return replace(self, recovery=_as_asked(self.recovery))
+        return replace(self, recovery=_as_asked(self.recovery), settings=_always_portable(self.settings))
+
+    @property
+    def by_nearest(self) -> Request:
+        """The request for trials, with nothing that takes data to win accuracy back."""
+        return replace(self, recovery=NO_RECOVERY, settings=_always_portable(self.settings))
 
     def within(self, module: ModuleOp, session: Session) -> Resolved:
         """The request in the names of a module's layers, with what it is for each of them.
@@ -174,6 +179,11 @@ def wanted_of(options: QuantizeOptions) -> Wanted:
     elif recovery.rounds_weights:
         recovery = _as_asked(recovery)
     return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
+
+
+def _always_portable(settings: Settings) -> Settings:
+    """The settings with portable weights in all layers, unless they are not asked for."""
+    return replace(settings, portable="strict") if settings.portable == "auto" else settings
 
 
 def _as_asked(recovery: RecoveryOptions) -> RecoveryOptions:
@@ -238,6 +248,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         dynamic=bool(options.dynamic),
         embeddings=options.embeddings or given.embeddings,
         activation_format=options.activation_format,
+        portable=options.portable or given.portable,
         weights_first=given.weights_first if options.weights_first is None else options.weights_first,
         skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),
         skip_layer_types=tuple(dict.fromkeys((*given.skip_layer_types, *options.skip_layer_types))),

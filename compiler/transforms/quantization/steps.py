@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...backends import Runner
+from ...backends import HERE, Runner
 from ...data import Samples
 from ...session import Session
 from .calibrate import calibrate_points
@@ -17,7 +18,9 @@ from .place.insert_observers import insert_observers
 from .recover.balance_channels import balance_channels
 from .recover.correct_bias import all_of, correct_bias, few_of
 from .recover.fit_ranges import fit_ranges
+from .recover.portable_weights import plain_forms, take_back
 from .recover.round_weights import round_weights
+from .recover.round_weights.networks import Rivals
 from .request import Request
 
 
@@ -37,14 +40,13 @@ def quantize_channels(
     if request.recovery.fit_ranges:
         with session.phase("fit-ranges"):
             fit_ranges(module, samples, session, runner)
+    compares = request.profile.facts.kernels and request.settings.portable == "auto"
+    plain = plain_forms(module, session) if compares and request.recovery.correct_bias is not False else {}
     with session.phase("round-weights"):
         round_weights(module, request.recovery.round_weights, samples, session, runner)
     if request.recovery.correct_bias is not False:
         with session.phase("correct-bias"):
-            if request.recovery.correct_bias:
-                correct_bias(module, lambda: all_of(samples()), session, runner)
-            else:
-                correct_bias(module, lambda: few_of(module, samples(), session), session)
+            _correct_bias(module, plain, request, samples, session, runner)
     with session.phase("convert-observers"):
         convert_observers(module, session)
     with session.phase("shift-accumulators"):
@@ -52,3 +54,21 @@ def quantize_channels(
     if request.settings.dynamic:
         with session.phase("quantize-dynamic"):
             quantize_dynamic(module, session)
+
+
+def _correct_bias(
+    module: ModuleOp,
+    plain: Rivals,
+    request: Request,
+    samples: Callable[[], Samples],
+    session: Session,
+    runner: Runner,
+) -> None:
+    """Correct biases, on all of the data or by default on a part. If outputs lose by portable weights, layers get others."""
+    if request.recovery.correct_bias:
+        correct = partial(correct_bias, module, lambda: all_of(samples()), session, runner)
+    else:
+        correct = partial(correct_bias, module, lambda: few_of(module, samples(), session), session, HERE)
+    if (loss := correct(plain)) is not None:
+        take_back(module, plain, loss, samples(), session)
+        correct({})

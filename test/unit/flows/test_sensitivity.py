@@ -27,7 +27,8 @@ def quantized(profile: str, options: str, total: M) -> M:
     samples = load_samples(DATA, main_function(float_module))
     held = samples.count // 10
     module = float_module.clone()
-    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} correct-bias=false {options}")]
+    nearest = "correct-bias=false round-weights=nearest"
+    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {nearest} {options}")]
     amct_opt.run_pipeline(module, passes, session)
     for batch in samples.tail(held).batches():
         found = amct_opt.execute(module, batch)

@@ -23,8 +23,9 @@ from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
 from ....session import Session, session_of
 from ..decide.sites import graph_points, note_other_functions
+from ..profiles import profile_of
 from .conversion import Conversion, ConversionPattern, ConvertedLayer, ConvertLayer, carry_out, number_format_at
-from .layer_weights import described, feed_bias
+from .layer_weights import described, feed_bias, inexact_layers
 from .pairs import format_pair, quantized_pair
 from .parameters import bias_fits, quantized_bias, round_scales
 from .recurrent_weights import ConvertRecurrent
@@ -211,6 +212,9 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
         for op in module.walk():
             carry_out(op, remarks)
     erase_dead_constants(module)
+    if (profile := profile_of(session)).facts.kernels:
+        for each in inexact_layers(module, profile):
+            remarks.note(each.op, "portable", each.reason)
     remarks.flush()
     if not any(isinstance(op, DequantizeOp | DequantizeFloatOp) for op in module.walk()):
         session.warn(f"nothing is quantized: {_reasons(session.remarks)}")

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, UnknownLoc, i32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, UnknownLoc, i32
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -15,6 +15,7 @@ from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
     DequantizeOp,
+    MatMulIntegerOp,
     NNOp,
     QParams,
     QParamsAttr,
@@ -30,6 +31,8 @@ from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
 from ....runtime.affine import LEAST_SCALE, asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site, sites
+from ..portable import BITS, HIGHEST, LOWEST, adds_neighbours, inexact, least_scales, products_of_neighbours
+from ..products import product_of
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
 from .weight_divergence import divergence_scales
@@ -79,6 +82,8 @@ def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
     scales = _searched(plan, array, symmetric_scales(array, plan.bits, plan.axis, plan.block), NO_OFFSET)
     if plan.epsilon:
         scales = np.where(np.abs(scales) < np.finfo(np.float32).eps, np.float32(1), scales)
+    if plan.portable:
+        scales = np.maximum(scales, least_scales(array, plan.axis, layer))
     return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
 
 
@@ -299,12 +304,63 @@ def put_integers(module: ModuleOp, integers: Mapping[str, Integers], profile: Pr
     erase_dead_constants(module)
 
 
+class Inexact(NamedTuple):
+    """A layer whose sums of products onnxruntime may get wrong on some processors."""
+
+    op: NNOp
+    inputs: SSAValue | None
+    """The integers that its input is dequantized from; None if it quantizes them itself."""
+    offset: int
+    """What the kernel, which reads 0 to 255, adds to these integers."""
+    zero_point: int
+    matrices: Array
+    """Its weight: int8 [G, M, K]."""
+
+    def overflows(self, inputs: Array) -> int:
+        """How many sums of two neighbouring products leave 16 bits for these integers."""
+        product = product_of(self.op)
+        rows = product.rows(inputs.astype(np.float32) - self.zero_point, np.arange(product.places(inputs)[0]))
+        integers = rows.astype(np.int32) + self.zero_point + self.offset
+        sums = products_of_neighbours(integers, self.matrices)
+        return sum(int(np.count_nonzero((each > HIGHEST) | (each < LOWEST))) for each in sums)
+
+    @property
+    def reason(self) -> str:
+        """The share of its weight, as a sentence."""
+        wrong = inexact(self.matrices)
+        count = int(np.count_nonzero(wrong))
+        return (
+            f"sums of products of {count} of {wrong.size} output channels may pass 16 bits, which onnxruntime gets wrong on "
+            "processors without VNNI or dot products"
+        )
+
+
+def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
+    """The layers of a quantized module whose weights do not make sums exact on every processor."""
+    found: list[Inexact] = []
+    for site, _, _, constant in _weights(module, None, profile):
+        back = dequantize_of(site.activation)
+        if back is None or constant.array.dtype != np.int8 or not adds_neighbours(site.compute):
+            continue
+        params = back.qparams.data
+        if params.storage.width.data == BITS:
+            offset = 0 if params.storage.signedness.data == Signedness.UNSIGNED else 2 ** (BITS - 1)
+            matrices = product_of(site.compute).matrices(constant.array)
+            found.append(Inexact(site.compute, back.input, offset, params.zero_point[0], matrices))
+    for op in module.walk():
+        weight = constant_of(op.rhs) if isinstance(op, MatMulIntegerOp) else None
+        if isinstance(op, MatMulIntegerOp) and weight is not None and weight.array.dtype == np.int8:
+            matrices = weight.array.swapaxes(-1, -2).reshape(-1, *weight.array.shape[:-3:-1])
+            found.append(Inexact(op, None, 0, 0, matrices))
+    return [each for each in found if inexact(each.matrices).any()]
+
+
 def _weights(
-    module: ModuleOp, layers: Collection[str], profile: Profile
+    module: ModuleOp, layers: Collection[str] | None, profile: Profile
 ) -> Iterator[tuple[Site, int, DequantizeOp, ConstantOp]]:
     for site in sites(module, profile.rows):
         index = profile.rows[type(site.compute)].weight
-        if index is None or layer_of(site.compute) not in layers:
+        if index is None or (layers is not None and layer_of(site.compute) not in layers):
             continue
         back = dequantize_of(site.operand(index))
         constant = None if back is None else constant_of(back.input)

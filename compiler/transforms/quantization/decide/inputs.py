@@ -94,7 +94,7 @@ class _Inputs:
                 self.layers.append(layer)
             return
         elif takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, request.settings, record, remarks)
+            plan_weight_only(site, row, held, request, remarks)
             return
         elif (broken := refusal_of(layer, request.profile) or _unrecorded(layer, record)) is not None:
             leave_in_float(site.compute, *broken, remarks)

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
-from ....configuration.settings import Arq, Nuq, Settings
+from ....configuration.settings import Arq, Nuq
 from ....dialects.nn import (
     AveragePoolOp,
     GlobalAveragePoolOp,
@@ -24,6 +24,7 @@ from ....dialects.nn import (
     Spec,
     Unobserved,
     WeightedOp,
+    WeightPlan,
     array_of,
     plan_of,
     set_plan,
@@ -31,6 +32,7 @@ from ....dialects.nn import (
 from ....rewriting import Refusal, Remarks, layer_of
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
+from ..portable import BITS, adds_neighbours
 from ..profiles import Profile, Row
 from ..recover.balance_channels import balancer_of, weight_peaks
 from ..request import Request
@@ -101,6 +103,8 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
         few = layers_of_few_levels(request.settings, [each.site for each, _ in new], request.profile, session)
     for each, known in new:
         weight, refused = planned_weight(each.site, each.row, each.held, request.settings, request.record, few)
+        if weight is not None and each.held.bits == BITS:
+            weight = replace(weight, portable=_is_portable(each.site, weight, request))
         weights = known.weights if weight is None else (weight,)
         shift = _shift_of(each, request, remarks) if request.shifts else False
         bias = each.row.bias if weights and each.site.operand(each.row.bias or 0) is not None else None
@@ -113,6 +117,13 @@ def plan_layers(layers: Sequence[Computed], request: Request, session: Session, 
             note_impossible(each.site.compute, each.held, remarks)
         if refused is not None:
             remarks.missed(each.site.compute, refused[0].name, f"its weight takes all levels: {refused[1]}")
+
+
+def _is_portable(site: Site, weight: WeightPlan, request: Request) -> bool:
+    """Whether a weight that integers of 8 bits are multiplied by is to have exact sums of products on every processor."""
+    asked = request.profile.facts.kernels and request.settings.portable != "off"
+    plain = weight.bits == BITS and weight.given is None and weight.levels is None and weight.number_format is None
+    return asked and plain and adds_neighbours(site.compute)
 
 
 def note_impossible(op: Operation, held: LayerSettings, remarks: Remarks) -> None:
@@ -212,13 +223,12 @@ def takes_weight_only(site: Site, held: LayerSettings, record: Record | None) ->
     return entry is not None and entry.weight_compress_only
 
 
-def plan_weight_only(
-    site: Site, row: Row, held: LayerSettings, settings: Settings, record: Record | None, remarks: Remarks
-) -> None:
+def plan_weight_only(site: Site, row: Row, held: LayerSettings, request: Request, remarks: Remarks) -> None:
     """Decide that a layer's weight is quantized by itself, or leave a remark why it stays float as well.
 
     Raises CompileError, located in the record's file, for scales that do not fit the weight.
     """
+    settings, record = request.settings, request.record
     if has_quantized_weight(site):
         return
     number_format = held.weight.number_format if isinstance(held.weight, Arq) and record is None else None
@@ -228,6 +238,8 @@ def plan_weight_only(
         return
     weight, refused = planned_weight(site, row, held, settings, record, {})
     assert weight is not None, "legality has asked for it"
+    if settings.dynamic:
+        weight = replace(weight, portable=_is_portable(site, weight, request))
     set_plan(site.compute, Plan(weights=(weight,)))
     in_floats = weight.number_format is not None and settings.activation_format is not None
     stays = "" if in_floats else "its input stays float, "

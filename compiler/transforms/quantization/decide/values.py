@@ -129,7 +129,7 @@ class _Values:
         if (plan := plan_of(site.compute)) is not None:  # already decided
             is_quantized = plan.input
         elif held.skipped is None and takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, request.settings, record, remarks)
+            plan_weight_only(site, row, held, request, remarks)
             is_quantized = False
         elif held.skipped is None and has_quantized_weight(site):
             is_quantized = self._came_quantized(site)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, sqrt
 
 from ....data import Samples
+from ....ir.array import Array
 from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 
@@ -15,6 +17,9 @@ WORTH = 0.5
 """dB that outputs must win on average: less is as likely to be lost on other samples."""
 TOLERATED = 0.1
 """dB that an output may lose where others win."""
+
+LOSS = 0.3
+"""dB that an output may lose by weights whose sums of products are exact on every processor."""
 
 Sqnr = dict[str, float]
 """dB by output; nan where both networks give nothing but zeros."""
@@ -37,6 +42,22 @@ class Compared:
     def sqnr(self) -> Sqnr:
         return {name: each.sqnr for name, each in self.differences.items() if each.count}
 
+    @staticmethod
+    def of(runs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> Compared:
+        """From the outputs of the float network and of the other one, run by run."""
+        found = Compared({}, [])
+        for exact, outputs in runs:
+            error = 0.0
+            for name, array in exact.items():
+                total = found.differences.setdefault(name, Differences())
+                if array.dtype.kind not in "iub":
+                    own = Differences()
+                    own.add(array, outputs[name])
+                    total.merge(own)
+                    error += own.noise / own.signal if own.signal else own.noise
+            found.errors.append(error)
+        return found
+
     def merge(self, other: Compared) -> None:
         """Adds the runs of another one."""
         for name, each in other.differences.items():
@@ -46,18 +67,7 @@ class Compared:
 
 def compared(exact: Executable, found: Executable, samples: Samples) -> Compared:
     """The outputs of two modules."""
-    differences = {name: Differences() for name in exact.outputs}
-    errors: list[float] = []
-    for batch in samples.batches():
-        outputs, error = found.run(batch), 0.0
-        for name, array in exact.run(batch).items():
-            if array.dtype.kind not in "iub":
-                own = Differences()
-                own.add(array, outputs[name])
-                differences[name].merge(own)
-                error += own.noise / own.signal if own.signal else own.noise
-        errors.append(error)
-    return Compared(differences, errors)
+    return Compared.of((exact.run(batch), found.run(batch)) for batch in samples.batches())
 
 
 def halves(samples: Samples) -> list[tuple[Samples, Samples]]:
@@ -78,3 +88,18 @@ def lost(old: Sqnr, new: Sqnr, worth: float) -> str | None:
     if worst is not None and (gains[worst] < -TOLERATED or sum(gains.values()) < worth * len(gains)):
         return f"with it output {worst} of the quantized model has {new[worst]:.2f} dB, without it {old[worst]:.2f} dB"
     return None
+
+
+def lost_by_most(old: Sequence[float], new: Sequence[float]) -> str | None:
+    """The reason to undo a change, by runs; None if enough runs win.
+
+    The runs that win must outnumber those that lose by at least the root of both together, the standard deviation of that
+    difference by chance. SQNR alone does not decide, because one run may have most of the noise.
+    """
+    wins = sum(b < a for a, b in zip(old, new, strict=True))
+    losses = sum(b > a for a, b in zip(old, new, strict=True))
+    if wins - losses >= sqrt(wins + losses):
+        return None
+    return (
+        f"with it the outputs of {wins} of {len(old)} runs are closer to the float network's, those of {losses} further"
+    )

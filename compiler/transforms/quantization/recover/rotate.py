@@ -7,7 +7,7 @@ et al., "QuaRot" (2024), and Liu et al., "SpinQuant" (2024), whose R1 and R2 the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -49,7 +49,6 @@ from ...dead_code import erase_dead
 from ..data import load, within
 from ..options import (
     AUTOMATIC,
-    NO_RECOVERY,
     DataOptions,
     EngineOptions,
     PointOptions,
@@ -158,7 +157,7 @@ def rotate(
     remarks = Remarks(session, RotatePass.name)
     found = _rotations(module, remarks)
     if found:
-        nearest = replace(request, recovery=NO_RECOVERY)
+        nearest = request.by_nearest
         trial = EqualizationTrial(module, nearest, halves(few(samples())), session, runner)
         trial.begin()
         for rotations in found:

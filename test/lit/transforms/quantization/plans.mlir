@@ -13,24 +13,24 @@
 // ASCEND: "pool"> {nn.plan = #nn.plan<float "tensor-only">}
 // ASCEND: "fc"> {nn.plan = #nn.plan<input, operand 0 i8 observer "minmax", weight i8>}
 
-// PPQ: "conv1"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result shared with "relu1:out", weight i8 axis 0>}
+// PPQ: "conv1"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result shared with "relu1:out", weight i8 axis 0 portable>}
 // PPQ: "relu1"> {nn.plan = #nn.plan<input, operand 0 shared with "relu1:out", result i8 observer "minmax">}
-// PPQ: "conv2"> {nn.plan = #nn.plan<input, operand 0 shared with "conv1:0", result i8 observer "minmax", weight i8 axis 0>}
+// PPQ: "conv2"> {nn.plan = #nn.plan<input, operand 0 shared with "conv1:0", result i8 observer "minmax", weight i8 axis 0 portable>}
 // PPQ: "mul1"> {nn.plan = #nn.plan<input, operand 0 shared with "conv2:out", operand 1 float "constant-operand", result i8 observer "minmax">}
 // PPQ: "cat"> {nn.plan = #nn.plan<input, operand 0 shared with "relu1:out", operand 1 shared with "mul1:out", result i8 observer "minmax", aligned output>}
 // PPQ: "pool"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result shared with "cat:out">}
 // PPQ: "flat"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result shared with "cat:out">}
-// PPQ: "fc"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result i8 observer "minmax", weight i8 axis 1>}
+// PPQ: "fc"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result i8 observer "minmax", weight i8 axis 1 portable>}
 // PPQ: "erf"> {nn.plan = #nn.plan<float "not-in-profile">}
 
-// QDQ: "conv1"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result shared with "relu1:out", weight i8 axis 0>}
+// QDQ: "conv1"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result shared with "relu1:out", weight i8 axis 0 portable>}
 // QDQ: "relu1"> {nn.plan = #nn.plan<input, operand 0 shared with "relu1:out", result i8 observer "minmax">}
-// QDQ: "conv2"> {nn.plan = #nn.plan<input, operand 0 shared with "conv1:0", result i8 observer "minmax", weight i8 axis 0>}
+// QDQ: "conv2"> {nn.plan = #nn.plan<input, operand 0 shared with "conv1:0", result i8 observer "minmax", weight i8 axis 0 portable>}
 // QDQ: "mul1"> {nn.plan = #nn.plan<float "between">}
 // QDQ: "cat"> {nn.plan = #nn.plan<float "between">}
 // QDQ: "pool"> {nn.plan = #nn.plan<float "between">}
 // QDQ: "flat"> {nn.plan = #nn.plan<float "between">}
-// QDQ: "fc"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", weight i8 axis 1>}
+// QDQ: "fc"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", weight i8 axis 1 portable>}
 // QDQ: "erf"> {nn.plan = #nn.plan<float "not-in-profile">}
 func.func @main(%x: tensor<1x2x4x4xf32>, %k: tensor<1x2x4x4xf32>) -> (tensor<1x4x2x2xf32>, tensor<1x3xf32>) {
   %w = nn.constant dense<0.5> : tensor<2x2x1x1xf32>

@@ -22,13 +22,16 @@ from ...data import load
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
-from ..round_weights.folds import HELD_BACK_OF_FEW, Folds, Usual
+from ..outputs import LOSS
+from ..round_weights.folds import HELD_BACK_OF_FEW, Folds, Judged, Usual
 from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_layers
-from ..round_weights.networks import Networks, Solution, layer_by_layer
-from ..round_weights.sums import Array, Means, Rows
+from ..round_weights.networks import Networks, Rivals, Solution, layer_by_layer
+from ..round_weights.sums import Array, Means, Rows, decibels
 
 _USUAL = Usual(share=10, fewest=4, most=48)
 """Means take few runs."""
+_CERTAIN = 2
+"""Standard deviations of the sum of runs' errors, by chance, that a loss has to exceed."""
 
 
 @dataclass(frozen=True, init=False)
@@ -66,17 +69,24 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None
     return None
 
 
-def correct_bias(module: ModuleOp, folds: Callable[[], Folds | None], session: Session, runner: Runner = HERE) -> None:
+def correct_bias(
+    module: ModuleOp,
+    folds: Callable[[], Folds | None],
+    session: Session,
+    runner: Runner = HERE,
+    rivals: Rivals | None = None,
+) -> str | None:
     """Correct the biases of layers with planned integer weights, if there are samples; each layer reads the outputs of corrected
     layers before it. The cluster of `runner`, if it has one, computes the means.
 
+    Returns what the outputs lose against a network of `rivals`, whose biases are corrected as well: then nothing is changed.
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
     a layer or in the data.
     """
     remarks = Remarks(session, CorrectBiasPass.name)
     layers = integer_layers(module, profile_of(session))
     if not layers or (given := folds()) is None:
-        return
+        return None
     broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
@@ -84,10 +94,28 @@ def correct_bias(module: ModuleOp, folds: Callable[[], Folds | None], session: S
     def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
-    if len(broken) < len(layers):
-        layer_by_layer(module, layers, step, given, remarks, runner, work=CorrectBiasPass.name, beside=True)
+    if rivals or len(broken) < len(layers):
+        work = CorrectBiasPass.name
+        outcome = layer_by_layer(module, layers, step, given, remarks, runner, work=work, beside=True, rivals=rivals)
+        if (loss := _loss(outcome.judged)) is not None:
+            outcome.undone()
+            erase_dead_constants(module)
+            return loss
     erase_dead_constants(module)
     remarks.flush()
+    return None
+
+
+def _loss(judged: Judged) -> str | None:
+    """What an output loses against the network of rivals; None if that is little, or may be chance."""
+    losses: dict[str, float] = {}
+    for name, errors in judged.rivals.items():
+        rival, own = np.array(errors).T
+        apart = own - rival
+        if apart.sum() > _CERTAIN * np.sqrt(np.square(apart).sum()):
+            losses[name] = decibels(own.sum(), rival.sum())
+    worst = max(losses, key=lambda name: losses[name], default=None)
+    return None if worst is None or losses[worst] <= LOSS else f"output {worst} would lose {losses[worst]:.1f} dB"
 
 
 def _broken(layer: IntegerLayer) -> tuple[str, str] | None:
@@ -105,12 +133,18 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     """The layer with its corrected bias, or unchanged."""
     product, bias = layer.product, layer.bias
     assert bias is not None, "a condition"
-    given = product.matrices(layer.float_weight)
-    weight = product.matrices(layer.operands()[WEIGHT])
+    given = product.matrices(layer.float_weight).astype(np.float64)
+    weight = product.matrices(layer.operands()[WEIGHT]).astype(np.float64)
 
     def shift(means: Means, *_: Rows | float | None) -> Solution:
-        shifts = ((given @ means.f[..., None] - weight @ means.q[..., None]) / means.count)[..., 0]
-        return {"shift": shifts.reshape(-1, bias.size).mean(axis=0)}  # the matrices of a batch share their bias
+        target = _output(given, means.f)
+        return {
+            "shift": by_channel((target - _output(weight, means.q)) / means.count),
+            "target": target / means.count,
+        }
+
+    def by_channel(shifts: Array) -> Array:
+        return shifts.reshape(-1, bias.size).mean(axis=0)  # the matrices of a batch share their bias
 
     def corrected(solution: Solution) -> Array:
         return (bias + solution["shift"]).astype(bias.dtype)
@@ -120,6 +154,10 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
         return weight, (rounded - bias).reshape(-1, 1, given.shape[1])
 
     solution, gain = networks.solved(layer, given, Means.of_layer, shift, output)
+    if (means := networks.rival_means) is not None:
+        other = product.matrices(networks.rivals.get(layer.compute, layer).operands()[WEIGHT])
+        apart = by_channel(solution["target"] - _output(other, means.q / means.count))
+        networks.oppose(layer, {BIAS: (bias + apart).astype(bias.dtype)})
     found = corrected(solution)
     if not (np.isfinite(found).all() and (layer.sums is None or bias_fits(found, layer.sums))):
         remarks.missed(layer.compute, "fits", "the corrected bias does not fit into int32 in units of the layer's sums")
@@ -133,6 +171,11 @@ def _corrected(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> Int
     remarks.applied(layer.compute, "corrected", f"{reason}{networks.measured}", gain)
     _write(layer, found)
     return layer
+
+
+def _output(weights: Array, inputs: Array) -> Array:
+    """The output [G, M] of matrices [G, M, K] for one row of inputs [G, K]."""
+    return (weights @ inputs[..., None])[..., 0]
 
 
 def _write(layer: IntegerLayer, bias: Array) -> None:

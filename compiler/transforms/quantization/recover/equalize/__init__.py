@@ -211,7 +211,7 @@ def _equalize(
     if not links:
         return set()
     search = _searched(module, links, layers, samples(), session, runner)
-    nearest = replace(as_rounded(request, JUDGED), recovery=NO_RECOVERY)
+    nearest = as_rounded(request, JUDGED).by_nearest
     judging = few(samples(), effort.judging)
     trial = EqualizationTrial(module, nearest, [(judging, judging)], session, runner)
     final = EqualizationTrial(module, request, halves(judging), session, runner)

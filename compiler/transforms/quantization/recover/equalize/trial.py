@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from math import sqrt
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,7 +18,7 @@ from ...decide.sites import sites
 from ...request import Request
 from ...steps import quantize_channels
 from ..exchange import exchanged
-from ..outputs import Compared, compared, lost
+from ..outputs import Compared, compared, lost, lost_by_most
 
 RANKED = 4
 """This many samples rank layers, or one run of the model where it takes more: the network runs again after each layer."""
@@ -99,18 +98,3 @@ class EqualizationTrial:
         copy = module.clone()
         quantize_channels(copy, self._request, lambda: samples, self._session, self._runner)
         return copy
-
-
-def lost_by_most(old: Sequence[float], new: Sequence[float]) -> str | None:
-    """The reason to undo a change, by runs; None if enough runs win.
-
-    The runs that win must outnumber those that lose by at least the root of both together, the standard deviation of that
-    difference by chance. SQNR alone does not decide, because one run may have most of the noise.
-    """
-    wins = sum(b < a for a, b in zip(old, new, strict=True))
-    losses = sum(b > a for a, b in zip(old, new, strict=True))
-    if wins - losses >= sqrt(wins + losses):
-        return None
-    return (
-        f"with it the outputs of {wins} of {len(old)} runs are closer to the float network's, those of {losses} further"
-    )

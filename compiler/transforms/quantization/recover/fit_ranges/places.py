@@ -10,7 +10,7 @@ import numpy as np
 
 from .....dialects.nn import NNOp
 from .....ir.array import Array
-from ..round_weights.products import Product, product_of
+from ...products import Product, product_of
 
 
 class Places(Protocol):

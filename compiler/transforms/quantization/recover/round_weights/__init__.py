@@ -24,14 +24,15 @@ from ...data import load
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
 from ...options import ClusterOptions, DataOptions, Method
+from ...portable import inexact
+from ...products import is_product
 from ...profiles import profile_of
 from ...running import sharing_runner
 from .adaround import adaround
 from .folds import Folds, Usual
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
-from .products import is_product
-from .rounding import WIDE, Factor, Grid, factored, matched, rounded, with_least_error
+from .rounding import WIDE, Factor, Grid, factored, gptq, matched, rounded, with_least_error
 from .sums import Rows, Sums
 
 DAMPINGS = (0.0, 0.3, 1.0)
@@ -42,6 +43,8 @@ _AT_A_TIME = 1 << 22
 """About how many weights are rounded at a time: what that takes is several times their size."""
 _USUAL = Usual(share=4, fewest=16, most=1 << 14)
 """A row for each input channel is too few, and a few runs do not tell whether weights are fitted to them alone."""
+_QUICK = Usual(share=10, fewest=16, most=48)
+"""The runs that make up for larger scales, which cost 2 dB at most."""
 _UNEVEN = 4.0
 """How much more noise one scale gives a weight than scales of its output channels if it is rounded by default: 6 dB."""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
@@ -80,7 +83,8 @@ def round_weights(
     Raises CompileError, located at a layer or in the data.
     """
     if method is None:
-        _round_uneven(module, samples, session)
+        _round_some(module, _is_uneven, _USUAL, samples, session, once=False)
+        _round_some(module, _loses_by_scale, _QUICK, samples, session, once=True)
         return
     asked = None if method == "nearest" else method
     plans = [plan for op in module.walk() if (plan := plan_of(op)) is not None]
@@ -91,25 +95,39 @@ def round_weights(
     _round(module, layers, wanted, asked, lambda: Folds.of(samples()), session, runner)
 
 
-def _round_uneven(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
-    """Round uneven weights with one scale, which is the default."""
+def _round_some(
+    module: ModuleOp,
+    needs: Callable[[IntegerLayer], bool],
+    usual: Usual,
+    samples: Callable[[], Samples],
+    session: Session,
+    *,
+    once: bool,
+) -> None:
+    """Round the weights of the layers that need it, which is the default, by `mismatch` on part of the samples."""
     layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
-    uneven = [layer for layer in layers if _is_uneven(layer)]
-    wide = [layer for layer in uneven if layer.product.matrices(layer.float_weight).shape[2] >= WIDE]
-    narrow = [layer for layer in uneven if layer not in wide]
-    if not uneven or samples().synthetic:
+    wanted = [layer for layer in layers if needs(layer)]
+    wide = [layer for layer in wanted if layer.product.matrices(layer.float_weight).shape[2] >= WIDE]
+    narrow = [layer for layer in wanted if layer not in wide]
+    if not wanted or samples().synthetic:
         return
     for layer in wide:
         reason = (
             f"its weight has {WIDE} input channels or more, and rounding takes long; the option round-weights rounds it"
         )
         remarks.missed(layer.compute, "wide", reason)
-    folds = Folds.by_default(module, samples(), session, _USUAL)
+    folds = Folds.by_default(module, samples(), session, usual)
     if narrow and isinstance(folds, Folds):
-        _round(module, layers, narrow, "mismatch", lambda: folds, session)
+        _round(module, layers, narrow, "mismatch", lambda: folds, session, once=once)
     for layer in () if isinstance(folds, Folds) else narrow:
         remarks.missed(layer.compute, "samples", f"{folds}; the option round-weights rounds weights with any number")
     remarks.flush()
+
+
+def _loses_by_scale(layer: IntegerLayer) -> bool:
+    """Whether its scales are larger than those of plain weights, so that its integers are exact on every processor."""
+    plan = layer.plan.weights[0]
+    return plan.portable and layer.params is not None and bool(inexact(layer.plain.integers).any())
 
 
 def _is_uneven(layer: IntegerLayer) -> bool:
@@ -117,7 +135,7 @@ def _is_uneven(layer: IntegerLayer) -> bool:
     known = is_product(layer.compute) and layer.second is None
     if not known or layer.weight.axis is not None or layer.weight.levels is not None:
         return False
-    largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2)
+    largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2).astype(np.float64)
     return bool(np.square(largest).max() > _UNEVEN * np.square(largest).mean())
 
 
@@ -129,8 +147,12 @@ def _round(
     folds: Callable[[], Folds],
     session: Session,
     runner: Runner = HERE,
+    *,
+    once: bool = False,
 ) -> None:
-    """Round the weights of the wanted layers of all, by their plans' method or this one."""
+    """Round the weights of the wanted layers of all, by their plans' method or this one. `once`: scales stay, and no weight
+    changes after GPTQ, which takes a tenth of the time.
+    """
     remarks = Remarks(session, RoundWeightsPass.name)
     broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
     rounding = {layer.compute for layer in wanted} - set(broken)
@@ -142,7 +164,7 @@ def _round(
                 remarks.missed(op, "number-format", f"its weight is in {name}: only integers are rounded by outputs")
 
     def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
-        return _rounded(layer, method, networks, remarks) if layer.compute in rounding else layer
+        return _rounded(layer, method, networks, remarks, once=once) if layer.compute in rounding else layer
 
     if rounding:
         work = f"{RoundWeightsPass.name} {method}"
@@ -181,16 +203,18 @@ def _scale_axis(layer: IntegerLayer) -> int | None:
     return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
 
 
-def _rounded(layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks) -> IntegerLayer:
+def _rounded(
+    layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks, *, once: bool
+) -> IntegerLayer:
     """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
     method, options = _method(layer, asked)
-    weights = layer.product.matrices(layer.float_weight)
+    weights = layer.product.matrices(layer.float_weight).astype(np.float64)
     grid = layer.grid(*weights.shape[:2])
     by_divergence = layer.plan.weights[0].scaled_by_divergence
 
     def solve(sums: Sums, held: Rows, damping: float | None) -> Solution:
         fixed = layer.weight.fixed or grid.levels is not None or by_divergence  # levels are those of a scale
-        found = _Task(layer, weights, grid, sums, held, options, fixed).best(damping)
+        found = _Task(layer, weights, grid, sums, held, options, fixed or once, once).best(damping)
         return {"choice": np.asarray(found.damping), "integers": found.integers, "scales": found.scales}
 
     def output(solution: Solution | None) -> tuple[Array, float]:
@@ -229,6 +253,8 @@ class _Task(NamedTuple):
     options: Ada | None
     fixed: bool
     """Whether the scales stay."""
+    once: bool
+    """Whether no weight changes after GPTQ."""
 
     def best(self, chosen: float | None) -> _Found:
         """The integers and their scales, with the damping that was chosen or has the least error on samples held back."""
@@ -288,6 +314,8 @@ class _Task(NamedTuple):
     def _by_gptq(self, factor: Factor) -> tuple[Array, Array]:
         c, h = self.sums.c, self.sums.h
         target = self.weights if c is None else matched(self.weights, c, factor)
+        if self.once:
+            return gptq(target, factor, self.grid), self.grid.scale
         integers, grid = rounded(target, h, factor, self._scaled(target), self.layer.shared, fixed=self.fixed)
         return integers, grid.scale
 

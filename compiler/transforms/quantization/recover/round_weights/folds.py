@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isnan
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -84,7 +85,8 @@ class Folds(NamedTuple):
             return f"the data makes fewer than {usual.fewest} runs of the model"
         else:
             enough = max(usual.most, HELD_BACK_OF_FEW * JUDGING // judged)
-            runs = max(usual.fewest, min(samples.runs // 2, enough, max(samples.runs // usual.share, cheap)))
+            wanted = max(samples.runs // usual.share, cheap, 2 * JUDGING // judged)
+            runs = max(usual.fewest, min(samples.runs // 2, enough, wanted))
             one_in = max(2, min(HELD_BACK_OF_FEW, runs * judged // JUDGING))
             found = Folds.at_once(samples.head(min(samples.count, runs * samples.batch_size)), one_in)
         judging = sum(fold.held.runs for fold in (found.whole, *found.turns) if fold.held is not None)
@@ -108,6 +110,8 @@ class Judged:
     )
     chosen: dict[Operation, list[float]] = field(default_factory=dict[Operation, list[float]])
     """By layer the `choice` of each solution that has one."""
+    rivals: dict[str, list[tuple[float, float]]] = field(default_factory=dict[str, list[tuple[float, float]]])
+    """By output the square error of the network of rivals, and that of the changed one, in each run of all samples."""
 
     def merge(self, other: Judged) -> None:
         """Add what was found on other samples."""
@@ -118,8 +122,23 @@ class Judged:
         for name, found in other.outputs.items():
             for own, each in zip(self.outputs.setdefault(name, (Differences(), Differences())), found, strict=True):
                 own.merge(each)
+        for name, errors in other.rivals.items():
+            self.rivals.setdefault(name, []).extend(errors)
         for layer, choices in other.chosen.items():
             self.chosen.setdefault(layer, []).extend(choices)
+
+    def lost(self, measured: str) -> str | None:
+        """The reason why layers are not to change: on average the outputs come no closer to the float network's; None if they do.
+        `measured` are its last words.
+        """
+        gains = {name: after.sqnr - before.sqnr for name, (before, after) in self.outputs.items()}
+        gains = {name: gain for name, gain in gains.items() if not isnan(gain)}
+        if not gains or sum(gains.values()) >= 0:
+            return None
+        worst = min(gains, key=lambda name: gains[name])
+        before, after = self.outputs[worst]
+        sqnr = f"{after.sqnr:.2f} dB, without it {before.sqnr:.2f} dB"
+        return f"with it output {worst} of the quantized model has {sqnr}{measured}"
 
     def choice(self, layer: Operation) -> float | None:
         """The middle one of the choices for a layer, if there are any."""

@@ -18,6 +18,7 @@ from .....dialects.nn import (
     NNOp,
     OpaqueOp,
     Plan,
+    QParams,
     QParamsAttr,
     WeightPlan,
     array_of,
@@ -33,8 +34,9 @@ from ...convert.parameters import bias_fits, quantized_bias, widened
 from ...decide.recurrent import recurrent_layers
 from ...decide.sites import Site, sites
 from ...place.grids import Grids
+from ...portable import ranges_around
+from ...products import Product, product_of
 from ...profiles import Profile
-from .products import Product, product_of
 from .rounding import Grid, at_least
 
 WEIGHT, BIAS = 1, 2
@@ -50,8 +52,8 @@ class IntegerLayer:
     site: Site
     plan: Plan
     weight: Weight
-    input_scale: float | None
-    """The activation's scale; None if it stays float or is not calibrated."""
+    params: QParams | None
+    """The parameters of its input; None if that stays float or is not calibrated."""
     second: Weight | None = None
     """The weight R of a recurrent layer, next to W."""
 
@@ -63,6 +65,11 @@ class IntegerLayer:
     def product(self) -> Product:
         """The layer as a matrix product."""
         return product_of(self.compute)
+
+    @property
+    def input_scale(self) -> float | None:
+        """The scale of its input, if that has parameters."""
+        return None if self.params is None else float(self.params.scales())
 
     @property
     def bias(self) -> Array | None:
@@ -87,18 +94,34 @@ class IntegerLayer:
         """The scales that the weight will have, float32, [] or [channels]."""
         return at_least(self.weight.scales, self.smallest)
 
+    @property
+    def integers(self) -> Array:
+        """The nearest integers as matrices [G, M, K]: int8."""
+        return self.product.matrices(integers_of(self.weight._replace(scales=self.scales)))
+
+    @property
+    def plain(self) -> IntegerLayer:
+        """The layer with weights that need not be portable."""
+        how = replace(self.plan.weights[0], portable=False)
+        plan = replace(self.plan, weights=(how, *self.plan.weights[1:]))
+        return replace(self, plan=plan, weight=weight_as(self.weight.value, how, self.compute))
+
     def grid(self, groups: int, channels: int) -> Grid:
         """The values that the weight may have, for this many groups and channels."""
         block = self.weight.block
 
         def by_channel(values: Array) -> Array:
             if block is not None and values.size > 1:
-                return self.product.matrices(np.broadcast_to(self.along(values), self.weight.array.shape))
+                return self.product.matrices(
+                    np.broadcast_to(self.along(values).astype(np.float64), self.weight.array.shape)
+                )
             rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
             return np.broadcast_to(rows, (groups, channels))[..., None]
 
         half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
         low, high = -half - points, half - 1 - points
+        if self.plan.weights[0].portable:
+            low, high = ranges_around(self.integers)
         return Grid(by_channel(self.scales), low, high, by_channel(self.smallest), block, self.levels)
 
     @property
@@ -190,9 +213,8 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
         value = site.operand(row.weight)
         if value is None or array_of(value) is None:
             continue
-        point = point_of(site, profile, grids) if plan.input else None
-        scale = None if point is None else float(point.scales())
-        yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), scale)
+        params = point_of(site, profile, grids) if plan.input else None
+        yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), params)
 
 
 def _recurrent_layers(module: ModuleOp) -> Iterator[IntegerLayer]:

@@ -5,12 +5,13 @@ Layers are changed one after the other, each for the inputs that the changed lay
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from math import isnan
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -29,10 +30,13 @@ from ...calibrate.observing import in_batches
 from .folds import Fold, Folds, Judged, measured_in_turns, measured_on
 from .integer_layers import WEIGHT, IntegerLayer
 from .shared_sums import SharedSums
-from .sums import Rows, Summed, Wish, merged_sums, rows_of
+from .sums import Means, Rows, Summed, Wish, merged_sums, rows_of
 from .twins import Operands, Solution, Twins, accumulated, network, points_of
 
 S = TypeVar("S", bound=Summed)
+
+Rivals = Mapping[Operation, IntegerLayer]
+"""By layer another form of it. A network of these is compared with the one whose layers change."""
 
 _ROWS = 1 << 14
 """About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
@@ -58,10 +62,11 @@ class Networks:
         work: str,
         beside: bool,
         verdict: Judged | None = None,
+        rivals: Rivals | None = None,
     ):
         """`layers` in the order of the module. `work` names what is solved. `beside` is false if the float network is not needed:
         then the quantized one is used for both. `verdict` is what was found in turns, if that judges. A cluster of `runner` runs
-        the networks over the samples that are not held back.
+        the networks over the samples that are not held back. `rivals` take `beside`.
         """
         self.judged: Judged = Judged(0 if fold.held is None else fold.held.count)
         """What the samples that are held back say so far."""
@@ -89,6 +94,10 @@ class Networks:
         self._before = network(module, computes, judging, folder / "before", points_of(module))
         for layer in layers:
             self._exact.operands[layer.compute][WEIGHT] = layer.float_weight
+        self._rival = network(module, computes, here, folder / "rival", points_of(module)) if rivals else None
+        self.rivals: Rivals = rivals or {}
+        self.rival_means: Means | None = None
+        """Those of the inputs of the layer that was solved last in the network of rivals, if there is one."""
 
     def change(self, layer: IntegerLayer, operands: Operands) -> None:
         """From here on the quantized network reads these operands of the layer in place of the module's."""
@@ -132,8 +141,16 @@ class Networks:
     ) -> tuple[Solution, Rows]:
         inputs = self._twins.inputs(layer.compute)
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * weights.shape[2]) / self._fit)
-        for _ in self._before.inputs(layer.compute):  # what it reads of the layers before is not kept until the end
-            pass
+        deque(
+            self._before.inputs(layer.compute), maxlen=0
+        )  # what it reads of the layers before is not kept until the end
+        if self._rival is not None:
+            read = self._rival.inputs(layer.compute)
+            few = min(self._fit, self._rival.batches)
+            self.rival_means = merged_sums(
+                [Wish(Means.of_layer, wish.rows).sums(((x, x) for x in islice(read, few)), layer, 0)]
+            )
+            deque(read, maxlen=0)
         if self._alone:
             kept = list(inputs)
             held = Rows.of(rows_of(kept, layer, wish.rows, 0), weights)
@@ -153,35 +170,34 @@ class Networks:
         return_freed_memory()  # of the networks and the sums
         return solve(sums, held), held
 
+    def oppose(self, layer: IntegerLayer, operands: Operands) -> None:
+        """From here on the network of rivals, if there is one, reads these operands of the layer."""
+        if self._rival is not None:
+            self._rival.operands[layer.compute].update(operands)
+
     @property
     def unchanged(self) -> Mapping[Operation, dict[int, Array]]:
         """The operands that the quantized network would read if no layer changed."""
         return self._before.operands
 
-    def lost(self) -> str | None:
-        """The reason why the layers are not to change: on average the outputs of the quantized network come no closer to those of
-        the float network where they are judged; None if they do. Comes after the last layer.
-        """
-        outputs = (self._verdict or self.judged_to_the_end()).outputs
-        gains = {name: after.sqnr - before.sqnr for name, (before, after) in outputs.items()}
-        gains = {name: gain for name, gain in gains.items() if not isnan(gain)}
-        if not gains or sum(gains.values()) >= 0:
-            return None
-        worst = min(gains, key=lambda name: gains[name])
-        before, after = outputs[worst]
-        sqnr = f"{after.sqnr:.2f} dB, without it {before.sqnr:.2f} dB"
-        return f"with it output {worst} of the quantized model has {sqnr}{self.measured}"
-
     def judged_to_the_end(self) -> Judged:
         """What the samples that are held back say of the layers and of the outputs. Comes after the last layer."""
-        held, outputs = self._runs - self._before.batches, self.judged.outputs
-        each = (self._exact.outputs(held if self._exact is self._twins.float else 0), self._before.outputs())
-        for exact, old, new in zip(*each, self._twins.quantized.outputs(held), strict=True):
-            for name, array in exact.items():
-                if array.dtype.kind not in "iub":
-                    before, after = outputs.setdefault(name, (Differences(), Differences()))
-                    before.add(array, old[name])
-                    after.add(array, new[name])
+        held = self._runs - self._before.batches
+        first = held if self._rival is None else 0  # all runs judge rivals
+        exact = self._exact.outputs(first if self._exact is self._twins.float else 0)
+        old = chain(repeat(None, held - first), self._before.outputs())
+        rival = repeat(None) if self._rival is None else self._rival.outputs()
+        for reference, new, before, other in zip(exact, self._twins.quantized.outputs(first), old, rival, strict=False):
+            for name, array in reference.items():
+                if array.dtype.kind in "iub":
+                    continue
+                if before is not None:
+                    was, now = self.judged.outputs.setdefault(name, (Differences(), Differences()))
+                    was.add(array, before[name])
+                    now.add(array, new[name])
+                if other is not None:
+                    errors = tuple(float(np.square(x[name] - array, dtype=np.float64).sum()) for x in (other, new))
+                    self.judged.rivals.setdefault(name, []).append((errors[0], errors[1]))
         return self.judged
 
     @property
@@ -200,6 +216,18 @@ _Undo = tuple[IntegerLayer, Callable[[], None]]
 """A layer that changed, and what gives it back its operands and attributes."""
 
 
+class Outcome(NamedTuple):
+    """What steps have led to."""
+
+    judged: Judged
+    undo: Sequence[_Undo]
+
+    def undone(self) -> None:
+        """Give all layers back what they had before the steps."""
+        for _, back in reversed(self.undo):
+            back()
+
+
 def layer_by_layer(
     module: ModuleOp,
     layers: Sequence[IntegerLayer],
@@ -210,10 +238,12 @@ def layer_by_layer(
     *,
     work: str,
     beside: bool,
-) -> None:
+    rivals: Rivals | None = None,
+) -> Outcome:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
     Where turns judge, all steps are taken and undone in each of them before. `work` names what the steps do; `beside` is false if
-    they do not use the float network. The cluster of `runner` computes what they sum.
+    they do not use the float network. The cluster of `runner` computes what they sum. Steps may change what the network of rivals
+    reads (`Networks.oppose`).
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
@@ -223,11 +253,16 @@ def layer_by_layer(
         number: int, fold: Fold, folder: Path, remarks: Remarks, verdict: Judged | None
     ) -> tuple[Networks, list[_Undo]]:
         """The networks after all steps of a turn, and what undoes these."""
-        networks = Networks(module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict)
+        others = rivals if verdict is None else None
+        networks = Networks(
+            module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict, rivals=others
+        )
         undo: list[_Undo] = []
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
+            if others:
+                networks.oppose(layer, others.get(layer.compute, layer).operands())
             networks.change(layer, step(layer, networks, remarks).operands())
             _set_aside(module, folder / f"{i}.safetensors")
             if tuple(layer.site.owner.operands) != given:
@@ -246,12 +281,16 @@ def layer_by_layer(
         erase_dead_constants(module)
     with scratch() as folder:
         networks, undo = taken(len(folds.turns), folds.whole, folder, remarks, verdict)
-        lost = networks.lost() if undo else None
-    if lost is not None:
-        for layer, back in reversed(undo):
-            back()
+        judged = verdict
+        if judged is None:
+            judged = networks.judged_to_the_end() if undo or rivals else Judged()
+    outcome = Outcome(judged, undo)
+    if undo and (lost := judged.lost(networks.measured)) is not None:
+        outcome.undone()
+        for layer, _ in undo:
             remarks.forget(layer.compute)
             remarks.missed(layer.compute, "outputs", lost)
+    return outcome
 
 
 def _set_aside(module: ModuleOp, file: Path) -> None:

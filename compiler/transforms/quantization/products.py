@@ -10,17 +10,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
-from .....dialects.nn.shapes import Shape, shape_of
-from .....ir.array import Array
-from .....runtime.windows import Window
+from ...dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, OpaqueOp
+from ...dialects.nn.shapes import Shape, shape_of
+from ...ir.array import Array
+from ...runtime.windows import Window
 
 
 class Product(Protocol):
     """`result = rows @ matrices.swapaxes(1, 2)`, group by group: rows [G, R, K], matrices [G, M/G, K] for M output channels."""
 
     def matrices(self, weight: Array) -> Array:
-        """The layer's weight as float64 [G, M/G, K]."""
+        """The layer's weight as [G, M/G, K], in its own type. Columns are in the order in which kernels add them up."""
         ...
 
     def weight(self, matrices: Array) -> Array:
@@ -110,7 +110,7 @@ class _Convolution:
 
     def matrices(self, weight: Array) -> Array:
         groups = self.op.group_count
-        return np.moveaxis(weight.astype(np.float64), 1, -1).reshape(groups, weight.shape[0] // groups, -1)
+        return np.moveaxis(weight, 1, -1).reshape(groups, weight.shape[0] // groups, -1)
 
     def weight(self, matrices: Array) -> Array:
         filters, channels, *kernel = shape_of(self.op.weight)
@@ -136,7 +136,7 @@ class _TransposedConvolution:
 
     def matrices(self, weight: Array) -> Array:
         groups, channels, filters = self.op.group_count, *weight.shape[:2]
-        weight = np.flip(weight.astype(np.float64), tuple(range(2, weight.ndim)))
+        weight = np.flip(weight, tuple(range(2, weight.ndim)))
         weight = weight.reshape(groups, channels // groups, filters, *weight.shape[2:]).swapaxes(1, 2)
         return np.moveaxis(weight, 2, -1).reshape(groups, filters, -1)
 
@@ -179,7 +179,7 @@ class _MatrixProduct:
     op: MatMulOp
 
     def matrices(self, weight: Array) -> Array:
-        matrices = self._turned(weight.astype(np.float64))
+        matrices = self._turned(weight)
         return matrices.reshape(-1, *matrices.shape[-2:])
 
     def weight(self, matrices: Array) -> Array:
@@ -223,7 +223,7 @@ class _RecurrentInput:
     """The weight W of a recurrent layer, `[directions, gates * hidden, input]`: each direction multiplies all of the input."""
 
     def matrices(self, weight: Array) -> Array:
-        return weight.astype(np.float64)
+        return weight
 
     def weight(self, matrices: Array) -> Array:
         return matrices

@@ -1,0 +1,103 @@
+"""Integer weights whose products with 8-bit inputs every processor adds up exactly in onnxruntime.
+
+Its kernels multiply uint8 by int8. On x86 without VNNI they add the products of two neighbouring columns in 16 bits, which
+saturate (`vpmaddubsw`: AVX2, and AVX-512 before VNNI); on Arm without dot products they add those of two columns that are 8 apart
+in 16 bits, where two weights of -128 wrap. Neighbours are the columns 2 i and 2 i + 1 of a layer's matrices (`Product.matrices`).
+All sums are exact if no weight is -128, and the positive numbers of no two neighbours, or the negative ones, add up to more than
+`MOST`: 255 * 128 is less than 2^15. Depthwise convolutions have kernels that add in 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...dialects.nn import ConvOp, MatMulOp, NNOp
+from ...dialects.nn.shapes import shape_of
+from ...ir.array import Array
+from .products import product_of
+
+BITS = 8
+"""Integers of fewer bits are small enough."""
+MOST = 128
+"""The largest sum of two neighbours of one sign."""
+_ROUNDED = 127
+"""The largest sum of two neighbours before they are rounded, by a half each; also the largest weight."""
+LOWEST, HIGHEST = -(2**15), 2**15 - 1
+"""The ends of 16 bits."""
+_AT_A_TIME = 1 << 22
+"""About how many sums of two products are computed at a time."""
+
+
+def adds_neighbours(op: NNOp) -> bool:
+    """Whether kernels may add two products of a layer in 16 bits."""
+    if isinstance(op, ConvOp):
+        return not (op.is_depthwise and shape_of(op.weight)[0] == op.group_count)
+    return isinstance(op, MatMulOp)
+
+
+def sums_of_neighbours(matrices: Array) -> Array:
+    """The largest sum of two neighbours of one sign, in each row of matrices [G, M, K]: [G, M] in their type."""
+    even, odd = _neighbours(matrices)
+    above = np.maximum(even, 0) + np.maximum(odd, 0)
+    below = np.minimum(even, 0) + np.minimum(odd, 0)
+    return np.maximum(above.max(axis=2, initial=0), -below.min(axis=2, initial=0))
+
+
+def least_scales(weight: Array, axis: int | None, layer: NNOp) -> Array:
+    """The smallest scales, float32 of shape [] or [channels], by which nearest rounding makes integers with exact sums.
+
+    They stay exact with larger scales, which make no integer larger.
+    """
+    sums = sums_of_neighbours(product_of(layer).matrices(weight)).astype(np.float64) / _ROUNDED
+    if axis is None:
+        return np.asarray(sums.max(initial=0), np.float32)
+    return np.asarray(sums.max(axis=0, initial=0) if isinstance(layer, MatMulOp) else sums.reshape(-1), np.float32)
+
+
+def ranges_around(integers: Array) -> tuple[Array, Array]:
+    """The least and the greatest integer of each weight, int16 in the shape of these matrices [G, M, K], such that all integers
+    between them have exact sums: what two neighbours leave of `MOST` is theirs in equal parts.
+    """
+    low, high = (np.empty(integers.shape, np.int16) for _ in range(2))
+    for sign, ends in ((1, high), (-1, low)):
+        even, odd = (np.maximum(sign * each, 0).astype(np.int16) for each in _neighbours(integers))
+        spare = MOST - even - odd
+        first = np.minimum(even + spare // 2, _ROUNDED)
+        ends[:, :, 0::2] = sign * first
+        ends[:, :, 1::2] = (sign * np.minimum(MOST - first, _ROUNDED))[:, :, : integers.shape[2] // 2]
+    return low, high
+
+
+def inexact(matrices: Array) -> Array:
+    """Whether sums of products may be wrong, for each row of matrices of int8 integers [G, M, K]: [G, M]."""
+    lowest = matrices == -MOST
+    wraps = (lowest[:, :, 8:] & lowest[:, :, :-8]).any(axis=2)
+    return (sums_of_neighbours(matrices.astype(np.int16)) > MOST) | wraps
+
+
+def products_of_neighbours(rows: Array, matrices: Array) -> Iterator[Array]:
+    """The sums of two neighbouring products that may pass 16 bits, for some rows at a time: int32 [rows, pairs].
+
+    `rows` are inputs as the kernel reads them, 0 to 255: [G, R, K]; `matrices` int8 integers [G, M, K].
+    """
+    even, odd = _neighbours(matrices.astype(np.int32))
+    for group, inputs in enumerate(rows):
+        a, b = even[group], odd[group]
+        apart = np.maximum(a, 0) + np.maximum(b, 0), -np.minimum(a, 0) - np.minimum(b, 0)
+        channels, pairs = np.nonzero(np.maximum(*apart) > MOST)
+        if not channels.size:
+            continue
+        left, right = (each[0] for each in _neighbours(inputs[None]))
+        step = max(1, _AT_A_TIME // channels.size)
+        for begin in range(0, len(inputs), step):
+            part = slice(begin, begin + step)
+            yield left[part, pairs] * a[channels, pairs] + right[part, pairs] * b[channels, pairs]
+
+
+def _neighbours(matrices: Array) -> tuple[Array, Array]:
+    """The even and the odd columns; the last one may have no neighbour."""
+    if matrices.shape[2] % 2:
+        matrices = np.pad(matrices, ((0, 0), (0, 0), (0, 1)))
+    return matrices[:, :, 0::2], matrices[:, :, 1::2]

@@ -1,0 +1,87 @@
+"""Takes weights whose sums of products are exact on every processor (`portable` in plans) back where they cost accuracy."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ....data import Samples
+from ....dialects.nn import ConstantOp, constant_of, set_plan
+from ....files import scratch
+from ....ir.array import Array
+from ....rewriting import Remarks, erase_dead_constants
+from ....session import Session
+from ..convert.conversion import ROUNDED_FROM
+from ..portable import HIGHEST, LOWEST, inexact, products_of_neighbours
+from ..profiles import profile_of
+from .outputs import few
+from .round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
+from .round_weights.networks import Rivals
+from .round_weights.twins import network, points_of
+
+RULE = "portable-weights"
+RISK = 0.75
+"""A layer whose largest sum of two products on data is this part of 16 bits keeps portable weights in any case."""
+_SUMMED = 8
+"""The largest number of samples that show how large sums are, as far as one run does not take more."""
+
+
+def plain_forms(module: ModuleOp, session: Session) -> dict[Operation, IntegerLayer]:
+    """The layers with portable weights for which plain ones are not exact, in their plain form."""
+    planned = (layer for layer in integer_layers(module, profile_of(session)) if layer.plan.weights[0].portable)
+    plain = (layer.plain for layer in planned if layer.params is not None)
+    return {layer.compute: layer for layer in plain if inexact(layer.integers).any()}
+
+
+def take_back(module: ModuleOp, plain: Rivals, loss: str, samples: Samples, session: Session) -> None:
+    """Give layers these plain weights, but for those whose sums of two products come near 16 bits on data, with a remark on each.
+
+    `loss` is the reason. Raises CompileError, located at a layer or in the data.
+    """
+    remarks, judging = Remarks(session, RULE), few(samples, _SUMMED)
+    layers = integer_layers(module, profile_of(session))
+    with scratch() as folder:
+        computes = [layer.compute for layer in layers]
+        before = network(module, computes, [judging], folder / "plain", points_of(module))
+        for layer in layers:
+            other, inputs = plain.get(layer.compute), before.inputs(layer.compute)
+            if other is None:
+                deque(inputs, maxlen=0)
+                before.operands[layer.compute].update(layer.operands())
+                continue
+            share = max(_largest_sum(other, array) for array in inputs)
+            before.operands[layer.compute].update(other.operands())
+            largest = f"its largest sum of two products takes {100 * share:.0f} % of 16 bits ({judging.count} samples)"
+            if share >= RISK:
+                remarks.note(layer.compute, "at-risk", f"its weights are exact on every processor: {largest}")
+            else:
+                _put(layer, other)
+                remarks.missed(layer.compute, "accuracy", f"its weights are plain, otherwise {loss}; {largest}")
+    erase_dead_constants(module)
+    remarks.flush()
+
+
+def _put(layer: IntegerLayer, plain: IntegerLayer) -> None:
+    """Give a layer the weight of another form of it, which rounding may have replaced."""
+    set_plan(layer.compute, plain.plan)
+    if layer.compute.attributes.pop(ROUNDED_FROM, None) is None:
+        return
+    old = constant_of(layer.weight.value)
+    assert old is not None, "a weight that is planned is constant"
+    constant = ConstantOp.of(plain.weight.array, old.key.removesuffix(".rounded"), old.location)
+    Rewriter.insert_op(constant, InsertPoint.after(old))
+    layer.site.set_operand(WEIGHT, constant.result)
+
+
+def _largest_sum(layer: IntegerLayer, inputs: Array) -> float:
+    """The largest part of 16 bits that a sum of two neighbouring products takes."""
+    params, product = layer.params, layer.product
+    assert params is not None, "its input is quantized"
+    rows = product.rows(inputs, np.arange(product.places(inputs)[0]))
+    integers = (np.rint(rows / params.scales()) + params.zero_point[0] + 128).astype(np.int32)
+    sums = products_of_neighbours(integers, layer.integers)
+    return max((float(max(each.max() / HIGHEST, each.min() / LOWEST)) for each in sums), default=0.0)
