@@ -5,12 +5,16 @@ One session, and one thread per core that runs whole batches: threads inside ope
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 from xdsl.ir import BlockArgument, SSAValue
 
 from ..data.rows import Array
@@ -108,6 +112,51 @@ def _arguments(work: Work, values: Sequence[SSAValue]) -> dict[SSAValue, str]:
     function = main_function(work.module)
     names = dict(zip(function.body.block.args, input_names(function), strict=True))
     return {v: names[a] for v in values if isinstance(a := source(v), BlockArgument)}
+
+
+Arithmetic = Literal["exact", "saturates", "wraps"]
+"""How onnxruntime adds products of uint8 and int8 on a processor: in 32 bits, or two at a time in 16 bits."""
+
+
+@cache
+def arithmetic() -> Arithmetic:
+    """How onnxruntime adds products here, found by convolutions whose sums of two products leave 16 bits.
+
+    Raises what onnxruntime raises, or ImportError.
+    """
+    onnxruntime: Any = import_module("onnxruntime")
+    products, steps, zero_point = 64, 100, 128
+
+    def differs(x: int, weight: int) -> bool:
+        sums = products * x * weight
+        given = {
+            "one": np.float32(1),
+            "zero": np.uint8(0),
+            "weight": np.full((16, products, 1, 1), weight, np.int8),
+            "no offset": np.int8(0),
+            "scale": np.float32(abs(sums) / steps or 1),
+            "offset": np.uint8(zero_point),
+        }
+        constants = [numpy_helper.from_array(np.asarray(each), name) for name, each in given.items()]
+        inputs = ["x", "one", "zero", "weight", "one", "no offset", "scale", "offset"]
+        x_info, y_info = (helper.make_tensor_value_info(name, TensorProto.UINT8, None) for name in "xy")
+        node = helper.make_node("QLinearConv", inputs, ["y"])
+        graph = helper.make_graph([node], "probe", [x_info], [y_info], constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=providers("cpu"))
+        (y,) = session.run(None, {"x": np.full((1, products, 4, 4), x, np.uint8)})
+        return bool((y != zero_point + (steps if sums else 0)).any())
+
+    return "saturates" if differs(255, 127) else "wraps" if differs(0, -128) else "exact"
+
+
+def processor() -> str:
+    """The name of the processor."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

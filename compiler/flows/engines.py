@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,13 +13,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends.onnx_runtime import check_started
+from ..backends.onnx_runtime import arithmetic, check_started
 from ..data.inputs import Runnable
 from ..diagnostics import CompileError, first_line
+from ..files import scratch
 from ..runtime.boundary import Boundary
 from ..runtime.executor import Array, Executable
 from ..session import Session
+from ..targets.onnx import OnnxTarget
+from ..transforms.quantization.convert.layer_weights import inexact_layers
 from ..transforms.quantization.options import Device
+from ..transforms.quantization.profiles import profile_of
 from .peer import open_session
 
 Engine = Literal["numpy", "onnxruntime", "iree"]
@@ -52,6 +57,23 @@ def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, dev
             return IreeModule(module, session)
         case "numpy":
             return Executable(module)
+
+
+@contextmanager
+def as_file(module: ModuleOp, session: Session) -> Generator[Runnable]:
+    """What runs a module as onnxruntime will run its ONNX file here, for the time of a context: the file if the processor gets
+    sums of products wrong that the module has, else the interpreter.
+
+    Raises CompileError if onnxruntime does not take the file.
+    """
+    profile = profile_of(session)
+    installed = profile.facts.kernels and find_spec("onnxruntime") is not None
+    if not installed or arithmetic() == "exact" or not inexact_layers(module, profile):
+        yield Executable(module)
+        return
+    with scratch() as folder:
+        OnnxTarget().write(module, folder / "network.onnx", session.silent())
+        yield OnnxRuntime(folder / "network.onnx", "cpu")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..data import FloatModel, Samples, Spool, takes_whole_inputs
+from ..data.evaluator import Run
 from ..data.inputs import Runnable
 from ..data.script import load_script, running
 from ..diagnostics import CompileError
@@ -157,9 +158,9 @@ class Evaluator:
             if not callable(getattr(self.evaluator, method, None)):
                 raise CompileError(f"its evaluator has no method {method}", where=str(self.path))
 
-    def measure(self, module: ModuleOp, samples: Samples | None = None) -> Any:
-        """The metric of a module. Raises CompileError, located in the file, if it raises."""
-        return measured_by(self.evaluator.evaluate, module, self.path, samples=samples)
+    def measure(self, module: ModuleOp, samples: Samples | None = None, run: Run | None = None) -> Any:
+        """The metric of a module, which `run` runs. Raises CompileError, located in the file, if it raises."""
+        return measured_by(self.evaluator.evaluate, module, self.path, samples=samples, run=run)
 
     def judge(self, original: Any, metric: Any) -> tuple[bool, Any]:
         """Whether a metric is good enough compared with the original model's, and the loss. Raises CompileError, located."""
@@ -195,9 +196,9 @@ class Metric:
             raise CompileError(f"defines no function '{name}'", where=file)
         return Metric(Path(file), name, function)
 
-    def measure(self, module: ModuleOp, samples: Samples) -> float:
-        """Raises CompileError, located, if the function raises or returns no number."""
-        return self.number(measured_by(self.function, module, self.path, samples=samples))
+    def measure(self, module: ModuleOp, samples: Samples, run: Run | None = None) -> float:
+        """The number of a module, which `run` runs. Raises CompileError, located, if the function raises or returns none."""
+        return self.number(measured_by(self.function, module, self.path, samples=samples, run=run))
 
     def number(self, found: Any) -> float:
         """The function's result as a number. Raises CompileError, located, for anything else."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,26 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ..backends.onnx_runtime import providers
+from ..backends.onnx_runtime import Arithmetic, arithmetic, processor, providers
 from ..data import Samples
 from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
 from ..ir.array import Array
+from ..rewriting import layer_of
 from ..runtime.boundary import Boundary
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
 from ..runtime.program import Rewrite
+from ..transforms.quantization.convert.layer_weights import Inexact, inexact_layers
 from ..transforms.quantization.options import Device
+from ..transforms.quantization.profiles import Profile
 
-RUNS = 2
-"""How many runs of the data are compared."""
+LEAST = 8
+"""At least this many samples are compared, where there are as many."""
+_SHOWN = 3
+"""Layers in a sentence."""
+_KEPT = 64 << 20
+"""Bytes of outputs that are kept for this, but at least those of as many samples."""
 
 CLOSE = 60.0
 """Outputs at or above this SQNR (dB) need no explanation: float32 sums are rounded in a different order."""
@@ -52,24 +59,56 @@ class FirstApart:
     steps: int
 
 
+@dataclass
+class Expected:
+    """What the outputs of a file should be: those of the float model and of the simulation, run by run."""
+
+    samples: Sequence[Samples]
+    """The samples of the runs; those held back come first."""
+    runs: list[tuple[Mapping[str, Array], Mapping[str, Array]]] = field(
+        default_factory=list[tuple[Mapping[str, Array], Mapping[str, Array]]]
+    )
+    _bytes: int = 0
+
+    def add(self, exact: Mapping[str, Array], simulated: Mapping[str, Array]) -> None:
+        """Keep the outputs of the next run, unless there are enough."""
+        self._bytes += sum(array.nbytes for outputs in (exact, simulated) for array in outputs.values())
+        if self._bytes <= _KEPT or len(self.runs) * self.samples[0].batch_size < LEAST:
+            self.runs.append((exact, simulated))
+
+    def batches(self) -> Iterator[Mapping[str, Array]]:
+        """The inputs of the runs that are kept."""
+        return islice(chain.from_iterable(each.batches() for each in self.samples), len(self.runs))
+
+
 @dataclass(frozen=True)
 class Simulation:
     """The reference of a file: the module that it was written from, run with `rewrite`."""
 
     module: ModuleOp
     rewrite: Rewrite | None
+    profile: Profile
     boundary: Boundary = field(default_factory=Boundary)
     """How samples of the float model become the inputs of the file."""
-    settle: Callable[[], None] = lambda: None
-    """A function to call as soon as nothing reads the weights of the module any more."""
 
-    def run(self, samples: Samples) -> Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]:
-        """The inputs and outputs of the first runs, as the file has them."""
-        executable = Executable(self.module, rewrite=self.rewrite)
-        runs = map(self.boundary.integers, islice(samples.batches(), RUNS))
-        found = [(inputs, executable.run(inputs)) for inputs in runs]
-        del executable
-        self.settle()
+    def overflows(self, batches: Iterable[Mapping[str, Array]]) -> dict[str, int]:
+        """By layer that may be inexact, how many sums of two products leave 16 bits in these runs; only with integer inputs."""
+        layers = [each for each in inexact_layers(self.module, self.profile) if each.inputs is not None]
+        found = {layer_of(each.op): 0 for each in layers}
+        if not layers:
+            return found
+        readers: dict[SSAValue, list[Inexact]] = {}
+        for each in layers:
+            assert each.inputs is not None
+            readers.setdefault(each.inputs, []).append(each)
+
+        def count(value: SSAValue, array: Array) -> None:
+            for each in readers[value]:
+                found[layer_of(each.op)] += each.overflows(array)
+
+        executable = Executable(self.module, [*readers])
+        for inputs in batches:
+            executable.run(self.boundary.integers(inputs), count)
         return found
 
 
@@ -82,12 +121,28 @@ class Peer:
     """The first line of its error message if it cannot open or run the file."""
     runs: int = 0
     outputs: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    accuracy: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    """The outputs of the float model and of the file in onnxruntime, compared."""
     first_apart: FirstApart | None = None
-    """Where the two first differ, if outputs are below CLOSE."""
+    """Where interpreter and onnxruntime first differ, if outputs are below CLOSE."""
+    processor: str = ""
+    arithmetic: Arithmetic = "exact"
+    """How it adds products of 8 bits on this processor."""
+    overflows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By layer how many sums of two products leave 16 bits in these runs, if `arithmetic` makes a difference."""
+
+    @property
+    def wrong(self) -> str:
+        """The layers whose sums this processor gets wrong, with their number; empty if outputs are the simulation's."""
+        if all(each.sqnr >= CLOSE for each in self.outputs.values()):
+            return ""
+        layers = sorted(((count, name) for name, count in self.overflows.items() if count), reverse=True)
+        shown = ", ".join(f"{name} ({count})" for count, name in layers[:_SHOWN])
+        return f"{shown}{f' and {len(layers) - _SHOWN} more' if len(layers) > _SHOWN else ''}"
 
 
-def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None = None) -> Peer | None:
-    """Open a file with the default options, and compare `ours` on the first samples. None without onnxruntime.
+def peer_of(path: Path, ours: Simulation | None = None, expected: Expected | None = None) -> Peer | None:
+    """Open a file with the default options, and compare what is expected of it. None without onnxruntime.
 
     If outputs are below CLOSE, a copy of the file that also outputs its integers is written next to it, run, and removed.
     """
@@ -97,25 +152,35 @@ def peer_of(path: Path, ours: Simulation | None = None, samples: Samples | None 
         return None
     version = str(onnxruntime.__version__)
     totals: dict[str, Differences] = {}
+    accuracy: dict[str, Differences] = {}
     apart = None
-    # before onnxruntime has the weights, too
-    expected = () if ours is None or samples is None else ours.run(samples)
     try:
+        found = Peer(version, processor=processor(), arithmetic=arithmetic())
         session = open_session(onnxruntime, path)
-        for inputs, outputs in expected:
-            assert ours is not None
-            theirs = ours.boundary.reals(_run(session, inputs))
-            for name, array in ours.boundary.reals(outputs).items():
+        if ours is None or expected is None:
+            return found
+        for inputs, (exact, simulated) in zip(expected.batches(), expected.runs, strict=True):
+            given = ours.boundary.integers(inputs)
+            theirs = ours.boundary.reals(_run(session, given))
+            for name, array in simulated.items():
                 totals.setdefault(name, Differences()).add(array, theirs[name])
+                accuracy.setdefault(name, Differences()).add(exact[name], theirs[name])
             if apart is None and any(d.sqnr < CLOSE for d in totals.values()):
-                apart = _first_apart(onnxruntime, path, ours, inputs)
+                apart = _first_apart(onnxruntime, path, ours, given)
     except MemoryError:
         raise
     except Exception as e:  # onnxruntime's have no other base
         if _SHORTAGE.search(str(e)):
             raise MemoryError(f"onnxruntime: {first_line(str(e))}") from None
         return Peer(version, first_line(str(e)))
-    return Peer(version, "", len(expected), {name: d.result() for name, d in totals.items()}, apart)
+    return replace(
+        found,
+        runs=len(expected.runs),
+        outputs={name: d.result() for name, d in totals.items()},
+        accuracy={name: d.result() for name, d in accuracy.items()},
+        first_apart=apart,
+        overflows={} if found.arithmetic == "exact" else ours.overflows(expected.batches()),
+    )
 
 
 def open_session(onnxruntime: Any, path: Path, device: Device = "cpu") -> Any:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ from ..targets.onnx import OnnxTarget
 from ..targets.record import RecordTarget
 from ..transforms.fusion.computing import COMPUTING, trained_weight
 from ..transforms.quantization.calibrate.observing import in_batches
+from ..transforms.quantization.convert.layer_weights import inexact_layers
 from ..transforms.quantization.convert.quantize_cache import QuantizeCachePass
 from ..transforms.quantization.data import Split, available, split
 from ..transforms.quantization.options import (
@@ -76,11 +77,11 @@ from .labels import load_labels
 from .latency import Latencies
 from .model_file import companions, files_read, read_model, simplify_and_fuse
 from .options import AS_USUAL, ResultOptions
-from .peer import CLOSE, Peer, Simulation, peer_of
+from .peer import CLOSE, LEAST, Expected, Peer, Simulation, peer_of
 from .plausibility import doubts_of_data, doubts_of_result, doubts_of_split, doubts_of_use
 from .recipes import note_widenings, widened, widenings
 from .significance import Pair, Share
-from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, summary_data, weight_bytes
+from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, remedy_of, summary_data, weight_bytes
 
 STAGES: Mapping[str, str] = {
     "fake_quantized": "fake-quantized (nn)",
@@ -103,6 +104,12 @@ _HUGE = 1 << 28
 apart if the model's does. If it does not run, no form is made only to be written that the profile is not for, or that its ONNX
 file contains.
 """
+
+_ADDS: Mapping[str, str] = {
+    "saturates": "onnxruntime adds two products in 16 bits, which saturate,",
+    "wraps": "onnxruntime adds two products in 16 bits, which wrap around,",
+}
+"""What is wrong with sums, by how a processor adds products."""
 
 _NEWER_BITS, _INTEGERS_SINCE = {3, 4, 16}, 21
 """Bit widths that QuantizeLinear supports only from this opset on."""
@@ -194,7 +201,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     runs = _runs(forms.quantized, samples)
     if forms.brief:
         _leave_out(files, forms, results, session)
-    measurement = _Measurement(forms, samples, session)
+    measurement = _Measurement(forms, samples, Expected(_compared(samples)), session)
     differences = measurement.differences() if runs else {}
     measurement.warn_of_doubts(differences, request.recovery)
     answers = {} if labels is None else measurement.answers(labels)
@@ -211,6 +218,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
             answers=answers,
         ),
         target=profile_of(session).target,
+        inexact=tuple(layer_of(each.op) for each in inexact_layers(forms.quantized, profile_of(session))),
         sizes=Sizes(sum(f.stat().st_size for f in sources), weight_bytes(original), weight_bytes(forms.quantized), {}),
         files=files,
         warnings=tuple(session.warnings),
@@ -230,10 +238,8 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     open_file = measurement.simulated if runs else peer_of
     if results.faster_than_float:
         open_file = partial(measurement.faster, model, open_file)
-    summary = _write(summary, formats, layers, open_file, beside, session)
-    if options.timed and latency.SECONDS and summary.peer is not None and not summary.peer.failure:
-        summary = replace(summary, latencies=measurement.latencies(summary), warnings=tuple(session.warnings))
-    return summary
+    timed = measurement.latencies if options.timed and latency.SECONDS else None
+    return _write(summary, formats, layers, open_file, timed, beside, session)
 
 
 def _start_checking(model: Path, module: ModuleOp, check: str, samples: Split, session: Session) -> None:
@@ -303,18 +309,26 @@ class _Measurement:
 
     forms: _Forms
     samples: Split
+    expected: Expected
+    """What the outputs of the ONNX file should be."""
     session: Session
 
     def differences(self) -> dict[str, dict[str, Difference]]:
         """Each stage's difference from the original's outputs."""
-        forms, stages = self.forms, list(self.forms.stages.values())
+        forms, stages = self.forms, self.forms.stages
         found: list[dict[str, Difference]] = []
         # each keeps its smaller weights as float32
-        for together in [[stage] for stage in stages] if forms.large else [stages]:
+        for together in [[stage] for stage in stages] if forms.large else [[*stages]]:
             _settle(forms.large)
+            simulated = together.index(self.simulated_stage) if self.simulated_stage in together else None
             # no name keeps the programs of one turn while those of the next are made
             found += measure(
-                Executable(forms.original), [stage() for stage in together], self.samples.held, self.session
+                Executable(forms.original),
+                [stages[stage]() for stage in together],
+                self.samples.held,
+                self.session,
+                self.expected,
+                simulated,
             )
             for weight in weights_of(forms.original):
                 weight.release()
@@ -352,12 +366,18 @@ class _Measurement:
         _settle(forms.large)
         return {"commands": self.session.commands, **measured}
 
+    @property
+    def simulated_stage(self) -> str:
+        """The stage that computes what the ONNX file does."""
+        return "kernels" if "kernels" in self.forms.stages else "fake_quantized"
+
     def simulated(self, file: Path) -> Peer | None:
         """What onnxruntime makes of a file, compared with the module."""
         rewrite = in_integers if "kernels" in self.forms.stages else None
         forms = self.forms
-        simulation = Simulation(forms.quantized, rewrite, forms.boundary, partial(_settle, forms.large))
-        return peer_of(file, simulation, self.samples.held)
+        _settle(forms.large)
+        simulation = Simulation(forms.quantized, rewrite, profile_of(self.session), forms.boundary)
+        return peer_of(file, simulation, self.expected)
 
     def timed(self, model: Path, int8: Path) -> Latencies:
         """Time the float model and an ONNX file on one run. Raises CompileError if onnxruntime does not run both."""
@@ -374,8 +394,8 @@ class _Measurement:
             check_faster(self.timed(model, file), model)
         return peer
 
-    def latencies(self, summary: Summary) -> Latencies | None:
-        """Time the float model and the ONNX file on one run; warn if the file is the slower one.
+    def latencies(self, summary: Summary, int8: Path) -> Latencies | None:
+        """Time the float model and the ONNX file, which is `int8` now, on one run; warn if the file is the slower one.
 
         None, with a note that says why, if the weights are too large or the float model does not run in onnxruntime.
         """
@@ -383,7 +403,6 @@ class _Measurement:
         if summary.sizes.float_weights > _HUGE:
             session.note(f"{summary.model}: latency is not measured: weights have more than {_HUGE >> 20} MiB")
             return None
-        int8 = summary.files["onnx"]
         try:
             found = self.timed(summary.model, int8)
         except CompileError as e:  # the files are written already
@@ -399,7 +418,7 @@ class _Measurement:
             session.warn(
                 f"onnxruntime takes {after} for {int8.name} on this machine, and {before} for the float model; {advice}"
             )
-        return replace(found, models={summary.model: before, int8: after})
+        return replace(found, models={summary.model: before, summary.files["onnx"]: after})
 
 
 def _whole(count: int, samples: Samples) -> int:
@@ -474,34 +493,61 @@ def _integer_kernels(quantized: ModuleOp, session: Session) -> list[Callable[[],
     return [stage]
 
 
+def _compared(samples: Split) -> list[Samples]:
+    """The samples on which onnxruntime runs the file: those held back, and others if these are few."""
+    held, given = samples.held, samples.calibration
+    missing = LEAST - held.count
+    if not samples.apart or given is None or missing <= 0:
+        return [held]
+    return [held, given.head(min(given.count, -(-missing // given.batch_size) * given.batch_size))]
+
+
 def measure(
-    expected: Executable, others: Sequence[Watched], samples: Samples, session: Session
+    exact: Executable,
+    others: Sequence[Watched],
+    samples: Samples,
+    session: Session,
+    expected: Expected,
+    simulated: int | None,
 ) -> list[dict[str, Difference]]:
-    """Run modules on the same samples, one thread per core. Returns each module's difference from the expected outputs."""
-    totals = [{name: Differences() for name in expected.outputs} for _ in others]
+    """Run modules on the same samples, one thread per core. Returns each module's difference from the exact outputs. Those of the
+    module with number `simulated` are expected of the file, on some further samples as well.
+    """
+    totals = [{name: Differences() for name in exact.outputs} for _ in others]
     done = count(1)
 
     def compare(inputs: Mapping[str, Array], turn: Turn) -> None:
-        outputs, found = expected.run(inputs), [other.run(inputs) for other in others]
+        outputs, found = exact.run(inputs), [other.run(inputs) for other in others]
         with turn:
             for arrays, total in zip(found, totals, strict=True):
                 for name, array in arrays.items():
                     total[name].add(outputs[name], array)
+            if simulated is not None:
+                expected.add(outputs, found[simulated])
             session.progress("measure", next(done), samples.runs)
 
     with session.phase("measure"):
         OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
+        if simulated is not None:
+            for inputs in chain.from_iterable(more.batches() for more in expected.samples[1:]):
+                expected.add(exact.run(inputs), others[simulated].run(inputs))
     return [{name: d.result() for name, d in total.items()} for total in totals]
 
 
 def _warn_of_other_numbers(summary: Summary, peer: Peer, session: Session) -> None:
-    """Warns of outputs that onnxruntime takes further from the simulation than quantization takes it from the float model."""
+    """Warns of outputs that onnxruntime takes further from the simulation than quantization takes it from the float model, with
+    the cause if it is known.
+    """
     for name, simulated in summary.accuracy.fake_quantized.items():
         found = peer.outputs.get(name)
         if found is not None and found.sqnr < min(CLOSE, simulated.sqnr):
+            cause = "onnxruntime computes something else"
+            if peer.wrong:
+                cause = f"{_ADDS[peer.arithmetic]} on this processor ({peer.processor}), and sums leave them in {peer.wrong}"
+                cause += f"; {remedy_of(summary)}"
             session.warn(
                 f"output '{name}' in onnxruntime has an SQNR of {found.sqnr:.1f} dB against the simulation, which has "
-                f"{simulated.sqnr:.1f} dB against the float model: onnxruntime computes something else"
+                f"{simulated.sqnr:.1f} dB against the float model: {cause}"
             )
 
 
@@ -510,6 +556,7 @@ def _write(
     formats: Mapping[str, tuple[Target, ModuleOp]],
     layers: Mapping[str, Any] | None,
     open_file: Callable[[Path], Peer | None],
+    timed: Callable[[Summary, Path], Latencies | None] | None,
     beside: Iterable[Path],
     session: Session,
 ) -> Summary:
@@ -533,7 +580,10 @@ def _write(
             peer = replace(peer, failure=peer.failure.replace(f"{temporary}/", f"{summary.files['summary'].parent}/"))
             _warn_of_other_numbers(summary, peer, session)
         sizes = replace(summary.sizes, written=written)
-        complete = replace(summary, sizes=sizes, peer=peer, warnings=tuple(session.warnings))
+        complete = replace(summary, sizes=sizes, peer=peer)
+        if timed is not None and peer is not None and not peer.failure:
+            complete = replace(complete, latencies=timed(complete, pending["onnx"]))
+        complete = replace(complete, warnings=tuple(session.warnings))
         pending["remarks"].write_text(remarks_yaml(session.remarks), "utf-8", _ESCAPED)
         if layers is not None:
             pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8", _ESCAPED)

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends import Runner
 from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..data import Samples
+from ..data.inputs import Runnable
 from ..diagnostics import CompileError
 from ..pipelines.passes import run_on_verified
 from ..rewriting import layer_of
@@ -176,7 +177,7 @@ def difference_by(
 
 
 def difference_of(
-    expected: Executable, other: Executable, samples: Samples, session: Session, measure: Callable[[], M] = Differences
+    expected: Executable, other: Runnable, samples: Samples, session: Session, measure: Callable[[], M] = Differences
 ) -> M:
     """How far all outputs of two modules are apart; one thread per core runs them."""
     total = measure()

@@ -142,6 +142,8 @@ class Summary(Tabled):
     """The model in float and the ONNX file, timed in onnxruntime; None if that was not asked for, or not possible."""
     target: str = ""
     """What the profile is for."""
+    inexact: tuple[str, ...] = ()
+    """The layers whose sums of products onnxruntime may get wrong on some processors."""
     warnings: tuple[str, ...] = ()
     """What the user was warned of: reasons to doubt the data or the result among them."""
     module: ModuleOp | None = None
@@ -214,6 +216,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.target:
         yield "made for", f"{summary.target} (profile {meta.get('profile', '')})"
     yield "onnxruntime", described(summary.peer)
+    yield "processors", _processors(summary)
     if summary.latencies is not None:
         before, after = summary.latencies.models.values()
         yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8"
@@ -222,6 +225,25 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     for role, path in summary.files.items():
         size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
         yield role, f"{path}{size}"
+
+
+def _processors(summary: Summary) -> str:
+    """On which processors onnxruntime computes what was measured."""
+    if not summary.inexact:
+        return "onnxruntime adds the products of all layers exactly on every processor"
+    peer = summary.peer
+    layers = "1 layer" if len(summary.inexact) == 1 else f"{len(summary.inexact)} layers"
+    if peer is not None and peer.wrong:
+        return f"sums of products are wrong on this one, {peer.processor}: {peer.wrong}; {remedy_of(summary)}"
+    others = "on this one and others" if peer is not None and peer.arithmetic != "exact" else "on others"
+    return f"sums of products in {layers} may be wrong {others} without VNNI or dot products; {remedy_of(summary)}"
+
+
+def remedy_of(summary: Summary) -> str:
+    """The option by which onnxruntime computes all sums of products exactly."""
+    if summary.metadata.get("profile") not in ("qdq", "ppq"):
+        return "--profile qdq makes a file for all processors"
+    return "--portable strict makes them exact, or --weight-bits 7 where scales are given"
 
 
 def measured_on(samples: int, held_back: bool) -> str:
@@ -310,6 +332,8 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             },
         },
         "onnxruntime": None if summary.peer is None else peer_data(summary.peer),
+        "latency": None if summary.latencies is None else summary.latencies.data(),
+        "inexact": list(summary.inexact),
         "bytes": asdict(summary.sizes),
         "files": {role: path.name for role, path in summary.files.items()},
     }
@@ -338,6 +362,10 @@ def peer_data(peer: Peer) -> dict[str, Any]:
         "failure": peer.failure or None,
         "runs": peer.runs,
         "outputs": outputs,
+        "accuracy": {name: difference_data(d) for name, d in peer.accuracy.items()},
+        "processor": peer.processor,
+        "arithmetic": peer.arithmetic,
+        "overflows": dict(peer.overflows),
         "first_apart": None if peer.first_apart is None else asdict(peer.first_apart),
     }
 

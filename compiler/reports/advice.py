@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from .network import DrawnLayer, costliest
-from .reading import Activation, Run
+from .reading import Activation, OutputError, Run
 
 POOR = 15.0
 """dB of SQNR below which a network usually computes something else."""
@@ -85,6 +85,25 @@ def _runs_in_onnxruntime(found: Findings) -> Iterator[Advice]:
     peer = found.run.onnxruntime
     if peer is not None and peer.get("failure"):
         yield Advice(f"onnxruntime {peer.get('version', '')} does not run the ONNX file: {peer['failure']}")
+
+
+def _wrong_sums(found: Findings) -> Iterator[Advice]:
+    peer = found.run.onnxruntime or {}
+    outputs = {each.output: each for each in found.run.of("fake_quantized")}
+    lost = [each for each in found.run.of("file") if _is_far(each, outputs.get(each.output))]
+    if lost and any(peer.get("overflows", {}).values()):
+        text = (
+            f"onnxruntime adds products in 16 bits on this processor, {peer.get('processor', '')}, which some sums leave. "
+            "Weights that are exact on every processor:"
+        )
+        yield Advice(text, found.command("quantize", "--profile", "qdq", "--portable", "strict", tag="portable"))
+
+
+def _is_far(in_file: OutputError, simulated: OutputError | None) -> bool:
+    """Whether an output of the file is further from the float model's than the simulated one by more than chance."""
+    if simulated is None or in_file.sqnr is None:
+        return False
+    return in_file.sqnr < (simulated.sqnr or float("inf")) - 1
 
 
 def _wrong_answers(found: Findings) -> Iterator[Advice]:
@@ -168,6 +187,7 @@ _RULES: Sequence[Callable[[Findings], Iterator[Advice]]] = (
     _synthetic,
     _not_held_back,
     _runs_in_onnxruntime,
+    _wrong_sums,
     _wrong_answers,
     _poor,
     _dominating,

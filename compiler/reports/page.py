@@ -59,6 +59,7 @@ def _contents(run: Run, layers: Sequence[DrawnLayer]) -> dict[str, Any]:
         "stages": STAGES,
         "verdict": _verdict(run),
         "answered": _answered(run),
+        "latency": _latency(run),
         "advice": advice(run, layers),
         "layers": numbered,
         "total": len(layers),
@@ -89,10 +90,20 @@ def _verdict(run: Run) -> tuple[str, str]:
         ((w, v) for limit, w, v in words if worst.sqnr >= limit), ("poor", "do not follow the float model")
     )
     apart = "held back from calibration" if run.held_back else "that also calibrated"
+    where = f" in onnxruntime on {(run.onnxruntime or {}).get('processor', '')}" if worst.stage == "file" else ""
     return (
         word,
-        f"The quantized outputs {verb}: {worst.sqnr:.1f} dB at the worst output, on {_counted(run.samples)} {apart}.",
+        f"The quantized outputs {verb}: {worst.sqnr:.1f} dB at the worst output{where}, on {_counted(run.samples)} {apart}.",
     )
+
+
+def _latency(run: Run) -> str:
+    """What onnxruntime takes for both models, if that was measured."""
+    models: list[dict[str, Any]] = [] if run.latency is None else list(run.latency.get("models", ()))
+    if len(models) != 2:
+        return ""
+    before, after = (each.get("median_ms", 0.0) for each in models)
+    return f"{before:.4g} ms in float, {after:.4g} ms for the ONNX file"
 
 
 def _answered(run: Run) -> str:

@@ -24,6 +24,7 @@ STAGES: Mapping[str, str] = {
     "fake_quantized": "quantized model, simulated in float (nn)",
     "kernels": "quantized model in integer kernels (nn)",
     "integer": "Ascend module in integers (ascend)",
+    "file": "ONNX file in onnxruntime",
 }
 """What is measured of a run, by its key in the summary."""
 
@@ -102,6 +103,9 @@ class Run:
     remarks: Sequence[Remark] = ()
     module: ModuleOp | None = None
     measured: Measured | None = None
+    latency: Mapping[str, Any] | None = None
+    """The float model and the ONNX file in onnxruntime, as `Latencies.data` has them."""
+    warnings: Sequence[str] = ()
     absent: Sequence[str] = field(default_factory=list[str])
 
     def of(self, stage: str) -> list[OutputError]:
@@ -109,8 +113,11 @@ class Run:
 
     @property
     def worst(self) -> OutputError | None:
-        """The simulated output with the lowest SQNR; None if all are equal to the float model's."""
-        known = [each for each in self.of("fake_quantized") if each.sqnr is not None]
+        """The output with the lowest SQNR; None if all equal the float model's. If the profile is for onnxruntime, which is
+        installed, the outputs are those of the file there, else the simulated ones.
+        """
+        in_file = self.of("file") if self.of("kernels") else []
+        known = [each for each in in_file or self.of("fake_quantized") if each.sqnr is not None]
         return min(known, key=lambda each: cast(float, each.sqnr), default=None)
 
 
@@ -148,6 +155,10 @@ def _read_run(folder: Path, session: Session, module: ModuleOp | None) -> Run:
     else:  # a file of that name is another run's
         layers = absent.append(f"{LAYERS} was not written: {unmeasured}, or without data only weights are quantized.")
     accuracy = summary.take_object("accuracy", "accuracy")
+    peer = _optional(summary, "onnxruntime")
+    in_file = JsonObject({} if peer is None else dict(peer), summary.where, "onnxruntime")
+    stages = {**{name: (accuracy, f"accuracy.{name}", name) for name in list(STAGES)[:-1]}}
+    stages["file"] = in_file, "onnxruntime.accuracy", "accuracy"
     return Run(
         folder=folder,
         model=summary.take("model", str, "model"),
@@ -159,10 +170,14 @@ def _read_run(folder: Path, session: Session, module: ModuleOp | None) -> Run:
         held_back=accuracy.take("held_back", bool, False),
         synthetic=accuracy.take("synthetic", bool, False),
         outputs=[
-            error for stage in STAGES for error in _outputs(accuracy.take_object(stage, f"accuracy.{stage}"), stage)
+            error
+            for stage, (owner, path, key) in stages.items()
+            for error in _outputs(owner.take_object(key, path), stage)
         ],
         answers=[_answers(each, stage) for stage, each in _parts(accuracy.take_object("top1", "top1"), "top1")],
-        onnxruntime=_optional(summary, "onnxruntime"),
+        onnxruntime=peer,
+        latency=_optional(summary, "latency"),
+        warnings=tuple(summary.take_list("warnings", str)),
         sizes=summary.take_object("bytes", "bytes").values,
         files=files,
         remarks=() if remarks is None else read_remarks(remarks),

@@ -92,12 +92,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
-    """The data of summary.json, with the paths of files, the report among them, and what onnxruntime takes for the network."""
+    """The data of summary.json, with the paths of files, the report among them."""
     from ..flows.summary import summary_data
 
     files = summary.files if report is None else {**summary.files, "report": report}
     paths = {role: str(path) for role, path in files.items()}
-    return {**summary_data(summary), "files": paths, "latency": summary.latencies and summary.latencies.data()}
+    return {**summary_data(summary), "files": paths}
 
 
 def print_summary(summary: Summary, report: Drawn) -> None:

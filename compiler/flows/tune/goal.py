@@ -15,9 +15,10 @@ from ...backends import HERE, Runner
 from ...data import Samples
 from ...runtime.executor import Executable
 from ...session import Session
+from ..engines import as_file
 from ..evaluation import Evaluator, Labels, Metric, ranks
 from ..labels import load_labels
-from ..sensitivity import difference_by
+from ..sensitivity import difference_by, difference_of
 from ..shared_ranks import shared_ranks
 
 TOP1 = "top-1 %"
@@ -72,23 +73,30 @@ class Goal:
             if isinstance(self.score, Labels):
                 measure, score = TOP1, partial(_top1, self.score, runner, session)
             else:
-                measure, score = self.score.name, self.score.measure
+                measure, score = self.score.name, partial(_measured, self.score, session)
             return _ByScore(score, self.drop, samples, measure, score(whole, samples))
         if self.evaluator is not None:
-            return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples))
+            return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples), session)
         assert self.sqnr is not None
         return _BySqnr(whole, self.sqnr, samples, session, runner)
 
 
 def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, samples: Samples) -> float:
     """How often the label ranks first, in percent."""
-    if runner.cluster is None:
-        return ranks(Executable(module), samples, labels, session).top(1).percent
+    with as_file(module, session) as model:
+        if runner.cluster is None or not isinstance(model, Executable):
+            return ranks(model, samples, labels, session).top(1).percent
     return shared_ranks(runner.cluster, "numpy", Path(), module, samples, labels, session).top(1).percent
 
 
+def _measured(metric: Metric, session: Session, module: ModuleOp, samples: Samples) -> float:
+    """What the metric gives."""
+    with as_file(module, session) as model:
+        return metric.measure(module, samples, model.run)
+
+
 class Judge(Protocol):
-    """Measures networks."""
+    """Measures networks, as onnxruntime runs their ONNX files here."""
 
     @property
     def measure(self) -> str:
@@ -116,7 +124,12 @@ class _BySqnr:
     original: float | None = None
 
     def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        sqnr = difference_by(self.runner, self.reference, module, self.samples, self.session).sqnr
+        with as_file(module, self.session) as model:
+            if isinstance(model, Executable):
+                found = difference_by(self.runner, self.reference, module, self.samples, self.session)
+            else:
+                found = difference_of(Executable(self.reference), model, self.samples, self.session)
+        sqnr = found.sqnr
         return (-float("inf"), False) if np.isnan(sqnr) else (sqnr, sqnr >= self.least)
 
 
@@ -140,9 +153,12 @@ class _ByEvaluator:
     samples: Samples
     metric: object
     """The float network's."""
+    session: Session
     measure: str = "- loss"
     original: float | None = None
 
     def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        reached, loss = self.evaluator.judge(self.metric, self.evaluator.measure(module, self.samples))
+        with as_file(module, self.session) as model:
+            metric = self.evaluator.measure(module, self.samples, model.run)
+        reached, loss = self.evaluator.judge(self.metric, metric)
         return -self.evaluator.number(loss), reached

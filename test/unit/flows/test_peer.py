@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -13,13 +14,19 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from amct_opt.backends.onnx_runtime import arithmetic, processor
+from amct_opt.data.given import samples_from
 from amct_opt.flows import peer
+from amct_opt.ir.text import parse_module
+from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module
 from amct_opt.transforms.quantization.data import load
 from amct_opt.transforms.quantization.options import DataOptions
+from amct_opt.transforms.quantization.profiles import profile_of
+from amct_opt.universe import new_session
 
 
 @pytest.fixture
@@ -46,19 +53,21 @@ def quantize(model: Path, profile: str = "qdq", bits: str = "8") -> int:
 @pytest.mark.parametrize("profile", ["qdq", "ascend"])
 def test_the_file_runs(profile: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert quantize(model, profile) == 0
-    assert f"{onnxruntime.__version__} runs the file; 2 runs: " in capsys.readouterr().out
+    assert f"{onnxruntime.__version__} runs the file; 8 runs: " in capsys.readouterr().out
     found = json.loads((model.parent / "out" / "summary.json").read_text("utf-8"))["onnxruntime"]
-    assert (found["version"], found["failure"], found["runs"]) == (onnxruntime.__version__, None, 2)
-    assert found["outputs"]["y"]["count"] == 2 * 4 * 6 * 6
+    assert (found["version"], found["failure"], found["runs"]) == (onnxruntime.__version__, None, 8)
+    assert found["outputs"]["y"]["count"] == 8 * 4 * 6 * 6
     assert found["outputs"]["y"]["largest"] < 1e-4
+    assert found["accuracy"]["y"]["sqnr"] == pytest.approx(38, abs=4)
+    assert (found["processor"], found["arithmetic"]) == (processor(), arithmetic())
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     """Let onnxruntime refuse files whose names end like this."""
     session = onnxruntime.InferenceSession
 
-    def open_(path: str, *rest: Any, **options: Any) -> Any:
-        if path.endswith(ending):
+    def open_(path: str | bytes, *rest: Any, **options: Any) -> Any:
+        if isinstance(path, str) and path.endswith(ending):
             raise RuntimeError("no kernel for this node\nand more")
         return session(path, *rest, **options)
 
@@ -126,8 +135,13 @@ def test_where_the_two_part(model: Path, bits: str) -> None:
     weights.CopyFrom(numpy_helper.from_array(np.negative(numpy_helper.to_array(weights)), weights.name))
     onnx.save(file, out / "net_qdq.onnx")
     samples = load(DataOptions(str(model.parent / "data.npz")), module, Session())
-    simulation = peer.Simulation(module, in_integers if bits == "8" else None)
-    found = peer.peer_of(out / "net_qdq.onnx", simulation, samples)
+    rewrite, expected = in_integers if bits == "8" else None, peer.Expected([samples])
+    for inputs in samples.batches():
+        outputs = Executable(module, rewrite=rewrite).run(inputs)
+        expected.add(outputs, outputs)
+    session = new_session()
+    session.profile = "qdq"
+    found = peer.peer_of(out / "net_qdq.onnx", peer.Simulation(module, rewrite, profile_of(session)), expected)
     assert found is not None
     assert found.first_apart is not None
     assert (found.first_apart.name, found.first_apart.count) == ("conv.q", 4 * 6 * 6)
@@ -147,3 +161,81 @@ def test_other_numbers_are_warned_of(
     assert re.search(said, capsys.readouterr().err)
     (warning,) = json.loads((model.parent / "out" / "summary.json").read_text("utf-8"))["warnings"]
     assert warning.endswith("onnxruntime computes something else")
+
+
+def saturating(path: Path) -> Path:
+    """A convolution whose sums of two products leave 16 bits, of inputs at the end of their range; ten samples of them."""
+    onnx_model = onnx.load(path)
+    weight = next(each for each in onnx_model.graph.initializer if each.name == "w")
+    weight.CopyFrom(numpy_helper.from_array(np.abs(numpy_helper.to_array(weight)) + 2, "w"))
+    onnx.save(onnx_model, path)
+    data = np.random.default_rng(1).choice([0, 0.5, 1], (10, 3, 8, 8), p=[0.1, 0.1, 0.8])
+    np.savez(path.with_name("data.npz"), x=data.astype(np.float32))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("profile", "options", "remedy"),
+    [
+        ("qdq", ("--portable", "off"), "--portable strict makes them exact, or --weight-bits 7 where scales are given"),
+        ("ppq", ("--portable", "off"), "--portable strict makes them exact, or --weight-bits 7 where scales are given"),
+    ],
+)
+def test_the_cause_of_other_numbers_is_found(
+    profile: str,
+    options: tuple[str, ...],
+    remedy: str,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On a processor that adds in 16 bits, or as if this one did: message, summary, report and summary.json name it."""
+    run = peer._run  # pyright: ignore[reportPrivateUsage]
+    if arithmetic() == "exact":
+        monkeypatch.setattr(peer, "arithmetic", lambda: "saturates")
+        monkeypatch.setattr(peer, "_run", lambda *given: {name: 0.6 * array for name, array in run(*given).items()})
+    out = model.parent / "out"
+    given = ["--data", str(model.parent / "data.npz"), "--profile", profile, *options, "-o", str(out)]
+    assert amct.run(["quantize", str(saturating(model)), *given]) == 0
+    printed = capsys.readouterr()
+    here = rf"on this processor \({re.escape(processor())}\)"
+    cause = rf"onnxruntime adds two products in 16 bits, .*, {here}, and sums leave them in conv \(\d+\)"
+    assert re.search(rf"warning: output 'y' .*: {cause}; {remedy}", printed.err)
+    assert re.search(rf"processors +sums of products are wrong on this one, .*: conv \(\d+\); {remedy}", printed.out)
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    assert summary["inexact"] == ["conv"]
+    assert summary["onnxruntime"]["overflows"]["conv"] > 100
+    assert summary["onnxruntime"]["accuracy"]["y"]["sqnr"] < 20 < summary["accuracy"]["kernels"]["y"]["sqnr"]
+    page = (out / "report.html").read_text("utf-8")
+    assert re.search(
+        r'<p class="verdict (poor|fair)">The quantized outputs .* at the worst output in onnxruntime on ', page
+    )
+    assert summary["warnings"][0].split(":")[0] in html.unescape(page)
+    assert "--profile qdq --portable strict" in html.unescape(page)
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ("qdq", "onnxruntime adds the products of all layers exactly on every processor"),
+        ("ascend", "without VNNI or dot products; --profile qdq makes a file for all processors"),
+    ],
+)
+def test_the_summary_says_on_which_processors_a_file_is_right(
+    profile: str, said: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert quantize(saturating(model), profile) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  processors "))
+    assert line.endswith(said)
+
+
+def test_outputs_are_kept_for_as_many_runs_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least for as many as are to be compared."""
+    monkeypatch.setattr(peer, "_KEPT", 100)
+    module = parse_module(
+        new_session(), "func.func @main(%x: tensor<?x1xf32>) -> tensor<?x1xf32> { func.return %x : tensor<?x1xf32> }"
+    )
+    expected = peer.Expected([samples_from(np.zeros((50, 1), np.float32), module)])
+    for _ in range(50):
+        expected.add({"y": np.zeros(10, np.float32)}, {"y": np.zeros(10, np.float32)})
+    assert len(expected.runs) == len(list(expected.batches())) == peer.LEAST
