@@ -26,6 +26,9 @@ from amct_opt.session import Session
 from amct_opt.tools import amct
 from amct_opt.universe import new_session
 
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+"""Before TensorFlow is imported: without oneDNN, which it uses by itself only with AVX-512, CPUs have no convolutions of NCHW."""
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # No test depends on time: an example that takes long on a loaded machine, to run or to make, is not a failure.

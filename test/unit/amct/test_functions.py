@@ -252,7 +252,8 @@ def test_tensorflow(tmp_path: Path) -> None:
         found = [session.run("y:0", {"x:0": batch}) for batch in np.split(X, 4)]
         with pytest.raises(CompileError, match="graph"):
             tensorflow.quantize_model(graph, config, tmp_path / "other.txt")
-    np.testing.assert_array_equal(np.concatenate(found), expected)
+    # TensorFlow adds up batches of other sizes in another order on some processors
+    np.testing.assert_allclose(np.concatenate(found), expected, rtol=0, atol=1e-6)
     written = tensorflow.save_model(frozen, ["y"], record, tmp_path / "P")
     assert [f.name for f in tensorflow.convert_model(frozen, ["y:0"], record, tmp_path / "Q")] == [
         f"Q{f.name[1:]}" for f in written

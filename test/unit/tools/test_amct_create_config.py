@@ -110,13 +110,15 @@ def test_untouched_it_changes_nothing(amct_tool, files) -> None:
     """AMCT's default for ranges, on all of the data."""
     model = files.text("net.mlir", NET)
     x = files.npz(x=np.random.default_rng(1).normal(size=(6, 2, 4, 4)).astype(np.float32))
-    config, made = files.folder / "c.json", {}
+    config, made, said = files.folder / "c.json", {}, {}
     amct_tool("create-config", model, "-o", config)
     for name, options in {"with": ("--config", config), "without": ("--observer", "ifmr")}.items():
         result = amct_tool("quantize", model, "--data", x, "-o", files.folder / name, *options)
-        assert (result.status, result.err) == (0, "")
-        made[name] = (files.folder / name / "net_ascend.mlir").read_text()
+        assert result.status == 0
+        made[name], said[name] = (files.folder / name / "net_ascend.mlir").read_text(), result.err
     assert made["with"] == made["without"]
+    assert said["with"] == said["without"]
+    assert all("onnxruntime adds two products in 16 bits" in line for line in said["with"].splitlines())
 
 
 BN = NET.replace(

@@ -45,12 +45,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# sums of products of neighbours stay within 16 bits, so that every processor computes the same in profile ascend, too
 CACHED = """
 func.func @main(%x: tensor<?x?x4xf32> {nn.name = "x"}, %past: tensor<?x?x4xf32> {nn.name = "past"})
     -> (tensor<?x?x3xf32> {nn.name = "y"}, tensor<?x?x4xf32> {nn.name = "present"}) {
-  %w = nn.constant dense<[[1.0, 2.0, 0.5, -1.0], [3.0, 4.0, -2.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 2.0, -1.0]]>
+  %w = nn.constant dense<[[1.0, 2.0, 0.5, -1.0], [1.0, 0.0, 1.0, 1.0], [3.0, 4.0, -2.0, 0.0], [0.0, 0.0, 2.0, -1.0]]>
     : tensor<4x4xf32>
-  %v = nn.constant dense<[[1.0, 2.0, 0.5], [3.0, 4.0, -2.0], [1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]> : tensor<4x3xf32>
+  %v = nn.constant dense<[[1.0, 2.0, 0.5], [1.0, 0.0, 1.0], [3.0, 4.0, -2.0], [0.0, 0.0, 2.0]]> : tensor<4x3xf32>
   %key = nn.matmul %x, %w from <onnx, "MatMul", "key"> : (tensor<?x?x4xf32>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
   %present = nn.concat %past, %key axis 1 from <onnx, "Concat", "cat">
     : (tensor<?x?x4xf32>, tensor<?x?x4xf32>) -> tensor<?x?x4xf32>

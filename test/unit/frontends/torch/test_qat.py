@@ -20,6 +20,8 @@ from amct_opt.rewriting import layer_of
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 
+from ...exact import exact_file
+
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -230,7 +232,7 @@ def check(source: tuple[Any, ...], expected: Any, tmp_path: Path) -> None:
         assert missed <= {"per-tensor-weight", "quantization-point"}, "what adapt-qat absorbs is not missed by fusion"
         assert {type(op).__name__ for op in module.walk()}.isdisjoint({"BatchNormOp", "DivOp", "MulOp"})
     amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
-    run = onnxruntime.InferenceSession(tmp_path / "q.onnx")
+    run = onnxruntime.InferenceSession(exact_file(tmp_path / "q.onnx"))
     (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
     np.testing.assert_allclose(found, expected, atol=step)
 

@@ -19,6 +19,8 @@ from amct_opt.runtime.program import Rewrite
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.universe import new_session
 
+from ...exact import exact_file
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -64,7 +66,7 @@ def in_onnxruntime(path: Path, arrays: Sequence[Array], folder: Path) -> tuple[l
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # it says that an optimized file is for this machine
     options.optimized_model_filepath = str(folder / "optimized.onnx")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(exact_file(path)), options, providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
     results = [np.asarray(each) for each in session.run(None, dict(zip(names, arrays, strict=True)))]
     graph = onnx.load(folder / "optimized.onnx", load_external_data=False).graph
