@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 LIT := $(BIN)/lit -j2 -sv test/lit
 
-.PHONY: demo test test-all test-versions fuzz lint types pages docs bench
+.PHONY: demo test test-all test-processors test-versions fuzz lint types pages docs bench
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/digits/demo.py
@@ -27,6 +27,11 @@ test-all: $(READY)
 	$(PYTEST) -m "not versions"
 	$(BIN)/python test/fuzz --graphs 500 --seed 0
 	-$(BIN)/python test/fuzz --graphs 200 --seed fresh
+
+# In onnxruntime on emulated processors, those without VNNI and those of Arm among them.
+NETWORKS ?= 10
+test-processors: $(READY)
+	$(BIN)/python test/processors $(NETWORKS)
 
 # The oldest and the newest versions that pyproject.toml allows: some ten gigabytes, which are not kept.
 test-versions: $(READY)

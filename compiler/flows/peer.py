@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -43,8 +43,10 @@ CLOSE = 60.0
 _FATAL = 4
 _FLOATS = frozenset({17, 19})
 """ONNX's codes of float8e4m3fn and float8e5m2."""
-_HALF_BYTES = {21: "u", 22: "i"}
-"""ONNX's codes of uint4 and int4, which onnxruntime does not return, and numpy's kinds of integers."""
+_HALF_BYTES = frozenset({21, 22})
+"""ONNX's codes of uint4 and int4, which onnxruntime does not return."""
+_MOVED = {2: 1 << 7, 4: 1 << 15, 21: 1 << 3}
+"""By ONNX's codes of uint8, uint16 and uint4, how much larger their integers are than the signed ones of a module."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
 """What onnxruntime says if the system gives it no memory."""
 
@@ -197,46 +199,69 @@ def _run(session: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping[str, Any]) -> FirstApart | None:
-    """Compare the integers of all values that have the same name and shape on both sides, in the order of the file."""
+class Shown(NamedTuple):
+    """A copy of a file that outputs its integers as well. By value that QuantizeLinear makes, the output, and ONNX's code of its
+    type.
+    """
+
+    path: Path
+    outputs: Mapping[str, str]
+    types: Mapping[str, int | None]
+
+
+def shown_integers(path: Path) -> Shown:
+    """Write such a copy next to a file."""
     import onnx
 
     model = onnx.ModelProto.FromString(path.read_bytes())
     types = {t.name: t.data_type for t in model.graph.initializer}  # those of zero points
     linear = [n for n in model.graph.node if n.op_type == "QuantizeLinear"]
-    kinds = {n.output[0]: next((types.get(point) for point in n.input[2:]), None) for n in linear}
-    points = [name for name, kind in kinds.items() if kind not in _FLOATS]
-    small = {name: _HALF_BYTES[kind] for name, kind in kinds.items() if kind is not None and kind in _HALF_BYTES}
-    outputs = {name: f"{name} as a number" if name in small else name for name in points}
+    made = {n.output[0]: next((types.get(point) for point in n.input[2:]), None) for n in linear}
+    made = {name: type_ for name, type_ in made.items() if type_ not in _FLOATS}
+    outputs = {name: f"{name} as a number" if type_ in _HALF_BYTES else name for name, type_ in made.items()}
     one = onnx.numpy_helper.from_array(np.array(1, np.float32), "one for integers")
     model.graph.initializer.append(one)
-    for name in small:  # its oldest version has no Cast of them
-        model.graph.node.append(onnx.helper.make_node("DequantizeLinear", [name, one.name], [outputs[name]]))
+    for name, output in outputs.items():
+        if output != name:  # onnxruntime's oldest version has no Cast of them
+            model.graph.node.append(onnx.helper.make_node("DequantizeLinear", [name, one.name], [output]))
     given = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs.values() if name not in given)
     shown = path.with_name(f"integers_{path.name}")
     shown.write_bytes(model.SerializeToString())
-    try:
-        theirs = _run(open_session(onnxruntime, shown), inputs)
-    finally:
-        shown.unlink()
+    return Shown(shown, outputs, made)
+
+
+def simulated_integers(ours: Simulation, shown: Shown, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """The integers of all values that have the same name in a file, as its outputs have them: int32, by output."""
     values: list[SSAValue] = [op.result for op in ours.module.walk() if isinstance(op, QuantizeOp)]
     names = dict(zip(values, _numbered(v.name_hint or "" for v in values), strict=True))
-    places = dict(zip(_numbered(re.sub(r"_\d+$", "", p) for p in points), points, strict=True))
-    found: dict[str, FirstApart] = {}
+    places = dict(zip(_numbered(re.sub(r"_\d+$", "", each) for each in shown.outputs), shown.outputs, strict=True))
+    found: dict[str, Array] = {}
 
-    def compare(value: SSAValue, array: Array) -> None:
-        name = places.get(names[value], "")
-        if name and (other := theirs[outputs[name]]).shape == array.shape:
-            theirs_kind = small.get(name, other.dtype.kind)
-            turned = theirs_kind == "u" and array.dtype.kind == "i"  # a file has uint8 in place of int8
-            moved = 0 if not turned else 8 if name in small else -np.iinfo(array.dtype).min
-            apart = np.abs(other.astype(np.int32) - array.astype(np.int32) - moved)
+    def keep(value: SSAValue, array: Array) -> None:
+        if name := places.get(names[value], ""):
+            moved = _MOVED.get(shown.types[name] or 0, 0) if array.dtype.kind == "i" else 0
+            found[shown.outputs[name]] = array.astype(np.int32) + moved
+
+    Executable(ours.module, values, ours.rewrite).run(inputs, keep)
+    return found
+
+
+def _first_apart(onnxruntime: Any, path: Path, ours: Simulation, inputs: Mapping[str, Any]) -> FirstApart | None:
+    """The first integers that differ, in the order of the file, of values that have the same name and shape on both sides."""
+    shown = shown_integers(path)
+    try:
+        theirs = _run(open_session(onnxruntime, shown.path), inputs)
+    finally:
+        shown.path.unlink()
+    simulated = simulated_integers(ours, shown, inputs)
+    for name, output in shown.outputs.items():
+        own, other = simulated.get(output), theirs[output]
+        if own is not None and own.shape == other.shape:
+            apart = np.abs(other.astype(np.int32) - own)
             if differing := int(np.count_nonzero(apart)):
-                found[name] = FirstApart(name, differing, apart.size, int(apart.max()))
-
-    Executable(ours.module, values, ours.rewrite).run(inputs, compare)
-    return next((found[p] for p in points if p in found), None)
+                return FirstApart(name, differing, apart.size, int(apart.max()))
+    return None
 
 
 def _numbered(names: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,29 @@
+"""Run by Python on the processor that is tested: FOLDER. Prints how many integers of each network in it differ, as JSON.
+
+Needs numpy and onnxruntime alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+
+def differing(folder: Path) -> tuple[int, int]:
+    """How many integers of a network's folder are not as expected, and how many there are."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    inputs, expected = (dict(np.load(folder / f"{name}.npz")) for name in ("inputs", "integers"))
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, map(np.asarray, session.run(names, inputs)), strict=True))
+    apart = [np.count_nonzero(found[name].astype(np.int32) != integers) for name, integers in expected.items()]
+    return int(sum(apart)), sum(integers.size for integers in expected.values())
+
+
+if __name__ == "__main__":
+    print(json.dumps({each.name: differing(each) for each in sorted(Path(sys.argv[1]).iterdir())}))
