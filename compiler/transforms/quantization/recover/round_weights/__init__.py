@@ -43,7 +43,7 @@ _AT_A_TIME = 1 << 22
 """About how many weights are rounded at a time: what that takes is several times their size."""
 _USUAL = Usual(share=4, fewest=16, most=1 << 14)
 """A row for each input channel is too few, and a few runs do not tell whether weights are fitted to them alone."""
-_QUICK = Usual(share=10, fewest=16, most=48)
+_QUICK = Usual(share=10, fewest=16, most=1 << 14)
 """The runs that make up for larger scales, which cost 2 dB at most."""
 _UNEVEN = 4.0
 """How much more noise one scale gives a weight than scales of its output channels if it is rounded by default: 6 dB."""
