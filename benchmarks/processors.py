@@ -2,8 +2,8 @@
 
     python benchmarks/processors.py [NAME ...]
 
-The networks are those of the zoo (`zoo.py`, which makes their data), as `amct quantize --profile qdq` writes them by default; every
-value that QuantizeLinear makes is compared, for a few samples that calibrated nothing. `test/processors` has the emulation.
+The networks are those of the zoo (`zoo.py`, which makes their data), as `amct quantize --profile qdq` writes them. Each
+value that QuantizeLinear makes is compared, for two samples that calibrated nothing. `test/processors` has the emulation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def quantized(name: str, python: Path) -> Path:
     row = next(iter(task.rows("held_out")))
     rows = [each for each, _ in zip(task.rows("held_out"), range(SAMPLES), strict=False)] if not task.runs else [row]
     samples = {key: np.concatenate([each[key] for each in rows]) if not task.runs else row[key] for key in row}
-    np.savez(variant.file.parent / "samples.npz", **samples)
+    np.savez(variant.file.parent / "samples.npz", **dict[str, Any](samples))
     return variant.file.parent
 
 

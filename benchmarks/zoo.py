@@ -16,6 +16,8 @@ our integer interpreter (`amct run --integers`) differ from onnxruntime's of the
 outputs', of at most 200 samples, for both profiles and all peers. `cpu` is processor time of whole processes, ours over that of
 `quantize_static` with MinMax; ours includes measuring its own accuracy. Where networks are small loading the tool takes longer
 than anything else.
+
+On a processor on which onnxruntime adds products in 16 bits, files that were made before are measured, for a table of their own.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ import onnxruntime
 import process
 import zoo_scores
 from tables import Key, Row, Table, update
+
+from amct_opt.backends.onnx_runtime import arithmetic
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,6 +76,12 @@ TASKS = Table(
     "trained networks",
     "zoo",
     ("network", "judged by", "of", "float", *PROFILES, *PEERS.values()),
+)
+WITHOUT_VNNI = Table(
+    PAGE,
+    "trained networks without VNNI",
+    "zoo",
+    ("network", "judged by", "of", "float", "qdq", *PEERS.values(), "SQNR dB, ours", "SQNR dB, peers"),
 )
 FILES = Table(
     PAGE,
@@ -322,6 +332,17 @@ def integers(variant: Variant) -> str:
     return f"{done} of {done + left}"
 
 
+def rows_without_vnni(task: Task) -> tuple[str, ...]:
+    """The network's line on a processor on which onnxruntime adds products in 16 bits, of the files that were made before."""
+    (own,) = (Variant(next((task.folder / profile).glob("*_qdq.onnx"))) for profile in PROFILES[1:])
+    files = [(peer, task.folder / f"{peer.replace(' ', '-')}.onnx") for peer in PEERS]
+    peers = [Variant(file if file.exists() else None, error="" if file.exists() else "no file") for _, file in files]
+    reference = measure(task, float_file(task), [own, *peers])
+    shares = ["-" if v.error else v.share.split(" ")[0] for v in (reference, own, *peers)]
+    sqnrs = own.sqnr, " / ".join(v.sqnr for v in peers)
+    return task.name, zoo_scores.MEANINGS[task.score], str(reference.count), *shares, *sqnrs
+
+
 def rows(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The network's lines in both tables."""
     own = [ours(task, profile) for profile in PROFILES]
@@ -353,12 +374,17 @@ def main(samples: str = "2000", *names: str) -> None:
         if name.startswith(GIVEN) and not given:
             print(f"{name} is left out: AMCT_ZOO names no folder\n", flush=True)
             continue
+        order = [(each,) for each in NAMES]
+        if arithmetic() != "exact":
+            line = rows_without_vnni(prepared(name, python, int(samples), Path(given)))
+            print(" | ".join(line), end="\n\n", flush=True)
+            update(WITHOUT_VNNI, [line], order)
+            continue
         try:
             judged, made = rows(prepared(name, python, int(samples), Path(given)))
         except process.FailedError as e:
             judged, made = _padded(TASKS, name), _padded(FILES, name, last_line(e))
         print(" | ".join(judged), " | ".join(made), sep="\n", end="\n\n", flush=True)
-        order = [(each,) for each in NAMES]
         update(FILES, [made], order)
         _choose(update(TASKS, [judged], order))
 
