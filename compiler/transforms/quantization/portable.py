@@ -77,6 +77,17 @@ def inexact(matrices: Array) -> Array:
     return (sums_of_neighbours(matrices.astype(np.int16)) > MOST) | wraps
 
 
+def why_inexact(matrices: Array) -> str:
+    """How many rows of matrices of int8 integers [G, M, K] may have wrong sums, as a sentence; empty if none."""
+    wrong = inexact(matrices)
+    if not (count := int(np.count_nonzero(wrong))):
+        return ""
+    return (
+        f"sums of products of {count} of {wrong.size} output channels may pass 16 bits, which onnxruntime gets wrong on "
+        "processors without VNNI or dot products"
+    )
+
+
 def products_of_neighbours(rows: Array, matrices: Array) -> Iterator[Array]:
     """The sums of two neighbouring products that may pass 16 bits, for some rows at a time: int32 [rows, pairs].
 

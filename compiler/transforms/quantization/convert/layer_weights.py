@@ -31,7 +31,7 @@ from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
 from ....runtime.affine import LEAST_SCALE, asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site, sites
-from ..portable import BITS, HIGHEST, LOWEST, adds_neighbours, inexact, least_scales, products_of_neighbours
+from ..portable import BITS, HIGHEST, LOWEST, adds_neighbours, least_scales, products_of_neighbours, why_inexact
 from ..products import product_of
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
@@ -327,12 +327,7 @@ class Inexact(NamedTuple):
     @property
     def reason(self) -> str:
         """The share of its weight, as a sentence."""
-        wrong = inexact(self.matrices)
-        count = int(np.count_nonzero(wrong))
-        return (
-            f"sums of products of {count} of {wrong.size} output channels may pass 16 bits, which onnxruntime gets wrong on "
-            "processors without VNNI or dot products"
-        )
+        return why_inexact(self.matrices)
 
 
 def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
@@ -352,7 +347,7 @@ def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
         if isinstance(op, MatMulIntegerOp) and weight is not None and weight.array.dtype == np.int8:
             matrices = weight.array.swapaxes(-1, -2).reshape(-1, *weight.array.shape[:-3:-1])
             found.append(Inexact(op, None, 0, 0, matrices))
-    return [each for each in found if inexact(each.matrices).any()]
+    return [each for each in found if each.reason]
 
 
 def _weights(

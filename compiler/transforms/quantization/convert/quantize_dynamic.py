@@ -37,6 +37,7 @@ from ....rewriting import Remarks, Roots, StepPattern, condition, rewrite
 from ....runtime.affine import LEAST_SCALE
 from ....session import Session, session_of
 from ...inline_fused import inline
+from ..portable import why_inexact
 
 _U8 = IntegerType(8, Signedness.UNSIGNED)
 _STEPS, _MIDDLE = 127, 128
@@ -124,6 +125,8 @@ class QuantizeDynamic(StepPattern[Product]):
         rewriter.insert(made, InsertPoint.before(op))
         last.name_hint = op.result.name_hint
         self.remarks.applied(op, "dynamic", "a scale for each row of its input, in each run")
+        if reason := why_inexact(weight.array.T[None]):
+            self.remarks.note(op, "portable", reason)
         rewriter.replace(op, [], [last])
         if not any(m.weight.result.uses):
             rewriter.erase(m.weight)
