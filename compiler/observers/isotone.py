@@ -97,7 +97,7 @@ def _most_covered(begins: Array, ends: Array, counts: Array) -> tuple[float, flo
 
 def _below(points: Array, values: Array, counts: Array) -> Array:
     """The number of values below each point."""
-    order = np.argsort(values)
+    order = np.argsort(values, kind="stable")
     return np.append(0, np.cumsum(counts[order]))[np.searchsorted(values[order], points)]
 
 

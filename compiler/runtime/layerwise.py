@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +76,11 @@ class Layerwise:
         for passed, at in self._at.items():
             if at < end:
                 self.operands[passed].clear()
+
+    def reach(self, layer: Operation) -> None:
+        """Run all batches to a layer, if they are not there, so that nothing is kept for the layers before."""
+        if self._done < self._at[layer]:
+            deque(self.inputs(layer), maxlen=0)
 
     def outputs(self, first: int = 0) -> Iterator[Mapping[str, Array]]:
         """The outputs of the network by name, from this batch on. No layer can be asked for any more."""

@@ -108,7 +108,7 @@ def products_of_neighbours(rows: Array, matrices: Array) -> Iterator[Array]:
 
 
 def _neighbours(matrices: Array) -> tuple[Array, Array]:
-    """The even and the odd columns; the last one may have no neighbour."""
+    """The even and the odd columns; the last one may have no neighbour. They are copies, with which numpy computes faster."""
     if matrices.shape[2] % 2:
         matrices = np.pad(matrices, ((0, 0), (0, 0), (0, 1)))
-    return matrices[:, :, 0::2], matrices[:, :, 1::2]
+    return np.ascontiguousarray(matrices[:, :, 0::2]), np.ascontiguousarray(matrices[:, :, 1::2])

@@ -70,7 +70,7 @@ def test_mode(profile: str, options: str) -> None:
         return Path(f"{name}.mlir").read_text("utf-8").replace(f'"{name}.', '"net.')
 
     fuse = "--fuse-all" if "config" not in options else f"--fuse-all={options.split()[0]}"
-    whole = f"--quantize={DATA} {options} correct-bias=false"
+    whole = f"--quantize={DATA} {options} correct-bias=false round-weights=nearest"
     once = made("once", DIGITS / "digits.onnx", fuse, whole)
     assert made("twice", "once.mlir", whole) == once
 

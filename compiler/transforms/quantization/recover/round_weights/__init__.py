@@ -107,14 +107,13 @@ def _round_some(
     """Round the weights of the layers that need it, which is the default, by `mismatch` on part of the samples."""
     layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
     wanted = [layer for layer in layers if needs(layer)]
-    wide = [layer for layer in wanted if layer.product.matrices(layer.float_weight).shape[2] >= WIDE]
+    wide = [layer for layer in wanted if _takes_long(layer) or once and layer.weight.array.size > _AT_A_TIME]
     narrow = [layer for layer in wanted if layer not in wide]
     if not wanted or samples().synthetic:
         return
     for layer in wide:
-        reason = (
-            f"its weight has {WIDE} input channels or more, and rounding takes long; the option round-weights rounds it"
-        )
+        what = f"{WIDE} input channels or more" if _takes_long(layer) else f"more than {_AT_A_TIME >> 20} M numbers"
+        reason = f"its weight has {what}, and rounding takes long; the option round-weights rounds it"
         remarks.missed(layer.compute, "wide", reason)
     folds = Folds.by_default(module, samples(), session, usual)
     if narrow and isinstance(folds, Folds):
@@ -122,6 +121,10 @@ def _round_some(
     for layer in () if isinstance(folds, Folds) else narrow:
         remarks.missed(layer.compute, "samples", f"{folds}; the option round-weights rounds weights with any number")
     remarks.flush()
+
+
+def _takes_long(layer: IntegerLayer) -> bool:
+    return layer.product.matrices(layer.float_weight).shape[2] >= WIDE
 
 
 def _loses_by_scale(layer: IntegerLayer) -> bool:

@@ -141,9 +141,6 @@ class Networks:
     ) -> tuple[Solution, Rows]:
         inputs = self._twins.inputs(layer.compute)
         wish = Wish(make, max(_ROWS, _ROWS_PER_COLUMN * weights.shape[2]) / self._fit)
-        deque(
-            self._before.inputs(layer.compute), maxlen=0
-        )  # what it reads of the layers before is not kept until the end
         if self._rival is not None:
             read = self._rival.inputs(layer.compute)
             few = min(self._fit, self._rival.batches)
@@ -169,6 +166,13 @@ class Networks:
         held = Rows.of(rows_of(inputs, layer, wanted, self._fit), weights)
         return_freed_memory()  # of the networks and the sums
         return solve(sums, held), held
+
+    def reach(self, layer: IntegerLayer) -> None:
+        """Run all networks to a layer: what they read of the layers before is not kept until the end."""
+        twins = self._twins.quantized, self._twins.float
+        for each in (*twins, self._exact, self._before, self._rival):
+            if each is not None:
+                each.reach(layer.compute)
 
     def oppose(self, layer: IntegerLayer, operands: Operands) -> None:
         """From here on the network of rivals, if there is one, reads these operands of the layer."""
@@ -267,6 +271,7 @@ def layer_by_layer(
             _set_aside(module, folder / f"{i}.safetensors")
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
+            networks.reach(layer)
             return_freed_memory()
             session.progress("layers", number * len(layers) + i + 1, (1 + len(folds.turns)) * len(layers))
         return networks, undo
