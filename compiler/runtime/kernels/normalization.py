@@ -14,15 +14,15 @@ from . import Array, Kernel, kernel
 
 @kernel(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp) -> Kernel:
-    """Batch normalization by one factor and one summand per channel, computed in float64."""
+    """Batch normalization by one factor and one summand per channel, in the order in which onnxruntime computes and rounds them."""
     epsilon = op.epsilon.value.data
 
     def run(x: Array, scale: Array, offset: Array, mu: Array, variance: Array) -> Array:
         dtype = wide(x.dtype)
-        factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
-        summand = offset.astype(np.float64) - mu.astype(np.float64) * factor
-        y = x.astype(dtype, copy=False) * per_channel(factor.astype(dtype), x.ndim)
-        np.add(y, per_channel(summand.astype(dtype), x.ndim), out=y)
+        scale, offset, mu, variance = (each.astype(dtype, copy=False) for each in (scale, offset, mu, variance))
+        factor = scale * (1 / np.sqrt(variance + dtype.type(epsilon)))
+        y = x.astype(dtype, copy=False) * per_channel(factor, x.ndim)
+        np.add(y, per_channel(offset - mu * factor, x.ndim), out=y)
         return y.astype(x.dtype, copy=False)
 
     return in_layout(op, run)
