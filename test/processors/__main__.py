@@ -59,7 +59,9 @@ def networks(folder: Path, count: int) -> Iterator[Path]:
 
 
 def written(rng: np.random.Generator, path: Path) -> Path:
-    """A network of convolutions, in groups and depthwise as well, of which most weights are positive, and of dense layers."""
+    """A network of convolutions, in groups and depthwise as well, and of dense layers. Most weights are positive; those of the
+    depthwise layer are at both ends, where plain ones would be -128.
+    """
     nodes, constants, last = list[onnx.NodeProto](), list[onnx.TensorProto](), "x"
 
     def add(kind: str, *shapes: tuple[int, ...], **attributes: Any) -> None:
@@ -67,6 +69,8 @@ def written(rng: np.random.Generator, path: Path) -> Path:
         names = [f"{kind}{len(nodes)}.{i}" for i in range(len(shapes))]
         for name, shape in zip(names, shapes, strict=True):
             values = rng.uniform(-0.1, 0.4, shape) if len(shape) > 1 else rng.normal(size=shape)
+            if shape[1:2] == (1,):
+                values = rng.choice([-0.4, 0.1, 0.398], shape)
             constants.append(numpy_helper.from_array(values.astype(np.float32), name))
         nodes.append(helper.make_node(kind, [last, *names], [f"{kind}{len(nodes)}"], **attributes))
         last = nodes[-1].output[0]

@@ -14,7 +14,7 @@ from . import Array, Kernel, kernel
 
 @kernel(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp) -> Kernel:
-    """Batch normalization by one factor and one summand per channel, in the order in which onnxruntime computes and rounds them."""
+    """Batch normalization by one factor and one summand per channel, which are rounded as in onnxruntime."""
     epsilon = op.epsilon.value.data
 
     def run(x: Array, scale: Array, offset: Array, mu: Array, variance: Array) -> Array:

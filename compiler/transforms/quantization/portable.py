@@ -4,7 +4,10 @@ Its kernels multiply uint8 by int8. On x86 without VNNI they add the products of
 saturate (`vpmaddubsw`: AVX2, and AVX-512 before VNNI); on Arm without dot products they add those of two columns that are 8 apart
 in 16 bits, where two weights of -128 wrap. Neighbours are the columns 2 i and 2 i + 1 of a layer's matrices (`Product.matrices`).
 All sums are exact if no weight is -128, and the positive numbers of no two neighbours, or the negative ones, add up to more than
-`MOST`: 255 * 128 is less than 2^15. Depthwise convolutions have kernels that add in 32 bits.
+`MOST`: 255 * 128 is less than 2^15.
+
+Kernels of depthwise convolutions add single products in 32 bits on x86. On Arm, also with dot products, they subtract 128 from
+the input and add two products in 16 bits, where two weights of -128 wrap.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from xdsl.ir import Operation
 
 from ...dialects.nn import ConvOp, MatMulOp, NNOp
 from ...dialects.nn.shapes import shape_of
 from ...ir.array import Array
 from .products import product_of
 
+MULTIPLIED = ConvOp | MatMulOp
+"""The layers that have such kernels."""
 BITS = 8
 """Integers of fewer bits are small enough."""
 MOST = 128
@@ -30,11 +36,9 @@ _AT_A_TIME = 1 << 22
 """About how many sums of two products are computed at a time."""
 
 
-def adds_neighbours(op: NNOp) -> bool:
-    """Whether kernels may add two products of a layer in 16 bits."""
-    if isinstance(op, ConvOp):
-        return not (op.is_depthwise and shape_of(op.weight)[0] == op.group_count)
-    return isinstance(op, MatMulOp)
+def adds_singly(op: Operation) -> bool:
+    """Whether only weights of -128 make sums of a layer inexact."""
+    return isinstance(op, ConvOp) and op.is_depthwise and shape_of(op.weight)[0] == op.group_count
 
 
 def sums_of_neighbours(matrices: Array) -> Array:
@@ -50,16 +54,20 @@ def least_scales(weight: Array, axis: int | None, layer: NNOp) -> Array:
 
     They stay exact with larger scales, which make no integer larger.
     """
-    sums = sums_of_neighbours(product_of(layer).matrices(weight)).astype(np.float64) / _ROUNDED
+    matrices = product_of(layer).matrices(weight)
+    sums = np.abs(matrices).max(axis=2, initial=0) if adds_singly(layer) else sums_of_neighbours(matrices)
+    sums = sums.astype(np.float64) / _ROUNDED
     if axis is None:
         return np.asarray(sums.max(initial=0), np.float32)
     return np.asarray(sums.max(axis=0, initial=0) if isinstance(layer, MatMulOp) else sums.reshape(-1), np.float32)
 
 
-def ranges_around(integers: Array) -> tuple[Array, Array]:
+def ranges_around(integers: Array, layer: NNOp) -> tuple[Array, Array]:
     """The least and the greatest integer of each weight, int16 in the shape of these matrices [G, M, K], such that all integers
     between them have exact sums: what two neighbours leave of `MOST` is theirs in equal parts.
     """
+    if adds_singly(layer):
+        return np.full(integers.shape, -_ROUNDED, np.int16), np.full(integers.shape, _ROUNDED, np.int16)
     low, high = (np.empty(integers.shape, np.int16) for _ in range(2))
     for sign, ends in ((1, high), (-1, low)):
         even, odd = (np.maximum(sign * each, 0).astype(np.int16) for each in _neighbours(integers))
@@ -70,22 +78,23 @@ def ranges_around(integers: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def inexact(matrices: Array) -> Array:
-    """Whether sums of products may be wrong, for each row of matrices of int8 integers [G, M, K]: [G, M]."""
+def inexact(matrices: Array, layer: Operation) -> Array:
+    """Whether sums of products may be wrong, for each row of a layer's matrices of int8 integers [G, M, K]: [G, M]."""
     lowest = matrices == -MOST
+    if adds_singly(layer):
+        return np.count_nonzero(lowest, axis=2) > 1
     wraps = (lowest[:, :, 8:] & lowest[:, :, :-8]).any(axis=2)
     return (sums_of_neighbours(matrices.astype(np.int16)) > MOST) | wraps
 
 
-def why_inexact(matrices: Array) -> str:
-    """How many rows of matrices of int8 integers [G, M, K] may have wrong sums, as a sentence; empty if none."""
-    wrong = inexact(matrices)
+def why_inexact(matrices: Array, layer: Operation) -> str:
+    """How many rows of a layer's matrices of int8 integers [G, M, K] may have wrong sums, as a sentence; empty if none."""
+    wrong = inexact(matrices, layer)
     if not (count := int(np.count_nonzero(wrong))):
         return ""
-    return (
-        f"sums of products of {count} of {wrong.size} output channels may pass 16 bits, which onnxruntime gets wrong on "
-        "processors without VNNI or dot products"
-    )
+    processors = "on Arm" if adds_singly(layer) else "on processors without VNNI or dot products"
+    passed = f"sums of products of {count} of {wrong.size} output channels may pass 16 bits"
+    return f"{passed}, which onnxruntime gets wrong {processors}"
 
 
 def products_of_neighbours(rows: Array, matrices: Array) -> Iterator[Array]:

@@ -31,7 +31,16 @@ from ....ir.dtypes import numpy_dtype
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
 from ....runtime.affine import LEAST_SCALE, asymmetric_params, ends_of, symmetric_scales
 from ..decide.sites import Site, sites
-from ..portable import BITS, HIGHEST, LOWEST, adds_neighbours, least_scales, products_of_neighbours, why_inexact
+from ..portable import (
+    BITS,
+    HIGHEST,
+    LOWEST,
+    MULTIPLIED,
+    adds_singly,
+    least_scales,
+    products_of_neighbours,
+    why_inexact,
+)
 from ..products import product_of
 from ..profiles import Profile
 from .parameters import NO_OFFSET, quantized
@@ -309,7 +318,7 @@ class Inexact(NamedTuple):
 
     op: NNOp
     inputs: SSAValue | None
-    """The integers that its input is dequantized from; None if it quantizes them itself."""
+    """The integers that its input is dequantized from; None if it quantizes them itself, or if no sums saturate on x86."""
     offset: int
     """What the kernel, which reads 0 to 255, adds to these integers."""
     zero_point: int
@@ -327,7 +336,7 @@ class Inexact(NamedTuple):
     @property
     def reason(self) -> str:
         """The share of its weight, as a sentence."""
-        return why_inexact(self.matrices)
+        return why_inexact(self.matrices, self.op)
 
 
 def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
@@ -335,13 +344,14 @@ def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
     found: list[Inexact] = []
     for site, _, _, constant in _weights(module, None, profile):
         back = dequantize_of(site.activation)
-        if back is None or constant.array.dtype != np.int8 or not adds_neighbours(site.compute):
+        if back is None or constant.array.dtype != np.int8 or not isinstance(site.compute, MULTIPLIED):
             continue
         params = back.qparams.data
         if params.storage.width.data == BITS:
             offset = 0 if params.storage.signedness.data == Signedness.UNSIGNED else 2 ** (BITS - 1)
             matrices = product_of(site.compute).matrices(constant.array)
-            found.append(Inexact(site.compute, back.input, offset, params.zero_point[0], matrices))
+            inputs = None if adds_singly(site.compute) else back.input
+            found.append(Inexact(site.compute, inputs, offset, params.zero_point[0], matrices))
     for op in module.walk():
         weight = constant_of(op.rhs) if isinstance(op, MatMulIntegerOp) else None
         if isinstance(op, MatMulIntegerOp) and weight is not None and weight.array.dtype == np.int8:

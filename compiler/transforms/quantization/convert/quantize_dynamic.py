@@ -125,7 +125,7 @@ class QuantizeDynamic(StepPattern[Product]):
         rewriter.insert(made, InsertPoint.before(op))
         last.name_hint = op.result.name_hint
         self.remarks.applied(op, "dynamic", "a scale for each row of its input, in each run")
-        if reason := why_inexact(weight.array.T[None]):
+        if reason := why_inexact(weight.array.T[None], op):
             self.remarks.note(op, "portable", reason)
         rewriter.replace(op, [], [last])
         if not any(m.weight.result.uses):

@@ -32,7 +32,7 @@ from ....dialects.nn import (
 from ....rewriting import Refusal, Remarks, layer_of
 from ....session import Session
 from ..convert.shift_accumulators import shift_of
-from ..portable import BITS, adds_neighbours
+from ..portable import BITS, MULTIPLIED
 from ..profiles import Profile, Row
 from ..recover.balance_channels import balancer_of, weight_peaks
 from ..request import Request
@@ -123,7 +123,7 @@ def _is_portable(site: Site, weight: WeightPlan, request: Request) -> bool:
     """Whether a weight that integers of 8 bits are multiplied by is to have exact sums of products on every processor."""
     asked = request.profile.facts.kernels and request.settings.portable != "off"
     plain = weight.bits == BITS and weight.given is None and weight.levels is None and weight.number_format is None
-    return asked and plain and adds_neighbours(site.compute)
+    return asked and plain and isinstance(site.compute, MULTIPLIED)
 
 
 def note_impossible(op: Operation, held: LayerSettings, remarks: Remarks) -> None:

@@ -16,7 +16,7 @@ from ....ir.array import Array
 from ....rewriting import Remarks, erase_dead_constants
 from ....session import Session
 from ..convert.conversion import ROUNDED_FROM
-from ..portable import HIGHEST, LOWEST, inexact, products_of_neighbours
+from ..portable import HIGHEST, LOWEST, products_of_neighbours
 from ..profiles import profile_of
 from .outputs import few
 from .round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
@@ -32,9 +32,8 @@ _SUMMED = 8
 
 def plain_forms(module: ModuleOp, session: Session) -> dict[Operation, IntegerLayer]:
     """The layers with portable weights for which plain ones are not exact, in their plain form."""
-    planned = (layer for layer in integer_layers(module, profile_of(session)) if layer.plan.weights[0].portable)
-    plain = (layer.plain for layer in planned if layer.params is not None)
-    return {layer.compute: layer for layer in plain if inexact(layer.integers).any()}
+    layers = integer_layers(module, profile_of(session))
+    return {layer.compute: plain for layer in layers if (plain := layer.plain) is not None}
 
 
 def take_back(module: ModuleOp, plain: Rivals, loss: str, samples: Samples, session: Session) -> None:

@@ -25,7 +25,7 @@ from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.transforms.quantization.convert.layer_weights import inexact_layers
 from amct_opt.transforms.quantization.options import DataOptions
 from amct_opt.transforms.quantization.portable import (
-    adds_neighbours,
+    adds_singly,
     inexact,
     least_scales,
     products_of_neighbours,
@@ -88,7 +88,7 @@ def in_16_bits(rows: Array, matrices: Array) -> Array:
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("axis", ["channels", "tensor"])
 def test_scales_make_sums_exact(name: str, axis: str) -> None:
-    """By nearest rounding, also with larger scales. Plain scales do not, but for depthwise layers, which are not at risk."""
+    """By nearest rounding, also with larger scales. Plain scales do not, but for depthwise layers without two weights of -128."""
     _, op, weight, _ = layer(name)
     product, channel = product_of(op), op.weight_axis if isinstance(op, nn.WeightedOp) else None
     along = channel if axis == "channels" else None
@@ -97,12 +97,25 @@ def test_scales_make_sums_exact(name: str, axis: str) -> None:
         integers = np.rint(weight / nn.spread(scales * np.float32(factor), weight.shape, along)).astype(np.int64)
         assert np.abs(integers).max() <= 127
         matrices = product.matrices(integers.astype(np.int8))
-        assert not inexact(matrices).any()
+        assert not inexact(matrices, op).any()
         rows = np.random.default_rng(1).choice([0, 128, 255], (len(matrices), 50, matrices.shape[2]))
+        rows -= 128 if adds_singly(op) else 0
         assert np.array_equal(in_16_bits(rows, matrices), rows @ matrices.swapaxes(1, 2).astype(np.int64))
     plain = product.matrices(np.rint(weight / np.abs(weight).max() * 127).astype(np.int8))
-    assert inexact(plain).any()
-    assert adds_neighbours(op) == (name != "depthwise")
+    assert inexact(plain, op).any() == (name != "depthwise")
+
+
+def test_two_weights_of_minus_128_are_inexact_in_depthwise_layers() -> None:
+    _, op, _, _ = layer("depthwise")
+    matrices = np.full((6, 1, 9), 127, np.int8)
+    for column in (1, 3):
+        assert not inexact(matrices, op).any()
+        matrices[4, 0, column] = -128
+    assert np.argwhere(inexact(matrices, op)).tolist() == [[4, 0]]
+    assert [set(ends.reshape(-1)) for ends in ranges_around(matrices, op)] == [{-127}, {127}]
+
+
+_, PRODUCT, _, _ = layer("product")
 
 
 integers = st.lists(st.lists(st.integers(-128, 127), min_size=9, max_size=9), min_size=1, max_size=4)
@@ -117,7 +130,7 @@ def test_inexact_is_what_can_saturate_and_sums_of_two_are_found(weights: list[li
         [in_16_bits(worst[m][None], matrices[:, m : m + 1])[0, :, 0] != exact[m] for m in range(len(exact))]
     )
     wraps = (matrices[0, :, 0] == -128) & (matrices[0, :, 8] == -128)
-    assert np.array_equal(inexact(matrices)[0], wrong.any(1) | wraps)
+    assert np.array_equal(inexact(matrices, PRODUCT)[0], wrong.any(1) | wraps)
     rows = np.random.default_rng(seed).integers(0, 256, (1, 20, 9))
     sums = list(products_of_neighbours(rows, matrices))
     counted = sum(int(((each > 32767) | (each < -32768)).sum()) for each in sums)
@@ -129,11 +142,12 @@ def test_inexact_is_what_can_saturate_and_sums_of_two_are_found(weights: list[li
 def test_all_integers_in_their_ranges_are_exact(weights: list[list[int]], seed: int) -> None:
     """The ranges contain the integers around which they are, where these are exact."""
     matrices = np.array([weights], np.int8)
-    low, high = ranges_around(matrices)
-    assert np.all((low <= matrices) & (matrices <= high), where=~inexact(matrices)[..., None] & (matrices != -128))
+    low, high = ranges_around(matrices, PRODUCT)
+    exact = ~inexact(matrices, PRODUCT)[..., None] & (matrices != -128)
+    assert np.all((low <= matrices) & (matrices <= high), where=exact)
     rng = np.random.default_rng(seed)
     for chosen in (low, high, rng.integers(low, high, endpoint=True), np.where(rng.random(low.shape) < 0.5, low, high)):
-        assert not inexact(chosen.astype(np.int8)).any()
+        assert not inexact(chosen.astype(np.int8), PRODUCT).any()
         assert np.abs(chosen).max() <= 127
 
 

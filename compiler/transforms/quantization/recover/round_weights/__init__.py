@@ -24,7 +24,6 @@ from ...data import load
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
 from ...options import ClusterOptions, DataOptions, Method
-from ...portable import inexact
 from ...products import is_product
 from ...profiles import profile_of
 from ...running import sharing_runner
@@ -107,7 +106,7 @@ def _round_some(
     """Round the weights of the layers that need it, which is the default, by `mismatch` on part of the samples."""
     layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
     wanted = [layer for layer in layers if needs(layer)]
-    wide = [layer for layer in wanted if _takes_long(layer) or once and layer.weight.array.size > _AT_A_TIME]
+    wide = [layer for layer in wanted if _takes_long(layer) or (once and layer.weight.array.size > _AT_A_TIME)]
     narrow = [layer for layer in wanted if layer not in wide]
     if not wanted or samples().synthetic:
         return
@@ -129,8 +128,7 @@ def _takes_long(layer: IntegerLayer) -> bool:
 
 def _loses_by_scale(layer: IntegerLayer) -> bool:
     """Whether its scales are larger than those of plain weights, so that its integers are exact on every processor."""
-    plan = layer.plan.weights[0]
-    return plan.portable and layer.params is not None and bool(inexact(layer.plain.integers).any())
+    return layer.plain is not None
 
 
 def _is_uneven(layer: IntegerLayer) -> bool:

@@ -34,7 +34,7 @@ from ...convert.parameters import bias_fits, quantized_bias, widened
 from ...decide.recurrent import recurrent_layers
 from ...decide.sites import Site, sites
 from ...place.grids import Grids
-from ...portable import ranges_around
+from ...portable import adds_singly, inexact, ranges_around
 from ...products import Product, product_of
 from ...profiles import Profile
 from .rounding import Grid, at_least
@@ -100,11 +100,14 @@ class IntegerLayer:
         return self.product.matrices(integers_of(self.weight._replace(scales=self.scales)))
 
     @property
-    def plain(self) -> IntegerLayer:
-        """The layer with weights that need not be portable."""
+    def plain(self) -> IntegerLayer | None:
+        """The layer with weights that need not be portable; None if its own have scales that are as small, or almost."""
+        if not self.plan.weights[0].portable or self.params is None or adds_singly(self.compute):
+            return None
         how = replace(self.plan.weights[0], portable=False)
         plan = replace(self.plan, weights=(how, *self.plan.weights[1:]))
-        return replace(self, plan=plan, weight=weight_as(self.weight.value, how, self.compute))
+        plain = replace(self, plan=plan, weight=weight_as(self.weight.value, how, self.compute))
+        return plain if inexact(plain.integers, self.compute).any() else None
 
     def grid(self, groups: int, channels: int) -> Grid:
         """The values that the weight may have, for this many groups and channels."""
@@ -121,7 +124,7 @@ class IntegerLayer:
         half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
         low, high = -half - points, half - 1 - points
         if self.plan.weights[0].portable:
-            low, high = ranges_around(self.integers)
+            low, high = ranges_around(self.integers, self.compute)
         return Grid(by_channel(self.scales), low, high, by_channel(self.smallest), block, self.levels)
 
     @property
