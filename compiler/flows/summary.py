@@ -236,7 +236,7 @@ def _processors(summary: Summary) -> str:
     if peer is not None and peer.wrong:
         return f"sums of products are wrong on this one, {peer.processor}: {peer.wrong}; {remedy_of(summary)}"
     others = "on this one and others" if peer is not None and peer.arithmetic != "exact" else "on others"
-    where = f"{others}, without VNNI or dot products, or of Arm"
+    where = f"{others}, of Arm or without VNNI or dot products"
     return f"sums of products in {layers} may be wrong {where}; {remedy_of(summary)}"
 
 
