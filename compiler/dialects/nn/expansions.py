@@ -415,15 +415,12 @@ def batch_norm(
     epsilon: float,
     layout: Layout,
 ) -> SSAValue:
-    """One factor and one summand per channel, of constants in float64."""
-    import numpy as np
-
+    """One factor and one summand per channel."""
     rank, arrays = len(shape_of(x)), [array_of(v) for v in b.op.operands[1:]]
-    constants = [a.astype(np.float64) for a in arrays if a is not None]
+    constants = [a for a in arrays if a is not None]
     if len(constants) == 4:
-        factor = constants[0] / np.sqrt(constants[3] + epsilon)
+        factor, summand = cast(normalization.BatchNormOp, b.op).factor_and_summand(*constants)
         after = (1,) * (0 if layout is Layout.NHWC else rank - 2)
-        summand = constants[1] - constants[2] * factor
         return b.add(b.mul(x, factor.reshape(-1, *after)), summand.reshape(-1, *after))
     scale, offset, mean, variance = (b.cast(v) for v in (scale, offset, mean, variance))
     divided = b.div(scale, b.sqrt(b.add(variance, epsilon)))

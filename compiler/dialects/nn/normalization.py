@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects.builtin import f64
 from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.array import Array
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, operation, real
 from .constant import constant_of
 from .permutations import Moved, Perm, along_axis
-from .shapes import axis_of, broadcast, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
+from .shapes import axis_of, broadcast, element_of, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
 
 
@@ -58,6 +60,18 @@ class BatchNormOp(NormalizationOp, LayoutOp):
                 raise VerifyException(f"{name} must be of rank 1, not {len(shape)}")
             merge_dim(channels, shape[0], f"channels and {name} length")
         return [tensor_of(self.input)]
+
+    def factor_and_summand(self, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """What each channel is multiplied by, and what is added then: `[C]`, in float64 for float64, else in float32.
+
+        They are computed and rounded in the order of onnxruntime.
+        """
+        import numpy as np
+
+        dtype = np.dtype(np.float64 if element_of(self.input) == f64 else np.float32)
+        scale, offset, mean, variance = (each.astype(dtype, copy=False) for each in (scale, offset, mean, variance))
+        factor = scale * (1 / np.sqrt(variance + dtype.type(self.epsilon.value.data)))
+        return factor, offset - mean * factor
 
 
 @operation

@@ -11,7 +11,7 @@ from ...dialects import ascend, nn
 from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...rewriting import Condition, condition, requires
-from ...transforms.fusion.fuse_bn.compute import factor_and_shift
+from ...transforms.fusion.computing import constant_numbers
 from .constants import Array
 from .rules import Builder, Lowering, Values, lowers_each
 
@@ -60,7 +60,8 @@ class ProductAndSum(Lowering[nn.BatchNormOp]):
 def _factor_and_shift(op: nn.BatchNormOp) -> list[Array]:
     """What the operation multiplies by and adds, in its type."""
     with np.errstate(over="ignore"):
-        return [np.asarray(each, numpy_dtype(element_of(op.input))) for each in factor_and_shift(op)]
+        terms = op.factor_and_summand(*map(constant_numbers, op.operands[1:]))
+        return [np.asarray(each, numpy_dtype(element_of(op.input))) for each in terms]
 
 
 class LRN(Lowering[nn.LRNOp]):

@@ -14,16 +14,12 @@ from . import Array, Kernel, kernel
 
 @kernel(nn.BatchNormOp)
 def batch_norm(op: nn.BatchNormOp) -> Kernel:
-    """Batch normalization by one factor and one summand per channel, which are rounded as in onnxruntime."""
-    epsilon = op.epsilon.value.data
+    """Batch normalization by one factor and one summand per channel."""
 
-    def run(x: Array, scale: Array, offset: Array, mu: Array, variance: Array) -> Array:
-        dtype = wide(x.dtype)
-        scale, offset, mu, variance = (each.astype(dtype, copy=False) for each in (scale, offset, mu, variance))
-        factor = scale * (1 / np.sqrt(variance + dtype.type(epsilon)))
-        y = x.astype(dtype, copy=False) * per_channel(factor, x.ndim)
-        np.add(y, per_channel(offset - mu * factor, x.ndim), out=y)
-        return y.astype(x.dtype, copy=False)
+    def run(x: Array, *parameters: Array) -> Array:
+        factor, summand = (per_channel(each, x.ndim) for each in op.factor_and_summand(*parameters))
+        y = x.astype(wide(x.dtype), copy=False) * factor
+        return np.add(y, summand, out=y).astype(x.dtype, copy=False)
 
     return in_layout(op, run)
 
