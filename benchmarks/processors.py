@@ -21,6 +21,8 @@ import process
 import zoo
 from tables import Table, update
 
+from amct_opt.diagnostics import CompileError
+
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = 2
 """Emulation takes a hundred times as long."""
@@ -65,7 +67,7 @@ def main(*names: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 emulation.prepared(quantized(name, python), Path(folder) / name)
-            except (process.FailedError, ValueError) as e:
+            except (process.FailedError, CompileError, ValueError) as e:
                 print(f"{name}: {e}", flush=True)
                 continue
             found = [emulation.found_on(command, Path(folder)) for command in emulation.PROCESSORS.values()]
