@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import f64
 from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.array import Array
 from ...ir.dtypes import Tensor
 from .base import ANY_TENSOR, INT, REAL, Int, NNOp, Real, Result, integer, operation, real
 from .constant import constant_of
 from .permutations import Moved, Perm, along_axis
 from .shapes import axis_of, broadcast, element_of, known, merge_dim, merge_shape, same_element, shape_of, tensor_of
 from .window import LayoutOp
+
+if TYPE_CHECKING:
+    from ...ir.array import Array
 
 
 class NormalizationOp(NNOp):
