@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from math import comb
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,12 @@ SECONDS = 0.3
 """How long `amct quantize` times its two models, together; 0 times nothing."""
 ROUNDS = 50
 """How often each model runs, at most."""
-_FEWEST = 3
+_FEWEST = 7
+"""Turns of which a sign test can tell more than chance."""
+_LONGEST = 10
+"""How much longer than `SECONDS` it times two models while turns do not decide which is slower."""
+_CHANCE = 0.01
+"""What turns decide is by chance at most this often."""
 _MOST = 0.75
 _EXPLAINED = (
     "middle half: half of the runs took a time between these; of the first: the median as a part of the first file's"
@@ -63,9 +69,14 @@ class Latency:
         low, high = np.quantile(self.seconds, (0.25, 0.75))
         return float(low), float(high)
 
-    def slower(self, other: Latency) -> bool:
-        """Whether it takes at least a tenth longer than another one, and the middle halves of their runs do not overlap."""
-        return self.median > 1.1 * other.median and self.quartiles[0] > other.quartiles[1]
+    def slower(self, other: Latency) -> bool | None:
+        """Whether it takes at least a tenth longer than another one in more of the same turns than chance explains (a sign test).
+        None if turns do not decide.
+        """
+        longer = [a > 1.1 * b for a, b in zip(self.seconds, other.seconds, strict=True)]
+        if _chance(sum(longer), len(longer)) <= _CHANCE:
+            return True
+        return False if _chance(len(longer) - sum(longer), len(longer)) <= _CHANCE else None
 
     def faster(self, other: Latency) -> bool:
         """Whether it takes less time than another one in three of four turns; both ran in the same turns."""
@@ -124,6 +135,11 @@ class Latencies(Tabled):
         return {"onnxruntime": self.version, "threads": self.threads, "batch": self.batch, "models": models}
 
 
+def _chance(count: int, turns: int) -> float:
+    """How likely an outcome of which each turn is as likely as not comes about at least so often."""
+    return sum(comb(turns, each) for each in range(count, turns + 1)) / 2**turns
+
+
 def _count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -158,7 +174,8 @@ def benchmark(
 
 
 def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latencies:
-    """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds.
+    """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds; two of them longer while it is not
+    decided whether the second is slower.
 
     `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime and for a file that it does not
     open, RunError for one that it does not run on its inputs.
@@ -169,12 +186,20 @@ def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latenci
         (session, inputs, [_run(session, inputs)]) for session, inputs in zip(sessions, models.values(), strict=True)
     ]
     times = [seconds for _, _, seconds in runs]  # the first runs are slower, and do not count
-    end = time.perf_counter() + SECONDS
-    while len(times[0]) <= _FEWEST or (time.perf_counter() < end and len(times[0]) <= rounds):
+    begin = time.perf_counter()
+    while len(times[0]) <= _FEWEST or _goes_on(times, time.perf_counter() - begin, rounds):
         for session, inputs, seconds in runs:
             seconds.append(_run(session, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
     return Latencies(found, runtime.__version__, 1, _batch(next(iter(models.values()))))
+
+
+def _goes_on(times: Sequence[Sequence[float]], passed: float, rounds: int) -> bool:
+    """Whether another turn follows after so many seconds."""
+    if len(times[0]) > rounds:
+        return False
+    undecided = len(times) == 2 and Latency(times[1][1:]).slower(Latency(times[0][1:])) is None
+    return passed < (_LONGEST * SECONDS if undecided else SECONDS)
 
 
 def by_node(path: Path, inputs: Inputs) -> dict[int, float]:

@@ -219,7 +219,8 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "processors", _processors(summary)
     if summary.latencies is not None:
         before, after = summary.latencies.models.values()
-        yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8"
+        doubt = "; undecided which is slower" if after.slower(before) is None else ""
+        yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8{doubt}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():

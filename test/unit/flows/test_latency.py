@@ -25,10 +25,25 @@ def images(count: int) -> dict[str, Any]:
     return {name: array[:count] for name, array in np.load(DIGITS / "calib.npz").items()}
 
 
-def test_slower_is_more_than_runs_vary() -> None:
-    fast, close, slow = Latency([1.0, 1.1, 1.2]), Latency([1.0, 1.3, 1.4]), Latency([2.0, 2.1, 2.2])
-    assert (slow.slower(fast), fast.slower(slow), close.slower(fast)) == (True, False, False)
-    assert not Latency([1.05, 1.05, 1.05]).slower(Latency([1.0, 1.0, 1.0]))
+def test_slower_is_decided_turn_by_turn() -> None:
+    """Also where turns vary more than the models differ, as on a machine that does something else."""
+    busy = [1.0, 9.0, 1.0, 5.0, 1.0, 1.0, 30.0, 1.0]
+    fast, slow = Latency(busy), Latency([2 * each for each in busy])
+    assert (slow.slower(fast), fast.slower(slow), fast.slower(fast)) == (True, False, False)
+    assert Latency([1.05 * each for each in busy]).slower(fast) is False
+    assert Latency([each * factor for each, factor in zip(busy, [1, 2] * 4, strict=True)]).slower(fast) is None
+    assert slow.slower(fast) is True
+    assert Latency([2.0] * 6).slower(Latency([1.0] * 6)) is None, "by chance in one of 64"
+
+
+def test_two_models_are_timed_while_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the number of rounds: the second takes longer in every other turn."""
+    turns = iter(each for pair in zip([1.0] * 100, [1.0, 2.0] * 50, strict=True) for each in pair)
+    monkeypatch.setattr(latency, "_run", lambda *_: next(turns))
+    monkeypatch.setattr(latency, "_opened", lambda *_: None)
+    monkeypatch.setattr(latency, "SECONDS", 60)
+    found = side_by_side({DIGITS / "digits.onnx": {}, DIGITS: {}}, 20)
+    assert [len(each.seconds) for each in found.models.values()] == [20, 20]
 
 
 def test_each_file_runs_in_turns_in_a_process_of_its_own() -> None:
@@ -63,7 +78,7 @@ def test_a_file_that_is_slower_than_float_is_warned_of(
     amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str
 ) -> None:
     def timed(models: Mapping[Path, Any], rounds: int) -> Latencies:
-        times = [Latency([0.001] * 3), Latency([0.002] * 3)]
+        times = [Latency([0.001] * 7), Latency([0.002] * 7)]
         return Latencies(dict(zip(models, times, strict=True)), "1", 1, 1)
 
     monkeypatch.setattr(latency, "SECONDS", 1)
