@@ -5,7 +5,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
     from . import torch as torch
-    from .api import Loaded, calibrate, execute, load, parse, report, run_pipeline, save, to_text
+    from .api import Loaded, calibrate, execute, load, parse, profiles, report, run_pipeline, save, to_text
     from .api.files import (
         Quantized,
         bisect,
@@ -62,6 +62,7 @@ __all__ = [
     "new_session",
     "parse",
     "perplexity",
+    "profiles",
     "quantize",
     "quantize_file",
     "reduce",
@@ -82,6 +83,7 @@ _PLACES = {
         "parse",
         "report",
         "run_pipeline",
+        "profiles",
         "save",
         "to_text",
     ),

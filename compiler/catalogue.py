@@ -248,6 +248,8 @@ PROFILES = {
     "ppq": ".transforms.quantization.profiles:PPQ",
 }
 """Target profiles."""
+OTHER_PROFILES = {"cpu": "qdq", "onnxruntime": "qdq"}
+"""Other names of profiles."""
 OBSERVERS = ".observers:OBSERVERS"
 """The table of observers."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from .diagnostics import CompileError
@@ -39,10 +40,18 @@ class References(Mapping[str, T]):
 class Registry(Generic[T]):
     """Things of one kind by name. Those of the compiler come first and cannot be replaced."""
 
-    def __init__(self, kind: str, plural: str, ours: Callable[[], Mapping[str, T]]):
+    def __init__(
+        self,
+        kind: str,
+        plural: str,
+        ours: Callable[[], Mapping[str, T]],
+        others: Mapping[str, str] = MappingProxyType({}),
+    ):
+        """`others` are other names of ours; a lookup takes them, iteration does not give them."""
         self.kind = kind
         self.plural = plural
         self._ours = ours
+        self._others = others
         self._added: dict[str, T] = {}
 
     def __repr__(self) -> str:
@@ -56,20 +65,25 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         """The thing of this name. Raises CompileError if there is none."""
+        name = self._others.get(name, name)
         for table in (self._ours(), self._added):
             if name in table:
                 return table[name]
-        close = get_close_matches(name, self, 1)
+        close = get_close_matches(name, [*self, *self._others], 1)
         hint = f"did you mean '{close[0]}'?" if close else f"{self.plural} are {', '.join(self)}"
         raise CompileError(f"no {self.kind} is called '{name}'", hint=hint, option=self.kind)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._ours() or name in self._added
+        return name in self._ours() or name in self._added or name in self._others
 
     def __iter__(self) -> Iterator[str]:
         """The names, ours first."""
         yield from self._ours()
         yield from self._added
+
+    def others(self, name: str) -> list[str]:
+        """The other names of a thing."""
+        return [other for other, own in self._others.items() if own == name]
 
     @property
     def added(self) -> Mapping[str, T]:
@@ -78,6 +92,6 @@ class Registry(Generic[T]):
 
     def copy(self) -> Registry[T]:
         """An independent copy: additions to one are not visible in the other."""
-        copied = Registry(self.kind, self.plural, self._ours)
+        copied = Registry(self.kind, self.plural, self._ours, self._others)
         copied._added.update(self._added)
         return copied

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from .catalogue import FRONTENDS, OBSERVERS, PASSES, PROFILES, TARGETS, pass_named, passes
+from .catalogue import FRONTENDS, OBSERVERS, OTHER_PROFILES, PASSES, PROFILES, TARGETS, pass_named, passes
 from .diagnostics import CompileError, Remark, printable
 from .limits import locating
 from .registry import References, Registry, load
@@ -178,7 +178,7 @@ class Session(Context):
         default_factory=lambda: Registry("target", "targets", lambda: References(TARGETS))
     )
     profiles: Registry[Named] = field(
-        default_factory=lambda: Registry("profile", "profiles", lambda: References(PROFILES))
+        default_factory=lambda: Registry("profile", "profiles", lambda: References(PROFILES), OTHER_PROFILES)
     )
     observers: Registry[type[Observer]] = field(
         default_factory=lambda: Registry("observer", "observers", lambda: load(OBSERVERS))

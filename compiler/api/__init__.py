@@ -38,6 +38,7 @@ from ..transforms.quantization.data import load as load_samples
 from ..transforms.quantization.data import within
 from ..transforms.quantization.options import AllOptions, DataOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
+from ..transforms.quantization.profiles import Profile
 from ..transforms.quantization.request import request_of
 from ..transforms.quantization.running import runner_of
 from ..universe import new_session
@@ -163,6 +164,13 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
     module = parse_text(session, text, name)
     verify(module)
     return Loaded(ReadableModule.of(module), session)
+
+
+def profiles(session: Session | None = None) -> Mapping[str, str]:
+    """What each target profile is for, by name; its other names follow in brackets."""
+    known = (session or new_session()).profiles
+    others = {name: f" ({', '.join(other)})" if (other := known.others(name)) else "" for name in known}
+    return {name: f"{cast(Profile, known[name]).target}{others[name]}" for name in known}
 
 
 def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:

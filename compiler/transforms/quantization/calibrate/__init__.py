@@ -25,6 +25,7 @@ from ..data import load
 from ..decide.sites import graph_points, note_other_functions
 from ..options import DataOptions, EngineOptions
 from ..place.alignment import group_ranges, settle
+from ..profiles import profile_of
 from ..running import runner_of
 from .observing import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
@@ -149,7 +150,7 @@ def record_data(module: ModuleOp, observed: Sequence[Observation], parts: Sequen
     add_metadata(
         module,
         tool=tool_version(),
-        profile=session.profile,
+        profile=profile_of(session).name,
         observer=",".join(sorted({p.observer.data for each in observed for p in each.points})),
         samples=str(sum(part.samples for part in parts)),
         data_hash=",".join(f"sha256:{part.digest}" for part in parts),
