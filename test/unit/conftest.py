@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,3 +220,39 @@ class ConformancePage:
 @pytest.fixture(scope="session")
 def conformance() -> ConformancePage:
     return ConformancePage()
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, str]]:
+    """A browser without a window: a page and options in, what the browser prints and what it logs out."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+
+    def run(page: Path, *options: str) -> tuple[str, str]:
+        quiet = (
+            "headless",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-quic",
+            "no-first-run",
+            "disable-background-networking",
+        )
+        flags = [f"--{flag}" for flag in (*quiet, "disable-component-update", "disable-sync", "hide-scrollbars")]
+        state = f"--user-data-dir={tmp_path_factory.mktemp('browser')}"
+        command = [
+            program,
+            *flags,
+            state,
+            "--enable-logging=stderr",
+            "--virtual-time-budget=10000",
+            *options,
+            page.as_uri(),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        return done.stdout, done.stderr
+
+    return run

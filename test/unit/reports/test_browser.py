@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BLUE = (0x25, 0x63, 0xA8)
 """The color of what is quantized, in all drawings."""
 
@@ -29,39 +26,6 @@ seen.weights = document.querySelector("#weights .gtitle").textContent;
 document.body.dataset.used = JSON.stringify(seen);
 </script></body>"""
 """What a user does: search, sort by SQNR, click a row."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory):
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-
-    def run(page: Path, *options: str) -> tuple[str, str]:
-        """What the browser prints, and what it logs."""
-        quiet = (
-            "headless",
-            "no-sandbox",
-            "disable-gpu",
-            "disable-quic",
-            "no-first-run",
-            "disable-background-networking",
-        )
-        flags = [f"--{flag}" for flag in (*quiet, "disable-component-update", "disable-sync", "hide-scrollbars")]
-        state = f"--user-data-dir={tmp_path_factory.mktemp('browser')}"
-        command = [
-            program,
-            *flags,
-            state,
-            "--enable-logging=stderr",
-            "--virtual-time-budget=10000",
-            *options,
-            page.as_uri(),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        return done.stdout, done.stderr
-
-    return run
 
 
 @pytest.mark.slow
