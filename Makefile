@@ -64,7 +64,7 @@ bench: $(READY)
 
 $(DEMO_READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[images,onnxruntime,report]'
 	touch $@
 
 # tf_keras asks for the package `tensorflow`; tensorflow-cpu is the same without what is for GPUs.

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,8 +28,8 @@ from pathlib import Path
 TOOLS = ("amct", "amct-opt", "filecheck", "xdsl-opt")
 
 
-def tools() -> Path:
-    """A folder with the tools of this interpreter's environment; it and the process after them last as long as this one."""
+def tools(python: str = sys.executable) -> Path:
+    """A folder with the tools of an interpreter's environment; it and the process after them last as long as this process."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     client = Path(__file__).with_name("fork.py").read_text("utf-8")
@@ -39,7 +40,7 @@ def tools() -> Path:
         listener.bind(str(folder / "socket"))
         listener.listen(os.cpu_count() or 1)
         server = subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
+            [python, __file__, str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
@@ -53,9 +54,10 @@ def serve(listener: socket.socket) -> None:
     """Fork for whoever connects, until the standard input ends."""
     mains = {script.name: script.load() for script in entry_points(group="console_scripts") if script.name in TOOLS}
     package = import_module("amct_opt")
-    for module in pkgutil.walk_packages(package.__path__, "amct_opt."):
+    for module in pkgutil.walk_packages(package.__path__, "amct_opt.", onerror=lambda _: None):
         if module.name not in ("amct_opt.torch", "amct_opt.api.torch"):  # what only programs import, it loads torch
-            import_module(module.name)  # also what tools import only when they need it
+            with suppress(ImportError, package.CompileError):  # extras that are not installed
+                import_module(module.name)  # also what tools import only when they need it
     latency = import_module("amct_opt.flows.latency")
     vars(latency)["SECONDS"] = 0  # what a busy machine says of latency differs each time
     gc.freeze()

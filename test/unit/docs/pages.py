@@ -10,7 +10,7 @@ What a block is, its language says:
 * `json`, `yaml`, `toml`: parsed; `text`, `mermaid`: shown only.
 
 A block whose first line is a comment that is nothing but a file's name is that file. A `pyproject.toml` makes the folder an
-installed package, as far as its entry points go.
+installed package, as far as its entry points go. Blocks run in the environment `.venv` of the folder, or in that of the tests.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def execute(arguments: list[str], folder: Path, text: str | None = None) -> str:
 
     The tools are forks that have imported the package; in a folder with sources of its own they start from nothing.
     """
-    tools = [] if (folder / "compiler").exists() else [str(_tools())]
+    python = _python_of(folder)
+    tools = [] if (folder / "compiler").exists() else [str(_tools(python))]
     environment = {
         **os.environ,
-        "PATH": os.pathsep.join([*tools, str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PATH": os.pathsep.join([*tools, str(Path(python).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -96,6 +97,11 @@ def execute(arguments: list[str], folder: Path, text: str | None = None) -> str:
 
 
 _tools = cache(script("test/forks").tools)
+
+
+def _python_of(folder: Path) -> str:
+    own = folder / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
 
 
 def _install(project: Path) -> None:
@@ -114,7 +120,7 @@ def _bash(text: str, folder: Path) -> None:
 
 
 def _python(text: str, folder: Path) -> None:
-    execute([sys.executable, "-"], folder, text)
+    execute([_python_of(folder), "-"], folder, text)
 
 
 def _diff(text: str, folder: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ..scripts import environment
 from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
 
 RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml", "toml"}
@@ -34,8 +38,10 @@ SLOW = {
     "docs/why-not.md",
 }
 """Pages that take longer than a few seconds."""
-EXTRAS = {"docs/pytorch.md": ("torch", "onnxscript")}
-"""Packages that pages need and that may be missing."""
+DEMO = "amct-opt[images,onnxruntime,report]"
+"""What `make demo` installs, which pages begin with. Pages for contributors begin with what `make test` installs."""
+INSTALLS = re.compile(r"pip install '(amct-opt\[[\w,]+\])'((?: [a-z-]+)*)")
+"""What a page says to install for its blocks."""
 
 
 MADE = """
@@ -71,6 +77,16 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[str]], Path]:
+    """Environments of what `make demo` installs, and these."""
+    return cache(lambda named: environment({DEMO, *named}, tmp_path_factory.mktemp("environment")))
+
+
+def test_the_demo_installs_these_extras() -> None:
+    assert f"'{DEMO.replace('amct-opt', '.')}'" in (ROOT / "Makefile").read_text("utf-8")
+
+
 def made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -96,14 +112,17 @@ def runs(page: str) -> bool:
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in PAGES if runs(p)]
 )
-def test_page(page: str, shelf: Path, tmp_path: Path) -> None:
-    for package in EXTRAS.get(page, ()):
-        pytest.importorskip(package, reason="the extra torch is not installed")
+def test_page(page: str, shelf: Path, environments: Callable[[frozenset[str]], Path], tmp_path: Path) -> None:
+    """In the environment of `make demo`, with the extras that the page says to install."""
     folder = tmp_path / "page"
     shutil.copytree(shelf, folder, symlinks=True)
+    found = INSTALLS.findall(PAGES[page].read_text("utf-8"))
+    named = frozenset(each for package, others in found for each in (package, *others.split()))
     if page.startswith("docs/howto/"):  # pages that change the sources, in a copy
         shutil.copytree(
             ROOT / "compiler", folder / "compiler"
         )  # with its bytecode: no command compiles all of it again
         (folder / "amct_opt").symlink_to("compiler")
+    else:
+        (folder / ".venv").symlink_to(environments(named))
     run_page(PAGES[page], folder)
