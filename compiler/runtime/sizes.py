@@ -42,7 +42,8 @@ def _sources(program: Program) -> Mapping[int, tuple[int, ...]]:
         if len(row.results) != 1 or isinstance(row.op, nn.OpaqueOp) or len(shape_of(row.op.results[0])) > 1:
             continue
         if row.op.name in _SHAPES:
-            found[row.results[0]] = row.operands
+            (array,) = row.operands
+            found[row.results[0]] = found.get(array, (array,))  # the shape of sizes follows from what they follow from
         elif all(slot in found or slot in program.constants for slot in row.operands):
             arrays = dict.fromkeys(array for slot in row.operands for array in found.get(slot, ()))
             if arrays:

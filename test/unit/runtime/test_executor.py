@@ -257,6 +257,8 @@ SIZES = """
   %to = nn.concat %c, %r axis 0 : (tensor<2xi64>, tensor<2xi64>) -> tensor<4xi64>
   %y = nn.reshape %x, %to : (tensor<?x?x4xf32>, tensor<4xi64>) -> tensor<?x?x2x2xf32>
   %p = nn.unsqueeze %to axes [0] : (tensor<4xi64>) -> tensor<1x4xi64>
+  %n = nn.shape %to : (tensor<4xi64>) -> tensor<1xi64>
+  %q = nn.unsqueeze %n axes [0] : (tensor<1xi64>) -> tensor<1x1xi64>
 """
 
 
@@ -292,6 +294,12 @@ def test_sizes_are_computed_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> N
         assert result["result1"].tolist() == [[n, 1, 2, -1]]
         assert not result["result1"].flags.writeable, "a caller could change the sizes of the next run"
     assert runs == [3, 3, 3, 3, 3, 3, 3], "the plan four times, that of the sizes but for the second run"
+
+
+def test_the_shape_of_sizes_is_one_of_sizes() -> None:
+    runner = Executable(sizes_module({"%q": "tensor<1x1xi64>"}))
+    for n in (3, 5):
+        assert runner.run({"arg0": np.ones((n, 1, 4), np.float32)})["result0"].tolist() == [[4]]
 
 
 def test_sizes_that_are_asked_for_are_the_caller_s_own() -> None:
