@@ -21,7 +21,7 @@ from ..runtime.boundary import boundary_of
 from ..runtime.comparison import common_layers
 from ..runtime.executor import RunError
 from ..runtime.kernels import Array
-from ..session import Session
+from ..session import ImportOptions, Session
 from ..tables import some
 from ..targets import Target
 from .following import WEIGHT_STEPS, Analysis, Follower, Graph, Known, as_it_is, in_any_order, layer_error
@@ -216,7 +216,9 @@ class Checker:
         """
         if target.ending not in session.frontends or not path.is_file():
             return
-        read = frontends.read(path, session.silent())
+        reading = session.silent()
+        reading.imports = ImportOptions()  # those that were given are for the source
+        read = frontends.read(path, reading)
         numbers: Numbers = "equal" if target.name == "mlir" else "rounded"
         try:
             follower = compare(Traced(module, self.runs_of(module)), read, numbers)

@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 from .. import __version__, frontends
 from ..catalogue import PASSES, PIPELINES
 from ..diagnostics import CompileError, Remark, remarks_yaml
-from ..files import refuse_overwriting, replacing
+from ..files import filling, refuse_overwriting, replacing
 from ..flows.options import ResultOptions
 from ..frontends.mlir import parse, refuse_options
 from ..ir.text import elided, module_text, print_module, read_text
@@ -295,8 +295,6 @@ class _Driver:
         with session.phase("write"):
             self._write(module, session)
         if checker is not None:
-            if self.args.output is not None:
-                checker.writing(self.args.output, module, self.target, session)
             session.note(checker.summary())
 
     def _checker(self, module: ModuleOp, session: Session) -> Checker | None:
@@ -310,11 +308,18 @@ class _Driver:
         return Checker(available(data, module, session) if self.args.check else None)
 
     def _write(self, module: ModuleOp, session: Session) -> None:
-        if self.args.output is not None:
-            self.target.warn_of_functions(module, session)
-            self.target.write(module, self.args.output, session)
-        elif isinstance(self.target, MlirTarget):
-            self._print(module, self.target, session)
+        output, checker = self.args.output, session.checker
+        if output is None:
+            if isinstance(self.target, MlirTarget):
+                self._print(module, self.target, session)
+            return
+        self.target.warn_of_functions(module, session)
+        if checker is None or (output.exists() and not output.is_file()):
+            self.target.write(module, output, session)
+            return
+        with filling(output.parent) as folder:
+            self.target.write(module, folder / output.name, session)
+            checker.writing(folder / output.name, module, self.target, session)
 
     def _print(self, module: ModuleOp, target: MlirTarget, session: Session) -> None:
         """Print the text; for a reader, which a terminal has, without the bytes of large arrays."""

@@ -25,6 +25,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.session import Session
 from amct_opt.targets.onnx import OnnxTarget
+from amct_opt.tools import amct_opt as amct_opt_tool
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
 from amct_opt.transforms.quantization.convert.convert_observers import ConvertObserversPass
@@ -316,17 +317,23 @@ def test_onnxruntime_casts_once_for_several_operations_on_float16(tmp_path: Path
     assert checker.files == ["m.onnx"]
 
 
-def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the temporary files that they are while they are checked."""
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX files that compute something else."""
     write = OnnxTarget.write
 
-    def broken(self: OnnxTarget, module: ModuleOp, path: Path, session: Session) -> list[Path]:
+    def wrong(self: OnnxTarget, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         changed = module.clone()
         constant = next(op for op in changed.walk() if isinstance(op, nn.ConstantOp))
         constant.value = nn.ConstantOp.of(constant.array * 2, "w").value
         return write(self, changed, path, session)
 
-    monkeypatch.setattr(OnnxTarget, "write", broken)
+    monkeypatch.setattr(OnnxTarget, "write", wrong)
+
+
+@pytest.mark.usefixtures("broken")
+def test_errors_about_written_files_name_them(tmp_path: Path) -> None:
+    """Not the temporary files that they are while they are checked."""
     (tmp_path / "net.mlir").write_text(PRODUCT)
     out = tmp_path / "out"
     with pytest.raises(CompileError) as caught:
@@ -334,6 +341,27 @@ def test_errors_about_written_files_name_them(tmp_path: Path, monkeypatch: pytes
     assert caught.value.where == f"{out}/net_qdq.onnx: node 'fc'"
     assert f"--check: written to {out}/net_qdq.onnx: layer 'fc'" in caught.value.message
     assert not out.exists()
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_file_that_computes_something_else_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.mlir").write_text(PRODUCT)
+    (tmp_path / "net.onnx").write_bytes(b"another one")
+    command = [str(tmp_path / "net.mlir"), "--check", "-t", "onnx", "-o", str(tmp_path / "net.onnx")]
+    assert amct_opt_tool.run(command) == 1
+    assert f"written to {tmp_path}/net.onnx: layer 'fc'" in capsys.readouterr().err
+    assert (tmp_path / "net.onnx").read_bytes() == b"another one"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["net.mlir", "net.onnx"]
+
+
+def test_files_are_read_without_the_options_of_the_source(tmp_path: Path) -> None:
+    """The input that became a constant is none of the file's."""
+    text = PRODUCT.replace("%x:", '%gain: tensor<1xf32> {nn.name = "gain"}, %x:')
+    (tmp_path / "net.mlir").write_text(text)
+    model, written = tmp_path / "net.onnx", tmp_path / "written.onnx"
+    assert amct_opt_tool.run([str(tmp_path / "net.mlir"), "-t", "onnx", "-o", str(model)]) == 0
+    assert amct_opt_tool.run([str(model), "--input-value", "gain=1", "--check", "-t", "onnx", "-o", str(written)]) == 0
+    assert [each.name for each in onnx.load(written).graph.input] == ["x"]
 
 
 def test_what_onnxruntime_says_about_a_written_file_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
