@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 from .configuration.record import Record
 from .configuration.settings import Settings
@@ -14,6 +14,29 @@ from .pipelines.options import leaves
 from .transforms.quantization.options import AllOptions, Device, Engine, Method
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+class Message(Protocol):
+    """An ONNX model or a GraphDef."""
+
+    def SerializeToString(self, *args: Any, **kwargs: Any) -> bytes: ...
+
+
+class TensorFlowGraph(Protocol):
+    """A `tf.Graph`."""
+
+    def as_graph_def(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class ExportedProgram(Protocol):
+    """A `torch.export.ExportedProgram`."""
+
+    @property
+    def graph_module(self) -> Any: ...
+
+
+Model: TypeAlias = "PathLike | Message | TensorFlowGraph | ExportedProgram | Callable[..., Any]"
+"""A model's path, or what frameworks have in memory: modules of PyTorch, models of Keras and functions can be called."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -99,6 +122,16 @@ class FileKeywords(Keywords, total=False):
 
 
 # end keywords
+
+
+class NoSuchOption:
+    """The type of a keyword that is misspelt: type checkers name the keyword, because no value has this type."""
+
+
+if TYPE_CHECKING:
+
+    class Misspelt(FileKeywords, total=False, extra_items=NoSuchOption):
+        """Options, and whatever else a call has for one."""
 
 
 def with_options(function: _F) -> _F:

@@ -25,7 +25,7 @@ from ..ir.functions import main_function
 from ..ir.metadata import metadata
 from ..ir.text import ReadableModule, WeightSink, module_text
 from ..ir.verification import verify
-from ..keywords import Keywords, PathLike
+from ..keywords import Keywords, Model, PathLike
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import After, parse_pipeline, run_passes
 from ..registry import load as load_reference
@@ -86,16 +86,16 @@ _PYTORCH: Mapping[str, str] = {
 
 
 @overload
-def load(model: Any, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded: ...
+def load(model: Model, session: Session | None = None, *, signature: Sequence[Any] = ()) -> Loaded: ...
 
 
 @overload
-def load(model: Any, example_inputs: Any, /, *, dynamic_shapes: Any = None) -> Loaded: ...
+def load(model: Model, example_inputs: Any, /, *, dynamic_shapes: Any = None) -> Loaded: ...
 
 
 @overload
 def load(
-    model: Any, session: Session | None = None, example_inputs: Any = None, *, dynamic_shapes: Any = None
+    model: Model, session: Session | None = None, example_inputs: Any = None, *, dynamic_shapes: Any = None
 ) -> Loaded: ...
 
 
@@ -234,6 +234,10 @@ def check_session(session: object, call: str) -> None:
         raise CompileError(f"the session is missing: {type(session).__name__} stands in its place", hint=hint)
 
 
+_PARAMETERS = ("client", "data", "labels", "profile", "session", "settings")
+"""Of functions that take options."""
+
+
 def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOptions:
     """The options in a function's keywords, and those `given` as parameters of their own.
 
@@ -246,7 +250,7 @@ def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOption
     if settings is not None and not isinstance(settings, Settings | str | os.PathLike):
         hint = 'write amct_opt.Settings(observer="mse"), or the path of a configuration'
         raise CompileError(f"settings are an object or a path, not {type(settings).__name__}", hint=hint)
-    return from_keywords(AllOptions, "quantization", {**asked, "cluster": workers_of_client(client)})
+    return from_keywords(AllOptions, "quantization", {**asked, "cluster": workers_of_client(client)}, _PARAMETERS)
 
 
 def with_data(asked: AllOptions, data: Given | PathLike | None, module: ModuleOp, settings: Settings) -> DataOptions:

@@ -22,7 +22,7 @@ from ..dialects.nn import BatchNormOp
 from ..files import filling, scratch_until_the_end
 from ..flows.model_file import simplify_and_fuse
 from ..flows.options import ResultOptions
-from ..keywords import DataKeywords, FileKeywords, Keywords, PathLike, with_options
+from ..keywords import DataKeywords, FileKeywords, Keywords, Model, PathLike, with_options
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
 from ..reduction import SECONDS
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..flows.sensitivity import Sensitivity
     from ..flows.summary import Summary
     from ..flows.tune import Tuned
+    from ..keywords import Misspelt
     from ..runtime.comparison import Comparison
 
 Measure = Callable[[FloatModel], float]
@@ -113,7 +114,7 @@ def quantize(
 
 @overload
 def quantize(
-    model: Any,
+    model: Model,
     /,
     session: Session | None = None,
     *,
@@ -123,6 +124,21 @@ def quantize(
     client: Any = None,
     profile: str | None = None,
     **options: Unpack[FileKeywords],
+) -> Quantized: ...
+
+
+@overload
+def quantize(
+    model: Model,
+    /,
+    session: Any = None,
+    settings: Any = None,
+    data: Given | PathLike | None = None,
+    *,
+    labels: str | Array | None = None,
+    client: Any = None,
+    profile: str | None = None,
+    **misspelt: Unpack[Misspelt],
 ) -> Quantized: ...
 
 

@@ -225,19 +225,22 @@ def _texts(module: str) -> Mapping[str, str]:
     return texts
 
 
-def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any]) -> _T:
-    """An instance from keywords of Python, with lists and paths as they are in text; None is not given. `what` has the options.
+def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any], others: Sequence[str] = ()) -> _T:
+    """An instance from keywords of Python, with lists, paths and single names as they are in text; None is not given. `what` has
+    the options, and its function these other parameters.
 
     Raises CompileError for a name that is none of them.
     """
     known, given = leaves(cls), dict[str, Any]()
     for key, value in keywords.items():
         if (name := _current(key, known)) not in known:
-            close = get_close_matches(name, known, 1)
+            close = get_close_matches(name, [*known, *others], 1)
             hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(known)}"
             raise CompileError(f"{what} has no option '{name}'", hint=hint)
         if isinstance(value, list):
             value = tuple(cast("list[Any]", value))
+        elif isinstance(value, str) and known[name].type == tuple[str, ...]:
+            value = (value,)
         elif isinstance(value, os.PathLike):
             value = os.fspath(cast("os.PathLike[str]", value))
         if value is not None:

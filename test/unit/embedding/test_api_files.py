@@ -63,6 +63,8 @@ def test_what_layers_cost() -> None:
             lambda: amct_opt.quantize_file(MODEL, "out", weight_bit=4),  # pyright: ignore[reportCallIssue]
             "has no option 'weight_bit'.*did you mean weight_bits",
         ),
+        (lambda: amct_opt.quantize(MODEL, data=DATA, profil="qdq"), "no option 'profil'.*did you mean profile"),  # pyright: ignore
+        (lambda: amct_opt.quantize(MODEL, data=DATA, skip_layers="con"), "names 'con', which is not a layer"),
         (lambda: amct_opt.sensitivity(MODEL, DATA, samples=0), "samples must be"),
         (lambda: amct_opt.sensitivity(MODEL, DATA, measure="mse"), "measure is sqnr or kl, not 'mse'"),  # pyright: ignore
         (lambda: amct_opt.quantize_file(MODEL, "out", profile="qqq"), "no profile is called 'qqq'"),

@@ -46,3 +46,31 @@ def test_the_whole_package_is_typed(tmp_path: Path) -> None:
     unknown = {name: s["diagnostics"] for name, s in public.items() if not s["isTypeKnown"]}
     assert {name: said for name, said in unknown.items() if not name.startswith(FROM_TORCH)} == {}
     assert not {f"{getattr(amct_opt, name).__module__}.{name}" for name in amct_opt.__all__} & unknown.keys()
+
+
+CALLS = {
+    'quantize("m.onnx", data="c.npz", profil="qdq")': '"profil" of type "NoSuchOption"',
+    'quantize("m.onnx", data="c.npz", weight_bit=4, bits=8)': '"weight_bit" of type "NoSuchOption"',
+    'quantize(*amct_opt.load("m.onnx"), skip_layer=["fc"])': '"skip_layer" of type "NoSuchOption"',
+    'quantize("m.onnx", data="c.npz", weight_bits=5)': 'parameter "weight_bits"',
+    'quantize("m.onnx", observr="mse").save("out")': '"observr" of type "NoSuchOption"',
+    "load(5)": 'parameter "model" of type "Model"',
+    'quantize("m.onnx", data="c.npz", weight_bits=4, skip_layers=["fc"]).save("out")': "",
+    'quantize(*amct_opt.load("m.onnx"), weight_bits=4).module': "",
+}
+"""Calls, and what a type checker says of them."""
+
+
+@pytest.mark.slow
+def test_a_misspelt_keyword_is_named(tmp_path: Path) -> None:
+    lines = ["import amct_opt", *(f"amct_opt.{call}" for call in CALLS)]
+    (tmp_path / "calls.py").write_text("\n".join(lines))
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(PACKAGE.parent)]}))
+    argv = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "calls.py"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = dict.fromkeys(range(1, len(lines)), "")
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        said[each["range"]["start"]["line"]] += each["message"]
+    for (call, expected), message in zip(CALLS.items(), said.values(), strict=True):
+        assert expected in message, (call, message)
+        assert bool(expected) == bool(message), (call, message)
