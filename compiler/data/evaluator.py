@@ -86,7 +86,7 @@ def calibration_runs(evaluator: Any, path: Path, module: ModuleOp, runs: int) ->
         with running(path):
             evaluator.calibration(FloatModel(module, spool, runs))
         if spool.count < runs:
-            raise CompileError(f"runs the model {spool.count} times, batch_num asks for {runs}", where=str(path))
+            raise CompileError(f"runs the model {spool.count} times, not {runs} (batch_num)", where=str(path))
         return spool.samples()
 
 

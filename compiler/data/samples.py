@@ -97,7 +97,7 @@ class Samples:
     def head(self, count: int) -> Samples:
         """The first `count` samples. Raises CompileError if there are fewer."""
         if count > self.count:
-            raise CompileError(f"holds {self.count} samples, samples asks for {count}", where=self.source)
+            raise CompileError(f"holds {self.count} samples, not {count}", where=self.source)
         return replace(self, count=count)
 
     def tail(self, count: int) -> Samples:
@@ -161,7 +161,7 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
     """
     if missing := [n for n in types if n not in rows]:
         given = ", ".join(rows) or "nothing"
-        raise CompileError(f"no data for input {', '.join(missing)}", where=source, hint=f"there is {given}")
+        raise CompileError(f"no data for input {', '.join(missing)}", where=source, hint=f"the data is for {given}")
     if unknown := [n for n in rows if n not in types]:
         hint = f"the inputs are {', '.join(types)}"
         raise CompileError(f"the model has no input {', '.join(unknown)}", where=source, hint=hint)

@@ -62,7 +62,8 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
     advice = _advice(commands)
     spread = _spread(samples)
     if spread and not any(array.any() for array in spread.values()):
-        yield f"{samples.source}: all values are 0, as far as it was looked at: ranges of real data are wider"
+        seen = f"all values of {_few(samples)} samples are 0" if _few(samples) < samples.count else "all values are 0"
+        yield f"{samples.source}: {seen}: ranges of real data are wider"
         return
     for name, array in spread.items():
         largest = float(np.max(np.abs(array), initial=0.0))
@@ -81,12 +82,21 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
         yield f"the data is pixels of 0 to 255, compared with which the bias of '{layer_of(first)}' vanishes: {advice}"
 
 
+_HARDLY_ANY = 2
+"""The largest number of samples whose ranges fit them alone."""
+
+
 def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
-    """What is odd about how data is used: one sample calibrates, or data decides nothing, as no range is needed."""
+    """What is odd about how data is used: hardly any samples calibrate, or data decides nothing, as no range is needed."""
     if not calibrates:
         yield f"{samples.source} does not calibrate anything: no range of activations is needed; it only measures the result"
-    elif samples.count == 1 and not samples.synthetic:
-        yield f"{samples.source}: 1 sample calibrates: ranges fit it alone; a few hundred like those of production are enough"
+    elif samples.count <= _HARDLY_ANY and not samples.synthetic:
+        those = (
+            "1 sample calibrates: ranges fit it"
+            if samples.count == 1
+            else f"{samples.count} samples calibrate: ranges fit them"
+        )
+        yield f"{samples.source}: {those} alone; a few hundred like those of production are enough"
 
 
 def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:

@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "create-config", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add("-o", dest="output", metavar="CONFIG", type=Path, required=True, help="write the configuration here")
+    add("-o", "--output", metavar="CONFIG", type=Path, required=True, help="write the configuration here")
     add("--config", metavar="SIMPLE.cfg", help="a simplified configuration to start from")
     text = "how ranges are found: ifmr (default) or hfmg, with options such as 'hfmg{num-of-bins=2048}'"
     add("--observer", help=text)

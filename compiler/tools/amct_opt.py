@@ -160,7 +160,7 @@ def parser(known: Session) -> Parser:
     text = "print the patterns that a pass is made of, with their conditions, in the order in which they are tried, and exit"
     add("--list-patterns", metavar="PASS", action=_Patterns, help=text)
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
-    add("-o", dest="output", metavar="OUT", type=Path, help="write to OUT (and next to it); else module text to stdout")
+    add("-o", "--output", metavar="OUT", type=Path, help="write to OUT (and next to it); else module text to stdout")
     text = (
         f"output format: {', '.join(known.targets)} (default mlir, or linalg for -o if --convert-to-linalg comes last)"
     )

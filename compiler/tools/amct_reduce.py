@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     text = "the command, such as 'amct-opt {} --fuse-all -o /dev/null'; {} is the path of the candidate; required"
     add("--command", dest="line", metavar="COMMAND", required=True, help=text)
-    add("-o", dest="output", metavar="OUT", type=Path, required=True, help="write OUT.onnx and OUT.mlir; required")
+    add("-o", "--output", metavar="OUT", type=Path, required=True, help="write OUT.onnx and OUT.mlir; required")
     add("--any-failure", action="store_true", help="any failure will do, not only the same one")
     add("--seconds", metavar="N", type=positive, default=60, help="the most that the reduction may take (default: 60)")
     text = "the most that one run may take (default: 60)"

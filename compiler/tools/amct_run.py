@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
     modes.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
     add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)
-    parser.add_argument("-o", dest="output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
+    parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
 
 
 def run(args: argparse.Namespace) -> None:

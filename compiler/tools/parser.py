@@ -20,6 +20,10 @@ TOOLS = References[Callable[..., "Parser"]]({"amct": ".tools.amct:parser", "amct
 """The functions that make the parsers of the tools: hints of each name options of the other."""
 
 
+_MEANT = dict.fromkeys(("calib", "calib-data", "calibration", "calibration-data", "dataset"), "data")
+"""What options of other tools are called here."""
+
+
 class UsageError(CompileError):
     """A command line that is not one: an unknown command or option, a bad value, something missing."""
 
@@ -66,7 +70,8 @@ class Parser(argparse.ArgumentParser):
         ]:
             return "; ".join(elsewhere)
         known = sorted(option.lstrip("-") for option in self.options() if option.startswith("--"))
-        close = [f"--{match}" for word in given for match in get_close_matches(word[2:], known, 1)]
+        meant = [_MEANT.get(word[2:], word[2:]) for word in given]
+        close = [f"--{match}" for word in meant for match in get_close_matches(word, known, 1)]
         return f"did you mean {', '.join(close)}?" if close else f"{self.prog} --help lists the options"
 
     def having(self, option: str) -> list[str]:

@@ -40,7 +40,7 @@ def add_model_and_folder(add: Callable[..., object]) -> None:
     """The model that is read, and `-o`, the folder that is written."""
     add("model", metavar="MODEL", type=Path, help=MODEL)
     text = "folder for the results, created if missing"
-    add("-o", dest="output", metavar="OUTDIR", type=Path, required=True, help=text)
+    add("-o", "--output", metavar="OUTDIR", type=Path, required=True, help=text)
 
 
 def add_import_options(add: Callable[..., object], prefix: str = "", inputs: str = "inputs") -> None:

@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -37,12 +39,35 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(out)!r}))"
     (source / "src").mkdir()
     (source / "src/amct_opt").symlink_to("../compiler")
-    call(sys.executable, "-c", code, cwd=source)
-    (built,) = out.glob("*.whl")
+    return build("wheel", source, out)
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """The wheel or sdist of a folder of sources."""
+    call(sys.executable, "-c", f"import setuptools.build_meta as b; b.build_{kind}({str(out)!r})", cwd=source)
+    (built,) = out.iterdir()
     return built
+
+
+@pytest.mark.slow
+def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Where it is unpacked there is no link, which some systems cannot have."""
+    for name in ("source", "sdist", "again"):
+        (tmp_path / name).mkdir()
+    files = call("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")[:-1]
+    for name in files:
+        copy = tmp_path / "source" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy, follow_symlinks=False)
+    with tarfile.open(build("sdist", tmp_path / "source", tmp_path / "sdist")) as archive:
+        assert not any(member.issym() or member.islnk() for member in archive)
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    again = build("wheel", unpacked, tmp_path / "again")
+    assert again.name == wheel.name
+    assert sorted(zipfile.ZipFile(again).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

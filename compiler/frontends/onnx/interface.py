@@ -132,7 +132,8 @@ def _fix(graph: GraphProto, name: str, number: float, where: str) -> None:
         raise CompileError(f"the model has no input {name}", where=where, hint=hint)
     type_ = inputs[name]
     if not type_.HasField("shape") or not all(d.HasField("dim_value") for d in type_.shape.dim):
-        hint = f"--input-shape '{name}:1' gives one"
+        sizes = ",".join(str(d.dim_value or 1) for d in type_.shape.dim) or "1"
+        hint = f"--input-shape '{name}:{sizes}' gives one"
         raise CompileError("is given a value, and its shape is not known", where=f"{where}: input '{name}'", hint=hint)
     dtype = helper.tensor_dtype_to_np_dtype(type_.elem_type)
     with np.errstate(all="ignore"):

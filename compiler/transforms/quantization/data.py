@@ -83,7 +83,7 @@ def available(options: DataOptions, module: ModuleOp, session: Session, runs: in
     function = main_function(module)
     if options.data is None:
         session.warn(
-            "no calibration data: ranges come from synthetic inputs, and accuracy will suffer (give data=FILE.npz)"
+            "no calibration data: ranges come from synthetic inputs, and accuracy will suffer; the option data gives samples"
         )
         return synthetic_samples(function, options.seed)
     if isinstance(options.data, Samples):
@@ -105,7 +105,7 @@ def _fitting(samples: Samples, function: FuncOp) -> Samples:
 def runs_of(samples: Samples, count: int) -> Samples:
     """The samples of this many runs. Raises CompileError where there are fewer (AMCT)."""
     if count > samples.runs:
-        raise CompileError(f"holds samples for {samples.runs} runs, batch_num asks for {count}", where=samples.source)
+        raise CompileError(f"holds samples for {samples.runs} runs, not {count} (batch_num)", where=samples.source)
     return samples.head(min(count * samples.batch_size, samples.count))
 
 

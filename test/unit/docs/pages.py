@@ -30,7 +30,10 @@ import yaml
 
 from ..scripts import ROOT, script
 
-PAGES = {str(p.relative_to(ROOT)): p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+_OTHERS = ("README.md", "AGENTS.md", "skills/quantize/SKILL.md")
+PAGES = {
+    str(p.relative_to(ROOT)): p for p in (*(ROOT / name for name in _OTHERS), *sorted((ROOT / "docs").rglob("*.md")))
+}
 """By path from the repository's root."""
 
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -42,7 +42,7 @@ def test_the_first_samples(amct_tool, files, tmp_path):
     with np.load(tmp_path / "y.npz") as outputs:
         np.testing.assert_array_equal(outputs["y"], Y[:2])
     result = amct_tool(*run, "4")
-    assert (result.status, "x.npz: error: holds 3 samples, samples asks for 4" in result.err) == (1, True)
+    assert (result.status, "x.npz: error: holds 3 samples, not 4" in result.err) == (1, True)
 
 
 def test_inputs_from_a_folder(amct_tool, files, tmp_path):

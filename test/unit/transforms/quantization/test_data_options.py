@@ -34,9 +34,9 @@ def test_samples_of_a_generator() -> None:
     assert load(DataOptions(samples), module, session).runs == 5
     assert load(DataOptions(samples, batch_num=5), module, session).runs == 5
     assert load(DataOptions(samples, samples=3), module, session).runs == 3
-    with pytest.raises(CompileError, match="batches: error: holds samples for 5 runs, batch_num asks for 6"):
+    with pytest.raises(CompileError, match="batches: error: holds samples for 5 runs, not 6 "):
         load(DataOptions(samples, batch_num=6), module, session)
-    with pytest.raises(CompileError, match="batches: error: holds 5 samples, samples asks for 6"):
+    with pytest.raises(CompileError, match="batches: error: holds 5 samples, not 6"):
         load(DataOptions(samples, samples=6), module, session)
 
 
