@@ -52,6 +52,11 @@ If a few of them differ by one step, sums of floats rounded the other way and th
 differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
 If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
 
+_ESSENTIAL = (
+    *("-o", "--data", "--preprocess", "--labels", "--profile", "--num-samples", "--skip-layers", "--recipe"),
+    *("--weight-bits", "--weight-only", "--round-weights", "--faster-than-float"),
+)
+"""The options that most users need."""
 _LEAST_LOST, _MOST_LOST = 1.0, 5
 """Layers that lose less, in dB, are not printed, and at most this many are; the report has all of them."""
 
@@ -59,7 +64,7 @@ _LEAST_LOST, _MOST_LOST = 1.0, 5
 def add_parser(commands: Any) -> None:
     """The command `amct quantize` and its options."""
     usage, summary = "MODEL --data DATA [options] -o OUTDIR", "quantize a model: the whole path in one command"
-    parser = add_command(commands, "quantize", usage, summary, _DESCRIPTION, run)
+    parser = add_command(commands, "quantize", usage, summary, _DESCRIPTION, run, _ESSENTIAL)
     add_model_and_folder(parser.add_argument)
     add = parser.add_argument_group(ResultOptions.GROUP).add_argument
     add_options(parser, ResultOptions)

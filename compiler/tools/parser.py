@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
@@ -24,6 +26,10 @@ _MEANT = dict.fromkeys(("calib", "calib-data", "calibration", "calibration-data"
 """What options of other tools are called here."""
 
 
+_CLAUSE = re.compile(r"[;.] ")
+"""What ends the beginning of a text."""
+
+
 class UsageError(CompileError):
     """A command line that is not one: an unknown command or option, a bad value, something missing."""
 
@@ -34,6 +40,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         self.others: Callable[[], Iterable[Parser]] = tuple
         """The parsers of other commands, for hints."""
+        self.summary = ""
+        self.essential: frozenset[str] = frozenset()
+        """The options that --help shows, if it does not show all."""
         super().__init__(*args, **kwargs)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -100,6 +109,21 @@ class Parser(argparse.ArgumentParser):
         """The groups of its options, under their headings."""
         return list(self._action_groups)
 
+    def brief_help(self) -> str:
+        """The essential options in their groups, with the beginning of what each means."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.summary)
+        for group in self._action_groups:
+            shown = [copy(each) for each in group._group_actions if self.essential.intersection(each.option_strings)]
+            for each in shown:
+                each.help = _CLAUSE.split(each.help or "")[0]
+            formatter.start_section(group.title)
+            formatter.add_arguments(shown)
+            formatter.end_section()
+        formatter.add_text(f"{self.prog} --help-all shows all {len(self.options())} options")
+        return formatter.format_help()
+
     def options(self) -> frozenset[str]:
         """The options that --help lists, excluding those of commands."""
         shown = (a for a in self._actions if a.help != argparse.SUPPRESS)
@@ -110,18 +134,40 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
+class _BriefHelp(argparse.Action):
+    """Prints the options that matter most."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        assert isinstance(parser, Parser)
+        print(parser.brief_help(), end="")
+        parser.exit()
+
+
 def add_command(
-    commands: Any, name: str, usage: str, summary: str, description: str, run: Callable[[argparse.Namespace], None]
+    commands: Any,
+    name: str,
+    usage: str,
+    summary: str,
+    description: str,
+    run: Callable[[argparse.Namespace], None],
+    essential: Collection[str] = (),
 ) -> Parser:
-    """The parser of a command of `amct`. The usage has what a command line needs; --help lists the options below it."""
-    parser = commands.add_parser(
+    """The parser of a command of `amct`. The usage has what a command line needs; --help lists the options below it, or only the
+    `essential` ones, and --help-all the others.
+    """
+    parser: Parser = commands.add_parser(
         name,
         usage=f"%(prog)s {usage}",
         help=summary,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=not essential,
     )
     parser.set_defaults(run=run, command=name)
+    if essential:
+        parser.summary, parser.essential = summary, frozenset(essential)
+        parser.add_argument("-h", "--help", action=_BriefHelp, nargs=0, help="show the options that matter most")
+        parser.add_argument("--help-all", action="help", help="show all options")
     return parser
 
 

@@ -48,8 +48,8 @@ class SessionOptions:
     GROUP: ClassVar[str] = _WHAT
 
     profile: str = "ascend"
-    """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq (onnxruntime's
-    integer kernels), ppq (values aligned as PPQ does), or a plugin's.
+    """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq, also called
+    cpu or onnxruntime (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's.
     """
     skip_fusion: tuple[str, ...] = option((), "LAYER,...")
     """Layers that no fusion may touch."""

@@ -43,7 +43,7 @@ def test_the_statistics_of_a_batch_norm() -> None:
     x = images()
     for usual in (x, x[:1], (x + 1) / 2, -x, list(np.split(x, 4))):
         assert of_data(module, usual) == ""
-    assert "all values are 0" in of_data(module, np.zeros_like(x))
+    assert "samples are 0" in of_data(module, np.zeros_like(x))
     assert "the data is 138 times as large as the statistics of the first batch norm ('bn1') say" in of_data(
         module, (x + 1) * 127.5
     )

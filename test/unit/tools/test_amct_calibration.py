@@ -179,7 +179,7 @@ def test_gpu_id_is_ignored(calibration):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--batch_num", "9"), "error: holds samples for 8 runs, batch_num asks for 9"),
+        (("--batch_num", "9"), "error: holds samples for 8 runs, not 9 (batch_num)"),
         (("--data_dir", "nowhere"), "nowhere: error: there is no such folder"),
         (("--data_dir", "a;b"), "a;b: error: 2 folders for 1 inputs: image"),
         (("--input_shape", "images:16,1,8,8"), "input-shape: the model has no input images"),

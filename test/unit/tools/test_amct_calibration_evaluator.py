@@ -106,7 +106,7 @@ def test_mistakes(evaluate, tmp_path, text, message):
 def test_too_few_runs(evaluate):
     result = evaluate(CLASS, "--batch_num", 4)
     assert result.status == 1
-    assert "evaluator.py: error: runs the model 3 times, batch_num asks for 4" in result.err
+    assert "evaluator.py: error: runs the model 3 times, not 4 (batch_num)" in result.err
 
 
 def test_nan(evaluate):

@@ -23,7 +23,7 @@ MODEL, CALIB = DIGITS / "digits.onnx", DIGITS / "calib.npz"
     [
         (
             ("quantize", "m.onnx"),
-            "amct quantize: error: the following arguments are required: -o\n"
+            "amct quantize: error: the following arguments are required: -o/--output\n"
             "  hint: usage: amct quantize MODEL --data DATA [options] -o OUTDIR\n",
         ),
         (
@@ -157,3 +157,17 @@ def test_completion(shell: str, amct_tool, capsys: pytest.CaptureFixture[str], t
     ):
         done = subprocess.run(["bash", "-c", ask.format(words, at)], cwd=tmp_path, capture_output=True, text=True)
         assert (done.stdout.strip(), done.stderr) == (completed, "")
+
+
+def test_help_of_quantize_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """The options that most users need; all others are listed on demand."""
+    shown = dict[str, str]()
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            amct.run(["quantize", option])
+        shown[option] = capsys.readouterr().out
+    assert shown["--help"].count("\n") < 60
+    brief, whole = (set(re.findall(r"^  (-\S+)", text, re.MULTILINE)) for text in shown.values())
+    assert brief < whole
+    assert len(brief) == 12
+    assert "--help-all shows all" in shown["--help"]
