@@ -143,7 +143,7 @@ def quantize(
 
 
 @with_options
-def quantize(
+def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last one is for calls that are mistakes
     module: Any,
     session: Any = None,
     settings: Settings | PathLike | None = None,

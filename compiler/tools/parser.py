@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
@@ -22,7 +22,7 @@ TOOLS = References[Callable[..., "Parser"]]({"amct": ".tools.amct:parser", "amct
 """The functions that make the parsers of the tools: hints of each name options of the other."""
 
 
-_MEANT = dict.fromkeys(("calib", "calib-data", "calibration", "calibration-data", "dataset"), "data")
+_MEANT: Mapping[str, str] = dict.fromkeys(("calib", "calib-data", "calibration", "calibration-data", "dataset"), "data")
 """What options of other tools are called here."""
 
 

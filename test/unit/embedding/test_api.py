@@ -105,7 +105,7 @@ def test_models_in_memory() -> None:
     with pytest.raises(CompileError, match="its tensors are in files"):
         amct_opt.load(proto)
     with pytest.raises(CompileError, match="float is not a model"):
-        amct_opt.load(1.5)
+        amct_opt.load(1.5)  # pyright: ignore
 
 
 def test_import_options() -> None:

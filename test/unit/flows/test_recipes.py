@@ -141,4 +141,4 @@ def test_the_opset_has_no_16_bits(amct_tool, model: Path) -> None:
 def test_a_module_between_steps_has_no_recipe(model: Path) -> None:
     module, session = amct_opt.load(model)
     with pytest.raises(CompileError, match="only a model in one step takes recipe"):
-        amct_opt.quantize(module, session, recipe="detection")  # pyright: ignore[reportCallIssue]
+        amct_opt.quantize(module, session, recipe="detection")  # pyright: ignore

@@ -289,8 +289,7 @@ def test_switched_off() -> None:
     model.apply(quantization.disable_fake_quant)
     with torch.no_grad():
         expected = model(X).numpy()
-    for source in ((model, (X,)), (torch.export.export(model, (X,)),)):
-        module, _ = amct_opt.load(*source)
+    for module, _ in (amct_opt.load(model, (X,)), amct_opt.load(torch.export.export(model, (X,)))):
         np.testing.assert_allclose(numbers(module, X), expected, atol=1e-6)
         assert not [op for op in module.walk() if isinstance(op, DequantizeOp)]
 
