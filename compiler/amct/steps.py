@@ -294,6 +294,8 @@ def save(
     """Write AMCT's files for a model that was calibrated, as `convert`. Raises CompileError if its record was not written."""
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
+        if framework is None and Path(model).suffix == ".onnx":
+            hint += ", in sessions that show their inputs: from amct_opt.amct import onnx as ort, not import onnxruntime as ort"
         raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
     return convert(model, record_file, save_path, session, framework, settings, integers)
 

@@ -133,8 +133,9 @@ def test_a_session_of_onnxruntime_does_not_calibrate(folder: Folder) -> None:
     plain.run(None, {"x": X})
     with pytest.raises(
         CompileError, match=r"record\.txt: error: the record does not exist: calibration is not complete"
-    ):
+    ) as caught:
         amct.save_model(folder.modified, folder.record, folder.path / "P")
+    assert "from amct_opt.amct import onnx as ort" in caught.value.hint
 
 
 def test_the_session_is_onnxruntime_s(folder: Folder) -> None:
