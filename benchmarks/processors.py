@@ -9,10 +9,12 @@ value that QuantizeLinear makes is compared, for two samples that calibrated not
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import tempfile
-from importlib.util import module_from_spec, spec_from_file_location
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import environments
@@ -28,16 +30,7 @@ SAMPLES = 2
 """Emulation takes a hundred times as long."""
 
 
-def _emulation() -> Any:
-    spec = spec_from_file_location("processors_test", ROOT / "test" / "processors" / "__main__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-emulation = _emulation()
+emulation = SimpleNamespace(**runpy.run_path(str(ROOT / "test" / "processors" / "__main__.py")))
 PROCESSORS = tuple(emulation.PROCESSORS)
 TABLE = Table(
     ROOT / "docs" / "measured" / "exactness.md", "processors", "processors", ("network", "integers", *PROCESSORS)
@@ -50,10 +43,12 @@ def quantized(name: str, python: Path) -> Path:
     variant = zoo.ours(task, "qdq")
     if variant.file is None:
         raise process.FailedError(variant.error)
-    row = next(iter(task.rows("held_out")))
-    rows = [each for each, _ in zip(task.rows("held_out"), range(SAMPLES), strict=False)] if not task.runs else [row]
-    samples = {key: np.concatenate([each[key] for each in rows]) if not task.runs else row[key] for key in row}
-    np.savez(variant.file.parent / "samples.npz", **dict[str, Any](samples))
+    first, *others = islice(task.rows("held_out"), 1 if task.runs else SAMPLES)
+    samples: dict[str, Any] = {
+        key: np.concatenate([array, *(each[key] for each in others)]) if others else array
+        for key, array in first.items()
+    }
+    np.savez(variant.file.parent / "samples.npz", **samples)
     return variant.file.parent
 
 

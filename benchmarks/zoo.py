@@ -334,9 +334,9 @@ def integers(variant: Variant) -> str:
 
 def rows_without_vnni(task: Task) -> tuple[str, ...]:
     """The network's line on a processor on which onnxruntime adds products in 16 bits, of the files that were made before."""
-    (own,) = (Variant(next((task.folder / profile).glob("*_qdq.onnx"))) for profile in PROFILES[1:])
-    files = [(peer, task.folder / f"{peer.replace(' ', '-')}.onnx") for peer in PEERS]
-    peers = [Variant(file if file.exists() else None, error="" if file.exists() else "no file") for _, file in files]
+    own = Variant(next((task.folder / "qdq").glob("*_qdq.onnx")))
+    files = [task.folder / f"{peer.replace(' ', '-')}.onnx" for peer in PEERS]
+    peers = [Variant(file) if file.exists() else Variant(None, error="no file") for file in files]
     reference = measure(task, float_file(task), [own, *peers])
     shares = ["-" if v.error else v.share.split(" ")[0] for v in (reference, own, *peers)]
     sqnrs = own.sqnr, " / ".join(v.sqnr for v in peers)

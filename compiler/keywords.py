@@ -125,13 +125,13 @@ class FileKeywords(Keywords, total=False):
 
 
 class NoSuchOption:
-    """The type of a keyword that is misspelt: type checkers name the keyword, because no value has this type."""
+    """The type of a keyword that is not an option. No value has it, so that type checkers complain, and name the keyword."""
 
 
 if TYPE_CHECKING:
 
-    class Misspelt(FileKeywords, total=False, extra_items=NoSuchOption):
-        """Options, and whatever else a call has for one."""
+    class NamedKeywords(FileKeywords, total=False, extra_items=NoSuchOption):
+        """FileKeywords, for a function with overloads: without `extra_items` no overload would match a misspelt keyword."""
 
 
 def with_options(function: _F) -> _F:

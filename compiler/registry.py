@@ -47,7 +47,7 @@ class Registry(Generic[T]):
         ours: Callable[[], Mapping[str, T]],
         others: Mapping[str, str] = MappingProxyType({}),
     ):
-        """`others` are other names of ours; a lookup takes them, iteration does not give them."""
+        """`others` maps other names to those of ours: lookups accept them, iteration leaves them out."""
         self.kind = kind
         self.plural = plural
         self._ours = ours

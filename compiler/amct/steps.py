@@ -295,7 +295,7 @@ def save(
     if not Path(record_file).exists():
         hint = "run the modified model as often as the configuration's batch_num says, in this process"
         if framework is None and Path(model).suffix == ".onnx":
-            hint += ", in sessions that show their inputs: from amct_opt.amct import onnx as ort, not import onnxruntime as ort"
+            hint += ", in sessions of amct_opt.amct.onnx, not of onnxruntime (from amct_opt.amct import onnx as ort)"
         raise CompileError("the record does not exist: calibration is not complete", where=str(record_file), hint=hint)
     return convert(model, record_file, save_path, session, framework, settings, integers)
 

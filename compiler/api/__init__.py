@@ -169,8 +169,11 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
 def profiles(session: Session | None = None) -> Mapping[str, str]:
     """What each target profile is for, by name; its other names follow in brackets."""
     known = (session or new_session()).profiles
-    others = {name: f" ({', '.join(other)})" if (other := known.others(name)) else "" for name in known}
-    return {name: f"{cast(Profile, known[name]).target}{others[name]}" for name in known}
+    found = {name: cast(Profile, known[name]).target for name in known}
+    return {
+        name: f"{target} ({', '.join(also)})" if (also := known.others(name)) else target
+        for name, target in found.items()
+    }
 
 
 def to_text(module: ModuleOp, *, generic: bool = False, locations: bool = False) -> str:
@@ -235,7 +238,7 @@ def check_session(session: object, call: str) -> None:
 
 
 _PARAMETERS = ("client", "data", "labels", "profile", "session", "settings")
-"""Of functions that take options."""
+"""The parameters that functions have next to options; a misspelt keyword may mean one of them."""
 
 
 def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOptions:

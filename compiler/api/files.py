@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..flows.sensitivity import Sensitivity
     from ..flows.summary import Summary
     from ..flows.tune import Tuned
-    from ..keywords import Misspelt
+    from ..keywords import NamedKeywords
     from ..runtime.comparison import Comparison
 
 Measure = Callable[[FloatModel], float]
@@ -123,27 +123,12 @@ def quantize(
     labels: str | Array | None = None,
     client: Any = None,
     profile: str | None = None,
-    **options: Unpack[FileKeywords],
-) -> Quantized: ...
-
-
-@overload
-def quantize(
-    model: Model,
-    /,
-    session: Any = None,
-    settings: Any = None,
-    data: Given | PathLike | None = None,
-    *,
-    labels: str | Array | None = None,
-    client: Any = None,
-    profile: str | None = None,
-    **misspelt: Unpack[Misspelt],
+    **options: Unpack[NamedKeywords],
 ) -> Quantized: ...
 
 
 @with_options
-def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last one is for calls that are mistakes
+def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last overload takes misspelt keywords, to name them
     module: Any,
     session: Any = None,
     settings: Settings | PathLike | None = None,

@@ -32,11 +32,11 @@ SECONDS = 0.3
 ROUNDS = 50
 """How often each model runs, at most."""
 _FEWEST = 7
-"""Turns of which a sign test can tell more than chance."""
+"""The fewest turns that can decide: all of seven turn out the same by chance in less than 1 of 100 cases."""
 _LONGEST = 10
 """How much longer than `SECONDS` it times two models while turns do not decide which is slower."""
 _CHANCE = 0.01
-"""What turns decide is by chance at most this often."""
+"""The largest probability that what turns decide is chance."""
 _MOST = 0.75
 _EXPLAINED = (
     "middle half: half of the runs took a time between these; of the first: the median as a part of the first file's"
@@ -136,7 +136,7 @@ class Latencies(Tabled):
 
 
 def _chance(count: int, turns: int) -> float:
-    """How likely an outcome of which each turn is as likely as not comes about at least so often."""
+    """The probability that at least `count` of these turns have an outcome that each turn has with a probability of a half."""
     return sum(comb(turns, each) for each in range(count, turns + 1)) / 2**turns
 
 
@@ -195,7 +195,7 @@ def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latenci
 
 
 def _goes_on(times: Sequence[Sequence[float]], passed: float, rounds: int) -> bool:
-    """Whether another turn follows after so many seconds."""
+    """Whether the models run once more, `passed` seconds after the first turn."""
     if len(times[0]) > rounds:
         return False
     undecided = len(times) == 2 and Latency(times[1][1:]).slower(Latency(times[0][1:])) is None

@@ -62,8 +62,8 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
     advice = _advice(commands)
     spread = _spread(samples)
     if spread and not any(array.any() for array in spread.values()):
-        seen = f"all values of {_few(samples)} samples are 0" if _few(samples) < samples.count else "all values are 0"
-        yield f"{samples.source}: {seen}: ranges of real data are wider"
+        seen = f"{_few(samples)} of {samples.count} samples"
+        yield f"{samples.source}: all values are 0, in {seen}: ranges of real data are wider"
         return
     for name, array in spread.items():
         largest = float(np.max(np.abs(array), initial=0.0))
@@ -83,7 +83,7 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
 
 
 _HARDLY_ANY = 2
-"""The largest number of samples whose ranges fit them alone."""
+"""With this many samples or fewer, ranges fit them alone."""
 
 
 def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
@@ -91,12 +91,8 @@ def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
     if not calibrates:
         yield f"{samples.source} does not calibrate anything: no range of activations is needed; it only measures the result"
     elif samples.count <= _HARDLY_ANY and not samples.synthetic:
-        those = (
-            "1 sample calibrates: ranges fit it"
-            if samples.count == 1
-            else f"{samples.count} samples calibrate: ranges fit them"
-        )
-        yield f"{samples.source}: {those} alone; a few hundred like those of production are enough"
+        all_of_it = "1 sample" if samples.count == 1 else f"{samples.count} samples"
+        yield f"{samples.source}: ranges fit {all_of_it} alone; a few hundred like those of production are enough"
 
 
 def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:

@@ -219,7 +219,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "processors", _processors(summary)
     if summary.latencies is not None:
         before, after = summary.latencies.models.values()
-        doubt = "; undecided which is slower" if after.slower(before) is None else ""
+        doubt = "; turns do not decide whether int8 is slower" if after.slower(before) is None else ""
         yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8{doubt}"
     yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
@@ -237,7 +237,7 @@ def _processors(summary: Summary) -> str:
     if peer is not None and peer.wrong:
         return f"sums of products are wrong on this one, {peer.processor}: {peer.wrong}; {remedy_of(summary)}"
     others = "on this one and others" if peer is not None and peer.arithmetic != "exact" else "on others"
-    where = f"{others}, of Arm or without VNNI or dot products"
+    where = f"{others} (Arm, or x86 without VNNI)"
     return f"sums of products in {layers} may be wrong {where}; {remedy_of(summary)}"
 
 

@@ -78,7 +78,7 @@ class Layerwise:
                 self.operands[passed].clear()
 
     def reach(self, layer: Operation) -> None:
-        """Run all batches to a layer, if they are not there, so that nothing is kept for the layers before."""
+        """Run all batches up to a layer, unless they are there already. The values that only earlier layers read are freed."""
         if self._done < self._at[layer]:
             deque(self.inputs(layer), maxlen=0)
 

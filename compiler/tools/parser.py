@@ -23,11 +23,9 @@ TOOLS = References[Callable[..., "Parser"]]({"amct": ".tools.amct:parser", "amct
 
 
 _MEANT: Mapping[str, str] = dict.fromkeys(("calib", "calib-data", "calibration", "calibration-data", "dataset"), "data")
-"""What options of other tools are called here."""
-
-
+"""Options of other tools, and the names that they have here."""
 _CLAUSE = re.compile(r"[;.] ")
-"""What ends the beginning of a text."""
+"""Ends the part of an option's text that the brief help shows."""
 
 
 class UsageError(CompileError):
@@ -110,11 +108,11 @@ class Parser(argparse.ArgumentParser):
         return list(self._action_groups)
 
     def brief_help(self) -> str:
-        """The essential options in their groups, with the beginning of what each means."""
+        """The essential options in their groups, each with the first clause of its text."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, [])
         formatter.add_text(self.summary)
-        for group in self._action_groups:
+        for group in self.groups():
             shown = [copy(each) for each in group._group_actions if self.essential.intersection(each.option_strings)]
             for each in shown:
                 each.help = _CLAUSE.split(each.help or "")[0]

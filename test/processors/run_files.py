@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def differing(folder: Path) -> tuple[int, int]:
-    """How many integers of a network's folder are not as expected, and how many there are."""
+    """The number of integers of a network's folder that are not as expected, and of all."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
@@ -29,7 +29,7 @@ def differing(folder: Path) -> tuple[int, int]:
 
 
 def _apart(found: Array, expected: Array) -> int:
-    """How many differ. A file has channels second, where the interpreter may have them last."""
+    """The number of integers that differ. In a file the channels are axis 1; in the interpreter they may be the last axis."""
     arranged = [found, np.moveaxis(found, 1, -1)] if found.ndim > 2 else [found]
     return min(int(np.count_nonzero(each != expected)) for each in arranged if each.shape == expected.shape)
 

@@ -53,7 +53,7 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
-    """Where it is unpacked there is no link, which some systems cannot have."""
+    """The sdist has no links, which some systems do not support."""
     for name in ("sdist", "again"):
         (tmp_path / name).mkdir()
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split()]

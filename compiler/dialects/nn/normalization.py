@@ -64,9 +64,9 @@ class BatchNormOp(NormalizationOp, LayoutOp):
         return [tensor_of(self.input)]
 
     def factor_and_summand(self, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """What each channel is multiplied by, and what is added then: `[C]`, in float64 for float64, else in float32.
+        """`k = scale / sqrt(variance + epsilon)` and `offset - mean * k` of parameters `[C]`.
 
-        They are computed and rounded in the order of onnxruntime.
+        They are computed in float64 for a float64 input, else in float32, as in onnxruntime: results are equal to the bit.
         """
         import numpy as np
 

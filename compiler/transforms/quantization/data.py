@@ -83,7 +83,7 @@ def available(options: DataOptions, module: ModuleOp, session: Session, runs: in
     function = main_function(module)
     if options.data is None:
         session.warn(
-            "no calibration data: ranges come from synthetic inputs, and accuracy will suffer; the option data gives samples"
+            "no calibration data: ranges come from synthetic inputs, and accuracy will suffer; the option data takes samples"
         )
         return synthetic_samples(function, options.seed)
     if isinstance(options.data, Samples):

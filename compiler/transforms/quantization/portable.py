@@ -23,7 +23,7 @@ from ...ir.array import Array
 from .products import product_of
 
 MULTIPLIED = ConvOp | MatMulOp
-"""The layers that have such kernels."""
+"""The layers with kernels that multiply uint8 by int8."""
 BITS = 8
 """Integers of fewer bits are small enough."""
 MOST = 128
@@ -37,7 +37,7 @@ _AT_A_TIME = 1 << 22
 
 
 def adds_singly(op: Operation) -> bool:
-    """Whether only weights of -128 make sums of a layer inexact."""
+    """Whether a layer is a depthwise convolution with one output per channel: its kernels add no neighbours on x86."""
     return isinstance(op, ConvOp) and op.is_depthwise and shape_of(op.weight)[0] == op.group_count
 
 
@@ -88,7 +88,7 @@ def inexact(matrices: Array, layer: Operation) -> Array:
 
 
 def why_inexact(matrices: Array, layer: Operation) -> str:
-    """How many rows of a layer's matrices of int8 integers [G, M, K] may have wrong sums, as a sentence; empty if none."""
+    """A sentence that counts the rows of a layer's matrices, int8 [G, M, K], that may have wrong sums; empty if none."""
     wrong = inexact(matrices, layer)
     if not (count := int(np.count_nonzero(wrong))):
         return ""

@@ -1,5 +1,6 @@
 """The commands as functions: from model files and data to files, scores and differences."""
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import amct_opt
 from amct_opt import CompileError
+from amct_opt.tools import amct
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -79,3 +81,18 @@ def test_what_cannot_be_done(call: Any, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         call()
     assert re.search(message, str(caught.value).replace("\n", " "))
+
+
+def test_other_names_of_a_profile(tmp_path: Path) -> None:
+    """They give the same files, whose metadata has the profile's own name."""
+    listed = amct_opt.profiles()
+    assert list(listed) == ["ascend", "ascend-a2", "qdq", "ppq"]
+    assert listed["qdq"] == "onnxruntime and other runtimes that read ONNX (cpu, onnxruntime)"
+    for name in ("qdq", "cpu", "onnxruntime"):
+        amct_opt.quantize_file(MODEL, tmp_path / name, DATA, profile=name)
+        command = ["quantize", str(MODEL), "--data", str(DATA), "--profile", name, "-o", str(tmp_path / f"{name} tool")]
+        assert amct.run([*command, "--no-report", "-q"]) == 0
+    files = {each: (tmp_path / each / "digits_qdq.onnx").read_bytes() for each in ("qdq", "cpu", "onnxruntime")}
+    tool = {each: (tmp_path / f"{each} tool" / "digits_qdq.onnx").read_bytes() for each in files}
+    assert {*files.values(), *tool.values()} == {files["qdq"]}
+    assert json.loads((tmp_path / "cpu tool" / "summary.json").read_text())["metadata"]["profile"] == "qdq"

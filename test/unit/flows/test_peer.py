@@ -218,7 +218,7 @@ def test_the_cause_of_other_numbers_is_found(
     ("profile", "said"),
     [
         ("qdq", "onnxruntime adds the products of all layers exactly on every processor"),
-        ("ascend", "without VNNI or dot products; --profile qdq makes a file for all processors"),
+        ("ascend", "(Arm, or x86 without VNNI); --profile qdq makes a file for all processors"),
     ],
 )
 def test_the_summary_says_on_which_processors_a_file_is_right(

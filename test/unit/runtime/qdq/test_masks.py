@@ -19,8 +19,8 @@ from .peer import Array, in_onnxruntime
 
 TOKENS, WIDTH = 10, 16
 LOWEST = float(np.finfo(np.float32).min)
-SQNR = {"minmax": 24, "mse": 24, "percentile": 13}
-"""What each observer must reach, in dB; percentile cuts off what is large without masks, too."""
+SQNR = {"minmax": 27, "mse": 27, "percentile": 16}
+"""What each observer must reach, in dB, 2 below what it does; percentile cuts off what is large without masks, too."""
 CAUSAL = np.triu(np.ones((TOKENS, TOKENS), bool), 1)
 
 
@@ -51,7 +51,7 @@ class Attention:
     def model(self, weights: str) -> ModelProto:
         out = self.add("MatMul", self.add("MatMul", weights, self.v), self.parameter(WIDTH, WIDTH))
         used = {name for node in self.nodes for name in node.input}
-        shapes = {"x": (1, TOKENS, WIDTH), "keep": (1, TOKENS), out: (1, TOKENS, WIDTH)}
+        shapes = {"x": ("N", TOKENS, WIDTH), "keep": ("N", TOKENS), out: ("N", TOKENS, WIDTH)}
         infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()}
         inputs = [infos[n] for n in ("x", "keep") if n in used]
         graph = helper.make_graph(self.nodes, "g", inputs, [infos[out]], self.weights)
@@ -127,8 +127,7 @@ def quantized_sqnr(net: Attention, weights: str, profile: str, observer: str, tm
     pipeline = f'quantize{{data="{tmp_path / "data.npz"}" observer={observer} engine=numpy}}'
     amct_opt.run_pipeline(module, pipeline, session)
     amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
-    first = [array[:1] for array in inputs.values()]
     ((expected,), _), ((actual,), _) = (
-        in_onnxruntime(tmp_path / name, first, tmp_path) for name in ("float.onnx", "q.onnx")
+        in_onnxruntime(tmp_path / name, [*inputs.values()], tmp_path) for name in ("float.onnx", "q.onnx")
     )
     return difference(expected, actual).sqnr

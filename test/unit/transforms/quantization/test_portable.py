@@ -33,7 +33,7 @@ from amct_opt.transforms.quantization.portable import (
 )
 from amct_opt.transforms.quantization.products import product_of
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.transforms.quantization.recover import correct_bias
+from amct_opt.transforms.quantization.recover import correct_bias, round_weights
 from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
@@ -113,6 +113,19 @@ def test_two_weights_of_minus_128_are_inexact_in_depthwise_layers() -> None:
         matrices[4, 0, column] = -128
     assert np.argwhere(inexact(matrices, op)).tolist() == [[4, 0]]
     assert [set(ends.reshape(-1)) for ends in ranges_around(matrices, op)] == [{-127}, {127}]
+
+
+@pytest.mark.parametrize("options", ["portable=off", ""])
+def test_plain_weights_of_a_depthwise_layer_have_a_remark(options: str) -> None:
+    weight = np.full((6, 1, 3, 3), 0.5, np.float32)
+    weight[4, 0, :2, 1] = -1
+    data = np.random.default_rng(0).uniform(size=(16, 6, 7, 7)).astype(np.float32)
+    module = module_of(lambda x: nn.ConvOp.make(x, const(weight), const(np.zeros(6)), groups=6), [data[:2]])
+    session = quantized(module, data, f"{options} correct-bias=false round-weights=nearest".strip())
+    said = [remark.reason for remark in session.remarks if remark.rule == "portable"]
+    passed = "sums of products of 1 of 6 output channels may pass 16 bits, which onnxruntime gets wrong on Arm"
+    assert said == ([passed] if options else [])
+    assert len(inexact_layers(module, profile_of(session))) == len(said)
 
 
 _, PRODUCT, _, _ = layer("product")
@@ -248,6 +261,20 @@ def test_a_loss_that_may_be_chance_changes_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(correct_bias, "_CERTAIN", 1e9)
     module, data = wide(0)
     session = quantized(module, data)
+    assert not inexact_layers(module, profile_of(session))
+
+
+def test_large_weights_are_not_rounded_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are portable all the same, and a remark says so."""
+    monkeypatch.setattr(round_weights, "_AT_A_TIME", 1000)
+    module, data = convolutions()
+    session = quantized(module, data[:64])
+    found = {r.layer: r for r in session.remarks if r.pass_name == "round-weights"}
+    left = [r.reason for r in found.values() if r.rule == "wide"]
+    assert left
+    assert all(
+        "more than 0 M numbers, and rounding takes long; the option round-weights rounds it" in each for each in left
+    )
     assert not inexact_layers(module, profile_of(session))
 
 
