@@ -26,9 +26,9 @@ from amct_opt import frontends
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
-from amct_opt.tables import print_table
+from amct_opt.session.universe import new_session
+from amct_opt.support.tables import print_table
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -40,7 +40,7 @@ import calibration_memory
 import numpy as np
 import process
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

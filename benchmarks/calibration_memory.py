@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 
 from amct_opt.observers import OBSERVERS
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 LIGHT = Path(__file__).resolve().parents[1] / "examples" / "models" / "light.py"
 EXACT = "ifmr{exact=true}"

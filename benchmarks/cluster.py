@@ -31,11 +31,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.backends import Runner
-from amct_opt.backends.cluster import client
-from amct_opt.backends.sharing import packed, shares_of
 from amct_opt.data import Samples, load_samples
 from amct_opt.data.samples import BLOCK
+from amct_opt.engines import Runner
+from amct_opt.engines.cluster import client
+from amct_opt.engines.sharing import packed, shares_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.session import Session

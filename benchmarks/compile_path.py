@@ -32,8 +32,8 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.pipelines.timing import peak_memory
-from amct_opt.tables import print_table
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.tables import print_table
 
 SIZES = (1_000, 10_000, 100_000)
 CHANNELS = 4

@@ -109,7 +109,7 @@ class Runs(NamedTuple):
 
     def arguments(self, observer: str, folder: Path) -> list[str]:
         command = ["quantize", self.model, "--data", self.data, "-o", folder, "--observer", observer]
-        return [*map(str, command), "--engine", "numpy", "--no-report", "-q"]
+        return [*map(str, command), "--engine", "numpy", "--also", "nn,ascend,record", "--no-report", "-q"]
 
     def run(self, observer: str, folder: Path) -> int:
         latency.SECONDS = 0  # files that say how long runs took are never equal

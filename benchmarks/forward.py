@@ -24,7 +24,7 @@ import models
 import numpy as np
 import process
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 ROUNDS = 7
 NETWORKS = ("resnet50", "mobilenet", "transformer")
@@ -61,7 +61,7 @@ def measure(model: Path, data: Path, threads: int) -> None:
     from amct_opt import frontends
     from amct_opt.pipelines.passes import make_pass, run_passes
     from amct_opt.runtime.executor import Executable
-    from amct_opt.universe import new_session
+    from amct_opt.session.universe import new_session
 
     rows = np.load(data, mmap_mode="r")
     feed = {"data": np.ascontiguousarray(rows[models.CALIBRATION :][:1])}

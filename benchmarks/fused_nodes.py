@@ -22,7 +22,7 @@ import onnxruntime
 
 import amct_opt
 from amct_opt.flows.latency import side_by_side
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 HERE = Path(__file__).resolve().parent
 DIGITS = HERE.parent / "examples" / "digits"

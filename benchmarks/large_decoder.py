@@ -37,7 +37,7 @@ from environments import CACHE
 from large_model import Weights
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 LAYERS = 22
 VOCABULARY, WIDTH, INNER = 32000, 2048, 5632

@@ -19,7 +19,7 @@ import large_model
 import process
 from environments import CACHE
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 WEIGHT_ONLY = ("--fuse-all", "--quantize=weight-only=true")
 PIPELINES = {

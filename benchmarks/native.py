@@ -27,8 +27,8 @@ import process
 from forward import in_turn
 
 import amct_opt
-from amct_opt.backends.iree import IreeModule
-from amct_opt.tables import print_table
+from amct_opt.engines.iree import IreeModule
+from amct_opt.support.tables import print_table
 
 THREADS = 2
 NETWORKS = ("resnet50", "mobilenet", "transformer")

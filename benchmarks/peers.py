@@ -22,7 +22,7 @@ import models
 import numpy as np
 import process
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 ROUNDS = {"onnxruntime": 3, "nncf": 3, "ppq": 1}
 MIN_MAX = {"ppq": ("minmax",)}

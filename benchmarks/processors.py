@@ -23,7 +23,7 @@ import process
 import zoo
 from tables import Table, update
 
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = 2

@@ -88,7 +88,7 @@ def injected_faults(share: float) -> Iterator[Row]:
 
     Seconds are of a processor.
     """
-    sys.path.insert(0, str(ROOT / "test" / "unit" / "checking"))
+    sys.path.insert(0, str(ROOT / "test" / "unit" / "examine" / "checking"))
     from faults import faults, trials  # pyright: ignore[reportMissingImports]
 
     chosen = faults()[:: max(1, round(1 / share))]

@@ -30,8 +30,8 @@ from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.pipelines.timing import peak_memory
 from amct_opt.runtime.executor import Executable
-from amct_opt.tables import print_table
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.tables import print_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

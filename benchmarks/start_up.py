@@ -14,7 +14,7 @@ from pathlib import Path
 
 import process
 
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 
 ROUNDS = 9
 MODULE = """func.func @main(%x: tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32> {

@@ -17,15 +17,14 @@ import numpy as np
 import zoo_data
 
 from amct_opt import frontends
-from amct_opt.files import scratch
-from amct_opt.flows.model_file import simplify_and_fuse
-from amct_opt.pipelines.passes import run_on_verified
+from amct_opt.flows.network import simplify_and_fuse
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences
-from amct_opt.transforms.quantization.options import DataOptions, EngineOptions, QuantizeOptions, SettingsOptions
-from amct_opt.transforms.quantization.quantize import Quantize
+from amct_opt.session.universe import new_session
+from amct_opt.support.files import scratch
+from amct_opt.transforms.quantization.options import AUTOMATIC, DataOptions, QuantizeOptions, SettingsOptions
+from amct_opt.transforms.quantization.quantize import quantize
 from amct_opt.transforms.quantization.request import request_of
-from amct_opt.universe import new_session
 
 NETWORKS = ("resnet20", "tiny-resnet8", "tiny-vww", "tiny-kws", "tiny-wake-word", "tiny-anomaly")
 BATCH = 50
@@ -40,7 +39,7 @@ def quantized(model: Path, profile: str, data: Path, first: bool) -> tuple[Execu
     original = module.clone()
     request = request_of(QuantizeOptions(settings=SettingsOptions(weights_first=first)), session)
     simplify_and_fuse(request, module, session)
-    run_on_verified(module, [Quantize(request, DataOptions(str(data)), EngineOptions())], session)
+    quantize(module, request, DataOptions(str(data)), AUTOMATIC, session)
     return Executable(original), Executable(module)
 
 

@@ -37,7 +37,7 @@ import process
 import zoo_scores
 from tables import Key, Row, Table, update
 
-from amct_opt.backends.onnx_runtime import arithmetic
+from amct_opt.engines.onnx_runtime import arithmetic
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -190,7 +190,7 @@ def ours(task: Task, profile: str) -> Variant:
         script = task.folder / "calibration.py"
         script.write_text(_RUNS.format(path=data))
         data = f"{script}:runs"
-    command = ["-m", "amct_opt.tools.amct", "quantize", str(task.model), "--data", data, "-o", str(out)]
+    command = ["-m", "amct_opt.tools.amct", "quantize", str(task.model), "--data", data, "--also", "nn", "-o", str(out)]
     try:
         cost = process.run([sys.executable, *command, f"--profile={profile}"])
     except process.FailedError as e:

@@ -1,78 +1,94 @@
-"""amct-opt as a library: what an embedding compiler calls. Names are imported when first used (docs/embedding.md)."""
+"""amct-opt as a library: what an embedding compiler calls. Names are imported when first used.
+
+In one step, from a model in a file or in memory:
+    quantize, quantize_file     quantize a model, and measure the result
+    tune                        search for the options that reach an accuracy
+    sensitivity                 what each layer costs
+    evaluate, perplexity        score models by labels, a function or a text
+    compare, bisect             how far two models are apart, and where they part
+    reduce                      the smallest part of a model that still shows a fault
+    report                      the page of a run
+    profiles                    the targets that can be quantized for
+
+Step by step, on modules of xDSL:
+    load, parse                 a module and its session, from a model or from text
+    new_session                 a session alone
+    run_pipeline, fuse_modules  fuse and lower
+    calibrate, quantize         with settings of your own
+    execute                     run a module once
+    save, to_text               write it
+
+What these take and return:
+    Session, ImportOptions, Settings, Calibration, Activation, Arq, Preprocess, Loaded, Quantized, Remark, CompileError,
+    Executable (with `in_integers`)
+
+To derive from or to register, in a plugin:
+    FusionPattern, Observer, Target, Profile, Row, kernel
+
+`help(amct_opt.quantize)` describes one of them; docs/embedding.md shows them at work.
+"""
+
+import sys
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers take it for typing's, which would be the first import
 if TYPE_CHECKING:
-    from . import torch as torch
-    from .api import Loaded, calibrate, execute, load, parse, profiles, report, run_pipeline, save, to_text
-    from .api.files import (
-        Quantized,
-        bisect,
-        compare,
-        evaluate,
-        perplexity,
-        quantize,
-        quantize_file,
-        reduce,
-        sensitivity,
-        tune,
-    )
-    from .configuration.settings import Activation, Arq, Calibration, Settings
-    from .data.images import Preprocess
-    from .diagnostics import CompileError, Remark
-    from .observers import Observer
-    from .rewriting import FusionPattern
-    from .runtime.executor import Executable
-    from .runtime.integer_plan import in_integers
-    from .runtime.kernels import kernel
-    from .session import ImportOptions, Session
-    from .targets import Target
-    from .transforms.fusion.fuse_modules import fuse_modules
-    from .transforms.quantization.profiles import Profile, Row
-    from .universe import new_session
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
-__all__ = [
-    "Activation",
-    "Arq",
-    "Calibration",
-    "CompileError",
-    "Executable",
-    "FusionPattern",
-    "ImportOptions",
-    "Loaded",
-    "Observer",
-    "Preprocess",
-    "Profile",
-    "Quantized",
-    "Remark",
-    "Row",
-    "Session",
-    "Settings",
-    "Target",
-    "bisect",
-    "calibrate",
-    "compare",
-    "evaluate",
-    "execute",
-    "fuse_modules",
-    "in_integers",
-    "kernel",
-    "load",
-    "new_session",
-    "parse",
-    "perplexity",
-    "profiles",
-    "quantize",
-    "quantize_file",
-    "reduce",
-    "report",
-    "run_pipeline",
-    "save",
-    "sensitivity",
-    "to_text",
-    "tune",
-]
+    from .api import (
+        Loaded as Loaded,
+        calibrate as calibrate,
+        execute as execute,
+        load as load,
+        parse as parse,
+        profiles as profiles,
+        report as report,
+        run_pipeline as run_pipeline,
+        save as save,
+        to_text as to_text,
+        torch as torch,
+    )
+    from .api.files import (
+        Quantized as Quantized,
+        bisect as bisect,
+        compare as compare,
+        evaluate as evaluate,
+        perplexity as perplexity,
+        quantize as quantize,
+        quantize_file as quantize_file,
+        reduce as reduce,
+        sensitivity as sensitivity,
+        tune as tune,
+    )
+    from .configuration.settings import (
+        Activation as Activation,
+        Arq as Arq,
+        Calibration as Calibration,
+        Settings as Settings,
+    )
+    from .data.images import Preprocess as Preprocess
+    from .observers import Observer as Observer
+    from .rewriting import FusionPattern as FusionPattern
+    from .runtime.executor import Executable as Executable
+    from .runtime.integer_plan import in_integers as in_integers
+    from .runtime.kernels import kernel as kernel
+    from .session import (
+        ImportOptions as ImportOptions,
+        Session as Session,
+    )
+    from .session.universe import new_session as new_session
+    from .support.diagnostics import (
+        CompileError as CompileError,
+        Remark as Remark,
+    )
+    from .targets import Target as Target
+    from .transforms.fusion.fuse_modules import fuse_modules as fuse_modules
+    from .transforms.quantization.profiles import (
+        Profile as Profile,
+        Row as Row,
+    )
 
 _PLACES = {
     ".api": (
@@ -100,7 +116,7 @@ _PLACES = {
         "tune",
     ),
     ".configuration.settings": ("Activation", "Arq", "Calibration", "Settings"),
-    ".diagnostics": ("CompileError", "Remark"),
+    ".support.diagnostics": ("CompileError", "Remark"),
     ".rewriting": ("FusionPattern",),
     ".data.images": ("Preprocess",),
     ".runtime.executor": ("Executable",),
@@ -111,9 +127,49 @@ _PLACES = {
     ".targets": ("Target",),
     ".transforms.fusion.fuse_modules": ("fuse_modules",),
     ".transforms.quantization.profiles": ("Profile", "Row"),
-    ".universe": ("new_session",),
+    ".session.universe": ("new_session",),
 }
 """The modules of the names above."""
+
+
+_MOVED = {
+    **{name: f"support.{name}" for name in ("diagnostics", "files", "limits", "registry", "tables")},
+    **{name: f"session.{name}" for name in ("catalogue", "universe")},
+    **{name: f"examine.{name}" for name in ("checking", "reduction", "reports")},
+    "backends": "engines",
+    "keywords": "api.keywords",
+}
+"""The modules that have moved, by the names under which they are found until the next release, with a warning."""
+
+
+class _Moved:
+    """Finds and loads modules by the names that they had before they moved."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None, /) -> "ModuleSpec | None":
+        package, _, rest = name.partition(".")
+        old = rest.partition(".")[0]
+        if package != __name__ or old not in _MOVED:
+            return None
+        from importlib.machinery import ModuleSpec
+        from warnings import warn
+
+        warn(f"{package}.{old} is {package}.{_MOVED[old]} now", FutureWarning, stacklevel=2)
+        return ModuleSpec(name, self, origin=f"{package}.{_MOVED[old]}{rest.removeprefix(old)}")  # pyright: ignore[reportArgumentType]
+
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType":
+        from importlib import import_module
+
+        module = import_module(str(spec.origin))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """The module was executed under its own name."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.insert(0, _Moved())
 
 
 def __getattr__(name: str) -> object:
@@ -130,4 +186,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *(name for names in _PLACES.values() for name in names)})

@@ -1,5 +1,3 @@
 """`amct_opt.torch`: functions for programs that have PyTorch (docs/pytorch.md). Importing it imports torch."""
 
-from .api.torch import exported as exported
-from .api.torch import fake_quantized as fake_quantized
-from .api.torch import fuse_modules as fuse_modules
+from .api.torch import exported as exported, fake_quantized as fake_quantized, fuse_modules as fuse_modules

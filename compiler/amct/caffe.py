@@ -18,21 +18,20 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..api import Loaded, PathLike, load
 from ..data import input_types
-from ..diagnostics import CompileError
-from ..files import made, refuse_overwriting, replacing_all
 from ..flows.auto_calibration import FEW_LEVELS
 from ..flows.calibration import BATCH_NUM, Shapes, other_batch, read_for
-from ..formats.caffe.file import Blob as FileBlob
-from ..formats.caffe.file import read_weights
+from ..formats.caffe.file import Blob as FileBlob, read_weights
 from ..ir.functions import main_function
 from ..runtime.executor import Array, Executable
 from ..session import ImportOptions
+from ..support.diagnostics import CompileError
+from ..support.files import made, refuse_overwriting, replacing_all
 from ..targets.caffe import CaffeTarget
 from ..transforms.quantization.options import SettingsOptions
 from ..transforms.quantization.request import settings_of
-from . import steps
+from . import shared as steps
 from .evaluators import RawEvaluator
-from .steps import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs, set_logging_level
+from .shared import AutoCalibrationEvaluatorBase, AutoNuqEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "TEST",
@@ -241,9 +240,7 @@ def set_device(device: int) -> None:
 
 
 class ModelEvaluator(RawEvaluator):
-    """Runs a net on raw binaries. The arguments are options of `amct calibration`.
-    It gets the two files of a net.
-    """
+    """Runs a net on raw binaries. The arguments are options of `amct calibration`. It gets the two files of a net."""
 
     def run(self, model: Sequence[Any], batches: Iterator[dict[str, Array]]) -> None:
         net = Net(*model)
@@ -252,7 +249,7 @@ class ModelEvaluator(RawEvaluator):
 
 
 def frame_for(model: Path, imports: ImportOptions) -> steps.Frame:
-    """The form in which an evaluator of a command gets a model: the paths of its two files."""
+    """The frame in which an evaluator of a command gets a model: the paths of its two files."""
     return _Frame(model, imports.weights or model.with_suffix(".caffemodel"))
 
 

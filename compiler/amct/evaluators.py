@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..data import load_evaluator
-from ..diagnostics import CompileError
 from ..flows.saving import framework_of
 from ..pipelines.options import shapes
 from ..session import ImportOptions
-from .steps import Adapter, AutoCalibrationEvaluatorBase, Frame
+from ..support.diagnostics import CompileError
+from .shared import Adapter, AutoCalibrationEvaluatorBase, Frame
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -96,16 +95,14 @@ def evaluator_for(path: Path, model: Path, imports: ImportOptions, folder: Path)
     """The evaluator in a Python file, which is executed, in the form that the commands call.
 
     A file that is written for AMCT may import amct_onnx, amct_tensorflow and amct_caffe: these names stand for the modules of
-    this folder, onnxruntime and caffe for their sessions and nets, which show calibration what they run. Evaluators derived from
-    AutoCalibrationEvaluatorBase get the model as in AMCT: a path, two paths, a graph and its outputs. `folder` is for files
+    this folder, and caffe for its nets, which show calibration what they run. Evaluators of such a file, and those derived from
+    AutoCalibrationEvaluatorBase, get the model as in AMCT: a path, two paths, a graph and its outputs. `folder` is for files
     in between. Raises CompileError as `load_evaluator`.
     """
-    if not path.is_file() or not _OF_AMCT.search(path.read_text("utf-8", errors="replace")):
+    of_amct = path.is_file() and _OF_AMCT.search(path.read_text("utf-8", errors="replace")) is not None
+    with _amct_modules() if of_amct else nullcontext():
         found = load_evaluator(path)
-    else:
-        with _amct_modules():
-            found = load_evaluator(path)
-    if not isinstance(found, AutoCalibrationEvaluatorBase):
+    if not of_amct and not isinstance(found, AutoCalibrationEvaluatorBase):
         return found
     return _Adapter(found, _frame(model, imports), folder)
 
@@ -157,15 +154,4 @@ def _stand_ins() -> dict[str, ModuleType]:
         named.update({f"{name}.common": ModuleType("common"), f"{name}.common.auto_calibration": base})
         named[f"{name}.accuracy_based_auto_calibration"] = base
     named["caffe"] = named["amct_caffe"]
-    if find_spec("onnxruntime") is not None:
-        named["onnxruntime"] = _onnxruntime(named["amct_onnx"])
     return named
-
-
-def _onnxruntime(functions: Any) -> ModuleType:
-    """onnxruntime with the session that shows its inputs to calibration."""
-    real = functions.onnxruntime()
-    module = ModuleType("onnxruntime")
-    held: dict[str, Any] = {**vars(real), "InferenceSession": functions.InferenceSession}
-    vars(module).update(held)
-    return module

@@ -1,7 +1,7 @@
 """AMCT's functions for ONNX: `from amct_opt.amct import onnx as amct` in place of `import amct_onnx as amct`.
 
-Scripts run the modified model in this module's `InferenceSession`, which passes its inputs to calibration. All other names
-of onnxruntime are available from this module, too.
+Scripts run the modified model in sessions of onnxruntime, which show their inputs to calibration from `quantize_model` on. The
+names of onnxruntime are available from this module, too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,17 @@ from onnx.external_data_helper import uses_external_data
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import PathLike, load
-from ..diagnostics import CompileError
-from ..files import made, refuse_overwriting, replacing_all
 from ..frontends.onnx import source
 from ..session import ImportOptions
+from ..support.diagnostics import CompileError
+from ..support.files import made, refuse_overwriting, replacing_all
 from ..targets.onnx import OnnxTarget
-from . import steps
+from . import shared as steps
 from .evaluators import Array, RawEvaluator
-from .steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
+from .shared import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "AutoCalibrationEvaluatorBase",
-    "InferenceSession",
     "ModelEvaluator",
     "accuracy_based_auto_calibration",
     "convert_model",
@@ -70,7 +69,7 @@ def create_quant_config(
 def quantize_model(
     config_file: PathLike, model_file: PathLike, modified_onnx_file: PathLike, record_file: PathLike
 ) -> None:
-    """Begin a calibration: copy the model to `modified_onnx_file`, and calibrate when an `InferenceSession` runs it.
+    """Begin a calibration: copy the model to `modified_onnx_file`, and calibrate when a session of onnxruntime runs it.
 
     The first `batch_num` runs (of the configuration) calibrate; after the last one the record is written. The record of an
     earlier calibration is removed first. Raises CompileError, located, for a configuration that does not fit the model.
@@ -83,8 +82,9 @@ def quantize_model(
 
 
 def _watched_copy(model: Path, modified: Path, see: Callable[[Inputs], object]) -> None:
-    """Copy a model and watch the copy, which has a mark of its own, so that a session of its bytes is known, too."""
+    """Copy a model and watch the copy, which has a mark of its own, so that a session of its bytes is recognized, too."""
     mark = uuid4().hex
+    _watch_sessions()
     _copy(model, modified)
     with modified.open("ab") as stream:  # fields of messages may be written one after the other
         stream.write(ModelProto(metadata_props=[StringStringEntryProto(key=_MARK, value=mark)]).SerializeToString())
@@ -127,34 +127,30 @@ def _locations(model: Path) -> set[str]:
     return {e.value for t in tensors if uses_external_data(t) for e in t.external_data if e.key == "location"}
 
 
-class InferenceSession:
-    """An onnxruntime session whose runs calibrate if its model is one that `quantize_model` wrote in this process.
+@cache
+def _watch_sessions() -> None:
+    """Makes sessions of onnxruntime show the inputs of their runs to the watcher of their model, if it has one.
 
-    The arguments, and everything but `run`, are those of `onnxruntime.InferenceSession`.
+    Scripts make sessions by names of their own, so the class itself is changed, once in a process.
     """
+    sessions: Any = onnxruntime().InferenceSession
+    begin, run = sessions.__init__, sessions.run
 
-    def __init__(
-        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None, **options: Any
-    ):
-        """Raises CompileError if onnxruntime is not installed, and what onnxruntime raises for a bad model."""
-        library = onnxruntime()
-        self._session: Any = library.InferenceSession(path_or_bytes, sess_options, providers, **options)
-        self._see: Callable[[Inputs], object] | None = _watcher_of(path_or_bytes)
+    @wraps(begin)
+    def begin_watched(self: Any, path_or_bytes: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, path_or_bytes, *arguments, **options)
+        self._amct_opt_sees = _watcher_of(path_or_bytes)
 
-    def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
-    ) -> list[Any]:
-        """Run the model in float. Returns the outputs in the order of `output_names`, or all outputs if that is None.
-
-        Raises onnxruntime's errors; CompileError, after the last calibration run, if the model cannot be quantized.
-        """
-        outputs: list[Any] = self._session.run(output_names, input_feed, run_options)
-        if self._see is not None:
-            self._see(input_feed)
+    @wraps(run)
+    def run_watched(
+        self: Any, output_names: Any, input_feed: Mapping[str, Any], *arguments: Any, **options: Any
+    ) -> Any:
+        outputs = run(self, output_names, input_feed, *arguments, **options)
+        if (see := getattr(self, "_amct_opt_sees", None)) is not None:
+            see(input_feed)
         return outputs
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
+    sessions.__init__, sessions.run = begin_watched, run_watched
 
 
 def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
@@ -195,8 +191,8 @@ def accuracy_based_auto_calibration(
     """Quantize a model with the fewest layers in float that the evaluator accepts, and write AMCT's files. Returns them.
 
     `model_evaluator` has `calibration(model_file)`, `evaluate(model_file) -> metric` and
-    `metric_eval(original, metric) -> (ok, loss)`. All get the paths of ONNX files; that of `calibration` must be run in an
-    `InferenceSession` of this module. `save_dir` is a folder and the prefix of the files. Raises CompileError, located, if
+    `metric_eval(original, metric) -> (ok, loss)`. All get the paths of ONNX files; that of `calibration` must be run in a
+    session of onnxruntime. `save_dir` is a folder and the prefix of the files. Raises CompileError, located, if
     the evaluator raises an error or accepts no quantization.
     """
     if (strategy, sensitivity) != ("BinarySearch", "CosineSimilarity"):
@@ -211,13 +207,13 @@ class ModelEvaluator(RawEvaluator):
 
     def run(self, model: Sequence[Any], batches: Iterator[dict[str, Array]]) -> None:
         (model_file,) = model
-        session = InferenceSession(model_file, providers=["CPUExecutionProvider"])
+        session = onnxruntime().InferenceSession(model_file, providers=["CPUExecutionProvider"])
         for batch in batches:
             session.run(None, batch)
 
 
 def frame_for(model: Path, _: ImportOptions) -> steps.Frame:
-    """The form in which an evaluator of a command gets a model: the path of a file."""
+    """The frame in which an evaluator of a command gets a model: the path of a file."""
     return _Frame(model)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import PathLike, load
-from ..diagnostics import CompileError
 from ..formats.tensorflow.library import tensorflow
 from ..ir.functions import input_names, main_function, output_names
 from ..session import ImportOptions
+from ..support.diagnostics import CompileError
 from ..targets.tensorflow import TfFakequantTarget
-from . import steps
+from . import shared as steps
 from .evaluators import Array, RawEvaluator
-from .steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
+from .shared import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
 
 __all__ = [
     "AutoCalibrationEvaluatorBase",
@@ -159,7 +159,7 @@ def _tensor(name: str) -> str:
 
 
 def frame_for(model: Path, imports: ImportOptions) -> steps.Frame:
-    """The form in which an evaluator of a command gets a model: a graph and the names of its outputs."""
+    """The frame in which an evaluator of a command gets a model: a graph and the names of its outputs."""
     module = load(model, steps.session_for(outputs=imports.outputs)).module
     return _Frame(model, imports.outputs or output_names(main_function(module)))
 
@@ -185,9 +185,7 @@ class _Frame:
 
 
 def _graph(path: Path) -> Any:
-    """A frozen graph as a `tf.Graph`. Raises CompileError if TensorFlow is not installed, and for a file that is not a
-    graph.
-    """
+    """A frozen graph as a `tf.Graph`. Raises CompileError if TensorFlow is not installed, and for a file that is not a graph."""
     tf = tensorflow("running a graph", str(path))
     definition = tf.compat.v1.GraphDef()
     try:

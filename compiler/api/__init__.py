@@ -13,35 +13,34 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from .. import frontends
-from ..backends.cluster import Workers, workers_of
 from ..configuration.settings import Settings
 from ..data.given import Given, samples_from
-from ..diagnostics import CompileError
 from ..dialects.nn import is_layer
 from ..dialects.nn.shapes import element_of, shape_of
+from ..engines.cluster import Workers, workers_of
 from ..frontends.mlir import parse as parse_text
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
 from ..ir.text import ReadableModule, WeightSink, module_text
 from ..ir.verification import verify
-from ..keywords import Keywords, Model, PathLike
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import After, parse_pipeline, run_passes
-from ..registry import load as load_reference
 from ..runtime.executor import Array, Executable
 from ..session import Session
-from ..tables import some
+from ..session.universe import new_session
+from ..support.diagnostics import CompileError
+from ..support.registry import load as load_reference
+from ..support.tables import numbered, some
 from ..targets import Target
 from ..transforms.quantization.calibrate import calibrate_points
-from ..transforms.quantization.data import load as load_samples
-from ..transforms.quantization.data import within
+from ..transforms.quantization.data import load as load_samples, within
 from ..transforms.quantization.options import AllOptions, DataOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import Profile
 from ..transforms.quantization.request import request_of
 from ..transforms.quantization.running import runner_of
-from ..universe import new_session
+from .keywords import Keywords, Model, PathLike
 
 Pipeline: TypeAlias = "str | Iterable[str | ModulePass]"
 """`"fuse"`, `"fuse-bn,quantize{bits=8}"`, or a list of passes, each an object or such text."""
@@ -56,10 +55,9 @@ class Loaded(NamedTuple):
     def __repr__(self) -> str:
         function = main_function(self.module)
         inputs = [_type(arg) for arg in function.body.block.args]
-        count = "1 input" if len(inputs) == 1 else f"{len(inputs)} inputs"
         layers = sum(is_layer(op) for op in function.walk())
         name = Path(metadata(self.module).get("source", "module")).stem
-        return f"Loaded({name}: {count} {some(inputs)}, {layers} layers)"
+        return f"Loaded({name}: {numbered(len(inputs), 'input')} {some(inputs)}, {layers} layers)"
 
     def __str__(self) -> str:
         return module_text(self.module, sink=WeightSink())
@@ -167,7 +165,7 @@ def parse(text: str, session: Session | None = None, *, name: str = "<text>") ->
 
 
 def profiles(session: Session | None = None) -> Mapping[str, str]:
-    """What each target profile is for, by name; its other names follow in brackets."""
+    """The purpose of each target profile, by profile name; its other names follow in brackets."""
     known = (session or new_session()).profiles
     found = {name: cast(Profile, known[name]).target for name in known}
     return {
@@ -226,7 +224,9 @@ def calibrate(
 
 
 def workers_of_client(client: Any) -> Workers | None:
-    """What shares work among the machines of a client; None without one. Raises CompileError for anything else."""
+    """The workers of a client, which share work among its machines; None without a client. Raises CompileError for anything
+    else.
+    """
     return None if client is None else workers_of(client)
 
 
@@ -238,11 +238,11 @@ def check_session(session: object, call: str) -> None:
 
 
 _PARAMETERS = ("client", "data", "labels", "profile", "session", "settings")
-"""The parameters that functions have next to options; a misspelt keyword may mean one of them."""
+"""Parameters of functions besides the options; a misspelt keyword may mean one of them."""
 
 
 def asked_by(options: Mapping[str, Any], client: Any, **given: Any) -> AllOptions:
-    """The options in a function's keywords, and those `given` as parameters of their own.
+    """The options in a function's keywords, and those `given` as separate parameters.
 
     Raises CompileError for a keyword that is not an option, for settings that are given twice, and for settings of a wrong type.
     """

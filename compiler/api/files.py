@@ -12,40 +12,41 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends import Runner
 from ..configuration.ranges import at_least
 from ..configuration.settings import Settings
 from ..data import FloatModel, Samples
 from ..data.given import Given
-from ..diagnostics import CompileError
-from ..dialects.nn import BatchNormOp
-from ..files import filling, scratch_until_the_end
-from ..flows.model_file import simplify_and_fuse
+from ..engines import Runner
+from ..examine.reduction import SECONDS
+from ..flows.network import simplify_and_fuse
 from ..flows.options import ResultOptions
-from ..keywords import DataKeywords, FileKeywords, Keywords, Model, PathLike, with_options
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
-from ..reduction import SECONDS
+from ..rewriting import Remarks
 from ..runtime.executor import Array
 from ..session import Session
-from ..tables import Table, Tabled
+from ..session.universe import new_session
+from ..support.diagnostics import CompileError
+from ..support.files import filling, scratch_until_the_end
+from ..support.tables import Table, Tabled, numbered
 from ..transforms.quantization.options import AllOptions, DataOptions, engine_named
-from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.place.insert_observers import foldable_norms
+from ..transforms.quantization.quantize import QuantizePass
 from ..transforms.quantization.request import request_of, wanted_of
-from ..universe import new_session
 from . import Loaded, asked_by, check_session, is_pytorch, load, report, save, with_data, workers_of_client
+from .keywords import DataKeywords, FileKeywords, Keywords, Model, PathLike, with_options
 
 if TYPE_CHECKING:
-    from ..checking.bisection import Bisection
-    from ..flows.engines import Engine
+    from ..examine.checking.bisection import Bisection
     from ..flows.evaluation import Labels, Metric
     from ..flows.perplexity import Perplexities
+    from ..flows.runnable import Engine
     from ..flows.scoring import Scores
     from ..flows.sensitivity import Sensitivity
     from ..flows.summary import Summary
     from ..flows.tune import Tuned
-    from ..keywords import NamedKeywords
     from ..runtime.comparison import Comparison
+    from .keywords import NamedKeywords
 
 Measure = Callable[[FloatModel], float]
 """Takes a model with `model.run(inputs)` and `model.batches()`, and returns a number; larger is better."""
@@ -61,10 +62,11 @@ class Quantized(Tabled):
         return f"Quantized({repr(self.summary).removeprefix('Summary(')}"
 
     def tables(self) -> Sequence[Table]:
-        """The tables that `amct quantize` prints, without the rows of files."""
-        *found, overview = self.summary.tables()
-        rows = [row for row in overview.rows if row[0] not in self.summary.files]
-        return [*found, overview._replace(rows=rows)]
+        """The result as `amct quantize` prints it, without its files."""
+        return [
+            each._replace(rows=[r for r in each.rows if r[0] not in ("file", "files")])
+            for each in self.summary.tables()
+        ]
 
     def save(self, folder: PathLike) -> Path:
         """Write the files into a folder, all of them or none. Returns the folder. Raises CompileError if that fails."""
@@ -185,7 +187,8 @@ def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last overloa
         simplify_and_fuse(request, module, session)
     else:
         _warn_of_missing_fusions(module, session)
-    run_passes(module, [Quantize(request, given, asked.running)], session)
+    step = QuantizePass(calibration=given, quantization=asked.quantization, running=asked.running)
+    run_passes(module, [step], session)
     return Loaded(module, session)
 
 
@@ -193,7 +196,8 @@ def _results(options: Mapping[str, Any]) -> tuple[ResultOptions, dict[str, Any]]
     """The options of files among keywords, and the other ones."""
     names = FileKeywords.__annotations__.keys() - Keywords.__annotations__.keys()
     given = {name: value for name, value in options.items() if name in names}
-    return ResultOptions(**given), {name: value for name, value in options.items() if name not in names}
+    others = {name: value for name, value in options.items() if name not in names}
+    return from_keywords(ResultOptions, "quantize", given), others
 
 
 def _in_one_step(model: object, session: object) -> bool:
@@ -210,8 +214,7 @@ def _quantized(
     results: ResultOptions,
 ) -> Quantized:
     """A model in one step, in a folder that is removed at the end of the process. Raises CompileError, located."""
-    from ..flows.quantization import FileOptions
-    from ..flows.quantization import quantize_file as written
+    from ..flows.quantization import FileOptions, quantize_file as written
 
     folder = scratch_until_the_end()
     wanted = wanted_of(asked.quantization)
@@ -253,11 +256,11 @@ def _traced(model: Any, loader: Any, profile: str | None) -> tuple[ModuleOp, Ses
 
 
 def _warn_of_missing_fusions(module: ModuleOp, session: Session) -> None:
-    """Warn of batch norms if no fusion pass has run, which would have folded them or said why not."""
-    norms = sum(isinstance(op, BatchNormOp) for op in module.walk())
-    if norms and not any(remark.pass_name.startswith("fuse-") for remark in session.remarks):
+    """Warn of batch norms that a fusion would have folded."""
+    if norms := foldable_norms(module, Remarks(session, "quantize")):
         step = 'run_pipeline(module, "fuse", session)'
-        session.warn(f"no fusion has run, and the module has {norms} batch norms: {step} before folds them into layers")
+        found = numbered(len(norms), "batch norm")
+        session.warn(f"no fusion has run, and the module has {found}: {step} before folds them into layers")
 
 
 def quantize_file(
@@ -276,16 +279,16 @@ def quantize_file(
     """Quantize a model file and write the results into a folder, all of them or none, as `amct quantize` does.
 
     `data` and `labels` are what `--data` and `--labels` take; `options` are those of `quantize`:
-    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `quantize_cache` lets the cache
-    of a decoder go in and out as the integers that attention reads; `matmul_nbits` writes products with groups as MatMulNBits of
-    onnxruntime, `simulate_formats` weights of `weight_format` as float32. `check` runs every pass and file compared with what was
-    before it, on the samples that measure or on those of a path. `faster_than_float` returns layers to float until onnxruntime
-    takes less time for the ONNX file than for the float model, or raises. `recipe="detection"` gives 16 bits to activations of
-    the layers that need them, by what they cost at the outputs. `client` shares calibration among machines, as in
-    `quantize`. `report(folder)` draws the page of the results. Raises CompileError, located.
+    `weight_bits=4, skip_layers=["fc"], equalize=True`. The profile is the session's by default. `also` names further files: `nn`,
+    `ascend` or `record`. `quantize_cache` lets the cache of a decoder go in and out as the integers that attention reads;
+    `matmul_nbits` writes products with groups as MatMulNBits of onnxruntime, `simulate_formats` weights of `weight_format` as
+    float32. `check` runs every pass and file compared with what was before it, on the samples that measure or on those of a path.
+    `faster_than_float` returns layers to float until onnxruntime takes less time for the ONNX file than for the float model, or
+    raises. `recipe="detection"` gives 16 bits to activations of the layers that need them, by what they cost at the outputs.
+    `client` shares calibration among machines, as in `quantize`. `report(folder)` draws the page of the results. Raises
+    CompileError, located.
     """
-    from ..flows.quantization import FileOptions
-    from ..flows.quantization import quantize_file as quantized
+    from ..flows.quantization import FileOptions, quantize_file as quantized
 
     results, others = _results(options)
     asked, within = asked_by(others, client, data=data), _session(session, profile)
@@ -307,6 +310,7 @@ def tune(
     budget: str | None = None,
     test: PathLike | None = None,
     faster_than_float: bool = False,
+    also: Sequence[str] = (),
     profile: str | None = None,
     client: Any = None,
     session: Session | None = None,
@@ -314,13 +318,12 @@ def tune(
 ) -> Tuned:
     """Search for options that reach a goal, then write the files of the best ones into a folder, as `amct tune` does.
 
-    The goal is `sqnr` in dB, or the largest `drop` of top-1 in points (`labels`: int [samples], or what `--labels` takes), or
-    of `metric`. `budget` is text such as `bytes=150k`; `faster_than_float` is that of `quantize_file`; `options` hold for all
-    trials. `client` shares the trials' samples among machines, as in `quantize`. Raises CompileError, located; a goal that is
-    missed is in the result (`best.reached`).
+    The goal is `sqnr` in dB, or the largest `drop` of top-1 in points (`labels`: int [samples], or what `--labels` takes), or of
+    `metric`. `budget` is text such as `bytes=150k`; `faster_than_float` and `also` are those of `quantize_file`; `options` hold
+    for all trials. `client` shares the trials' samples among machines, as in `quantize`. Raises CompileError, located; a goal
+    that is missed is in the result (`best.reached`).
     """
-    from ..flows.quantization import FileOptions
-    from ..flows.quantization import quantize_file as quantized
+    from ..flows.quantization import FileOptions, quantize_file as quantized
     from ..flows.tune import tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.goal import Goal
@@ -339,7 +342,7 @@ def tune(
     asked_for = (asked.quantization, given, Path(folder), within, goal, running, measuring, bounds, "sqnr")
     found = tune_file(Path(model), *asked_for, faster_than_float)
     best = wanted_of(merged(merged(asked.quantization, {"skip_layers": found.returned}), found.best.changes))
-    results = ResultOptions(faster_than_float=faster_than_float)
+    results = from_keywords(ResultOptions, "tune", {"faster_than_float": faster_than_float, "also": also})
     quantized(Path(model), Path(folder), FileOptions(best, given, running, results), within.clone())
     return found
 
@@ -429,7 +432,7 @@ def sensitivity(
     session: Session | None = None,
     **options: Unpack[Keywords],
 ) -> Sensitivity:
-    """What quantizing each layer costs at the network's outputs, as `amct sensitivity` measures it on at most this many samples.
+    """The cost of quantizing each layer at the network's outputs, as `amct sensitivity` measures it on at most this many samples.
 
     `measure` is `sqnr`, in dB, or `kl`, the divergence of probabilities in nats. `options` are those of `--quantize`, as in
     `quantize_file`; `client` shares the layers among machines. Raises CompileError, located.
@@ -463,7 +466,7 @@ def compare(
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     if engine_named(engine) == "numpy":
         return compared(first, second, runs, layers=layers)
-    from ..backends.iree import IreeModule
+    from ..engines.iree import IreeModule
 
     native = _session(session, None)
     return compared(
@@ -485,13 +488,13 @@ def bisect(
     operations explain (docs/checking.md). `engine` runs A: `iree` as native code. Raises CompileError, located, for inputs
     that do not fit, and for models that have nothing in common.
     """
-    from ..checking.bisection import bisect as bisected
+    from ..examine.checking.bisection import bisect as bisected
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     if engine_named(engine) == "numpy":
         return bisected(first, second, runs)
-    from ..checking.native import NativeGraph
+    from ..examine.checking.native import NativeGraph
 
     native = _session(session, None)
     return bisected(first, second, runs, lambda module: NativeGraph(module, native))
@@ -504,8 +507,8 @@ def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = S
     module. `still_fails` gets candidates of the same kind and must not change them; its exceptions end the reduction.
     After `seconds` the smallest so far is returned. Raises CompileError if the model itself does not fail.
     """
-    from ..reduction import Reducer
-    from ..reduction.candidates import form_of, read
+    from ..examine.reduction import Reducer
+    from ..examine.reduction.candidates import form_of, read
 
     given = read(Path(cast(PathLike, model)), new_session()) if isinstance(model, str | os.PathLike) else model
     if not still_fails(given):

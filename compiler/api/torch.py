@@ -14,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 
-from ..diagnostics import CompileError
 from ..dialects.nn.shapes import shape_of
 from ..frontends.torch import from_module, from_program
 from ..frontends.torch.batches import Arguments, array, batches_of
@@ -23,8 +22,9 @@ from ..ir.functions import input_names, main_function
 from ..ir.verification import verify
 from ..runtime.executor import Array
 from ..session import Session
+from ..session.universe import new_session
+from ..support.diagnostics import CompileError
 from ..transforms.shape_inference import infer_shapes, set_input_shapes
-from ..universe import new_session
 from . import run_pipeline
 
 _torch: Any = torch_library("amct_opt.torch")
@@ -141,7 +141,7 @@ def labelled(loader: Any, module: ModuleOp) -> tuple[dict[str, Array], Array]:
 
 
 class _Fused:
-    """What the fused modules add to the convolution that they are."""
+    """Mixin that adds to a convolution what a fused module has beyond it: an activation and a residual input."""
 
     ACTIVATION: Any = None
     convolved: Any
@@ -155,7 +155,7 @@ class _Fused:
         return result if self.ACTIVATION is None else self.ACTIVATION(result)
 
     def add(self, x: Any, y: Any) -> Any:
-        """The convolution of one operand, plus the other: what the FloatFunctional in its place computed."""
+        """The convolution of one operand, plus the other, as the FloatFunctional in its place computed it."""
         called: Any = self
         return called(y, x) if self.swapped else called(x, y)
 
@@ -215,7 +215,7 @@ def _module(model: Any, name: str) -> Any:
 
 
 def _kind(module: Any) -> str:
-    """The name of the exact class: what a subclass computes is not known."""
+    """The name of the exact class: a subclass may compute anything."""
     name = type(module).__name__
     if type(module) is getattr(_nn, name, None):
         return name

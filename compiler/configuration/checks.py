@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ..diagnostics import CompileError
 from ..observers import Known, make_observer
+from ..support.diagnostics import CompileError
 from .layer_settings import LayerFacts
 from .settings import Settings
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .json_object import Json, JsonObject, read_object
 from .layer_settings import LayerFacts, LayerSettings, settings_for
 from .observer_text import PARAMETERS, default_parameters, observer_text, parameters_of
@@ -25,7 +25,7 @@ _SETTINGS = (
     "skip_fusion_layers",
     "tensor_quantize",
 )
-"""The keys besides layers, whether a file has them or not."""
+"""The keys besides the layers, whether a file has them or not."""
 _WEIGHTS: dict[str, type[Weighting]] = {"arq_quantize": Arq, "ada_quantize": Ada, "nuq_quantize": Nuq}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ..diagnostics import CompileError
 from ..ir.text import read_text
+from ..support.diagnostics import CompileError
 
 _T = TypeVar("_T")
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def _no_constant(text: str) -> None:
 
 
 class JsonObject:
-    """An object whose keys are taken one by one; what is left at the end is unknown."""
+    """An object whose keys are taken one by one; keys that are left at the end are unknown."""
 
     def __init__(self, values: Json, where: str, path: str = ""):
         self.values = values

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics import CompileError
 from ..formats.protobuf import Fields, message_classes
+from ..support.diagnostics import CompileError
 from .json_config import read_activation
 from .json_object import Json, JsonObject, read_object
 from .located import Located, parse
@@ -55,7 +55,7 @@ def _classes() -> dict[str, type[Any]]:
 
 @dataclass(frozen=True)
 class Cached:
-    """How the output of a layer is quantized."""
+    """The quantization of a layer's output."""
 
     activation: Activation = field(default_factory=Activation)
     per_channel: bool = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..diagnostics import CompileError
+from ..dialects.nn.how import How
+from ..support.diagnostics import CompileError
+from .ranges import ALONE, WITH_INPUT
 from .record import NARROW_WEIGHTS, LayerRecord
 from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
@@ -53,7 +55,7 @@ class LayerSettings:
     bits: int
     symmetric: bool
     weight: Weighting | None
-    """None for layers without one. Its `channel_wise`, and `asymmetric`, is never None."""
+    """The settings of the weight; None for layers without one. Their `channel_wise` and `asymmetric` are never None."""
     migration_strength: float | None
     weight_compress_only: bool
     unrounded: bool = False
@@ -64,6 +66,11 @@ class LayerSettings:
     @property
     def quantize(self) -> bool:
         return self.skipped is None
+
+    @property
+    def how(self) -> How:
+        """The quantization of its input."""
+        return How(self.bits, self.symmetric, self.observer)
 
 
 def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
@@ -139,9 +146,9 @@ def number_format_of(settings: Settings, layer: LayerFacts) -> str | None:
 
 
 def _is_alone(chosen: Calibration, layer: LayerFacts) -> bool:
-    """Whether settings are for the weight alone, as the layer can have them."""
+    """Whether settings are for the weight alone, and the layer supports that."""
     weight = chosen.weight
-    per_channel = isinstance(weight, Arq) and weight.number_format is not None and not weight.in_groups
+    per_channel = isinstance(weight, Arq) and weight.number_format is not None and weight.block is None
     return chosen.weight_compress_only and (layer.weight_only or (layer.channel_formats and per_channel))
 
 
@@ -187,7 +194,11 @@ def _with_own_weight_bits(given: Calibration, settings: Settings, layer: LayerFa
         message = f"layer_weight_bits gives '{layer.name}' {bits} bits, but {can}"
         raise CompileError(message, where=settings.where, option="layer_weight_bits")
     weight = given.weight if isinstance(given.weight, Arq) else Arq(given.weight.channel_wise)
-    return replace(given, weight=replace(weight, bits=bits, number_format=None))
+    try:
+        return replace(given, weight=replace(weight, bits=bits, number_format=None))
+    except CompileError as e:
+        message = f"layer_weight_bits gives '{layer.name}' {bits} bits, but {e.message}"
+        raise CompileError(message, where=settings.where, hint=e.hint, option="layer_weight_bits") from None
 
 
 def _asymmetric(levels: _Levels, chosen: Calibration) -> bool | None:
@@ -209,16 +220,13 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
         yield "does not support channel_wise: its weight has one scale", True
     if isinstance(weight, Arq) and weight.asymmetric and not alone:
         yield _NO_WEIGHT_OFFSET, True
-    if isinstance(weight, Arq) and weight.group_size is not None and not alone:
-        yield _NO_GROUPS, True
     if isinstance(weight, Arq) and weight.number_format is not None and not alone:
         yield _NO_FORMAT, True
-    if weight.bits not in (weight_bits(layer, alone) or (8,)):
-        which = (
-            "a weight that is quantized by itself has 3, 4 or 8 bits"
-            if alone
-            else "only two-dimensional convolutions can"
-        )
+    if isinstance(weight, Arq) and weight.group_size is not None and not alone:
+        yield _NO_GROUPS, True
+    elif weight.bits not in (weight_bits(layer, alone) or (8,)):
+        which = f"a weight that is quantized by itself has {', '.join(map(str, ALONE[:-1]))} or {ALONE[-1]} bits"
+        which = which if alone else "only two-dimensional convolutions can"
         yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
         yield "does not support dmq_balancer: its input stays float", False
@@ -255,17 +263,17 @@ def weight_bits(layer: LayerFacts, alone: bool) -> tuple[int, ...]:
     if not layer.weighted:
         return ()
     if alone:
-        return 3, 4, 8
-    return (3, 4, 6, 7, 8) if layer.low_bits else (8,)
+        return ALONE
+    return WITH_INPUT if layer.low_bits else (8,)
 
 
 def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: bool) -> Weighting:
-    """The weight's settings, with what the layer cannot have replaced by its default; `offset` is that of asymmetry."""
+    """The weight's settings, with the defaults in place of settings that the layer cannot have; `offset` is that of asymmetry."""
     weight, alone = chosen.weight, chosen.weight_compress_only
     possible = layer.channel_wise or alone
     if isinstance(weight, Ada) and not layer.rounds:
         weight = Arq()
-    grouped = isinstance(weight, Arq) and weight.in_groups
+    grouped = isinstance(weight, Arq) and weight.block is not None
     wanted = grouped or weight.channel_wise
     channel_wise = layer.channel_wise if wanted is None else wanted and possible
     if not isinstance(weight, Arq):

@@ -1,4 +1,4 @@
-"""Protobuf text as messages whose fields have places in the file."""
+"""Parses protobuf text to messages whose fields have places in the file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from google.protobuf import text_format
 
-from ..diagnostics import CompileError, first_line
 from ..formats.prototxt import Entry, entries, unknown
 from ..ir.text import read_text
+from ..support.diagnostics import CompileError, first_line
 
 _T = TypeVar("_T")
 
@@ -77,7 +77,7 @@ def parse(path: Path, message: Any, what: str) -> Located:
 
 
 def _known(descriptor: Any, path: str) -> list[str]:
-    """The fields of the message that a path of fields leads to; none where a number stands for a name, which has a dot."""
+    """The fields of the message that a path of fields leads to; none if a number is in place of a name, which has a dot."""
     for name in filter(None, path.split(".")):
         if name not in descriptor.fields_by_name:
             return []

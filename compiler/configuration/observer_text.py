@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from ..diagnostics import CompileError
 from ..observers import OBSERVERS, make_observer
+from ..support.diagnostics import CompileError
 from .settings import HFMG, IFMR
 
 Parameters = Mapping[str, float]

@@ -1,11 +1,22 @@
-"""Checks of values, by the name of their setting. Each raises CompileError."""
+"""Checks of the numbers that a setting takes, by the name of the setting. Each check raises CompileError."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
+
+Bits = Literal[4, 8, 16]
+"""Bits of activations."""
+WeightBits = Literal[2, 3, 4, 6, 7, 8]
+ALONE: tuple[WeightBits, ...] = 2, 3, 4, 8
+"""Bits of weights that are quantized by themselves; 2 only in groups."""
+WITH_INPUT: tuple[WeightBits, ...] = 3, 4, 6, 7, 8
+"""Bits of weights that their layers multiply by integers, if the layer's type takes fewer than 8."""
+GroupSize = Literal[16, 32, 64, 128, 256]
+"""Sizes of groups of input channels: those of onnxruntime's MatMulNBits."""
 
 
 def no_repetition(setting: str, names: Iterable[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 from google.protobuf import text_encoding
 
-from ..diagnostics import CompileError
 from ..dialects.nn.numbers import f32
 from ..formats.protobuf import message_classes
+from ..support.diagnostics import CompileError
 from .located import Located, parse
 
 TYPES: Mapping[str, str] = {
@@ -86,7 +86,7 @@ _DEFAULTS = {"act_type": "INT8", "wts_type": "INT8"}
 _FIRST: Mapping[str | None, tuple[str, ...]] = {
     "onnx": ("scale_d", "offset_d", "act_type", "op_data_type"),
 }
-"""The fields that calibration writes before those of weights, where AMCT does not keep them in the order of their numbers."""
+"""Fields that calibration writes before those of weights, if AMCT does not keep fields in the order of their numbers."""
 
 _TYPES_OF_INTEGERS = {"INT4": 4, "INT8": 8, "INT16": 16}
 NARROW_WEIGHTS = {"INT6": 6, "INT7": 7}
@@ -164,7 +164,7 @@ def _types(name: str) -> Mapping[str, int]:
 
 
 def _broken(record: LayerRecord) -> Iterator[tuple[str, str]]:
-    """The rules of AMCT's parser that a record breaks: the field, and what is wrong with it."""
+    """Yields the rules of AMCT's parser that a record breaks: the field, and what is wrong with it."""
     for name in ("dst_type", "act_type", "wts_type"):
         if (value := getattr(record, name)) not in (None, *_types(name)):
             yield name, f"must be one of {', '.join(_types(name))}, not '{value}'"
@@ -323,8 +323,8 @@ def own_fields(layer: LayerRecord, flavour: str | None) -> list[str]:
 
 
 def as_written(layer: LayerRecord, flavour: str | None) -> LayerRecord:
-    """A layer as AMCT's record of a flavour states it, which may lack default types, the type of the data, and marks that names
-    show as well. Without a flavour, default types and the type of the data are left out.
+    """A layer in the form of an AMCT flavour's record, which may lack default types, the type of the data, and marks
+    that names show as well. Without a flavour, default types and the type of the data are left out.
     """
     stated = _STATED.get(flavour, frozenset[str]())
     left: dict[str, Any] = {name: None for name, value in _DEFAULTS.items() if getattr(layer, name) == value}
@@ -364,7 +364,7 @@ def record_text(record: Record, flavour: str | None = None) -> str:
 
 
 def _field_text(name: str, value: str | float, flavour: str | None) -> str:
-    """A value of a field in the form of a flavour's AMCT, of which parts are written in Python and parts in C++."""
+    """A value of a field in the form of a flavour's AMCT, which is written in Python and C++."""
     if flavour not in _STATED:
         return _text(value)
     if flavour == "onnx" and name == "scale_d":

@@ -6,26 +6,23 @@ Values are checked when a dataclass is made. Errors name the setting; readers of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
-from ..diagnostics import CompileError
+from ..dialects.nn.how import How
 from ..ir.number_formats import NUMBER_FORMATS
 from ..observers import OBSERVERS, make_observer
-from .ranges import at_least, no_repetition, one_of, within
+from ..support.diagnostics import CompileError
+from .ranges import Bits, GroupSize, WeightBits, at_least, no_repetition, one_of, within
 
 IFMR, HFMG = "ifmr", "hfmg"
 """AMCT's observers; the first is the default. Settings made in Python or by options may name any other."""
 
 
-GROUP_SIZES = (16, 32, 64, 128, 256)
-"""Sizes of groups of input channels: those of onnxruntime's MatMulNBits."""
-
-
 @dataclass(frozen=True)
 class Activation:
-    """How to quantize the input of a layer."""
+    """The quantization of a layer's input."""
 
     observer: str = IFMR
     """The observer with its parameters, as `make_observer` reads it: `ifmr{search-step=0.02}`. A name that is not ours must be
@@ -33,12 +30,12 @@ class Activation:
     """
     bits: int = 8
     asymmetric: bool | None = None
-    """None: from the settings for the layer's type, for all layers, then `activation_offset`."""
+    """Whether there is a zero point. None: from the settings for the layer's type, for all layers, then `activation_offset`."""
 
     def __post_init__(self) -> None:
         if self.algorithm in OBSERVERS:
             make_observer(self.observer, self.bits, symmetric=False)
-        one_of("bits of activations", self.bits, (4, 8, 16))
+        one_of("bits of activations", self.bits, get_args(Bits))
 
     @property
     def algorithm(self) -> str:
@@ -51,7 +48,7 @@ class Arq:
     """Quantizes weights from their smallest to their largest value, per tensor or per output channel."""
 
     channel_wise: bool | None = None
-    """None: if the layer's type supports it."""
+    """Whether each output channel has a scale of its own. None: if the layer's type supports it."""
     bits: int = 8
     asymmetric: bool | None = None
     """Only for weight-only layers."""
@@ -60,28 +57,39 @@ class Arq:
     have it.
     """
     search: bool | None = False
-    """Whether scales are those of least squared error, below those that cover the largest value; None: in groups of 3 and 4
-    bits. AMCT's files do not have it.
+    """Whether scales are those of least squared error, below the ones that cover the largest value; None: in groups of
+    4 bits or less. AMCT's files do not have it.
     """
     number_format: str | None = None
     """A format of floats (`NUMBER_FORMATS`) in place of integers. Only for weight-only layers; AMCT's files do not have it."""
 
     def __post_init__(self) -> None:
-        one_of("quant_bits", self.bits, (3, 4, 6, 7, 8))
+        one_of("quant_bits", self.bits, get_args(WeightBits))
+        if self.bits == 2 and self.group_size is None:
+            raise CompileError(
+                "quant_bits 2 needs group_size: 4 integers are too few for all weights of an output channel",
+                hint="give weight-only=true group-size=32",
+                option="weight-bits",
+            )
         if self.number_format is not None:
             if self.number_format not in NUMBER_FORMATS:
                 raise CompileError(
                     f"number_format must be one of {', '.join(NUMBER_FORMATS)}, not {self.number_format}"
                 )
-            if self.bits != 8 or self.asymmetric or self.group_size is not None:
-                raise CompileError(
-                    f"{self.number_format} has bits and groups of its own, and no zero points: "
-                    "weight bits, group_size and asymmetric are for integers"
+            of_integers = {
+                "weight-bits": self.bits != 8,
+                "group-size": self.group_size,
+                "weight-asymmetric": self.asymmetric,
+            }
+            if given := next((name for name, value in of_integers.items() if value), None):
+                message = (
+                    f"{self.number_format} has bits and groups of its own, and no zero points: {given} is for integers"
                 )
-            if self.channel_wise is False and self.in_groups:
+                raise CompileError(message, option=given)
+            if self.channel_wise is False and self.block is not None:
                 raise CompileError(f"{self.number_format} has a scale for each group: channel_wise cannot be false")
         if self.group_size is not None:
-            one_of("group_size", self.group_size, GROUP_SIZES)
+            one_of("group_size", self.group_size, get_args(GroupSize))
             if self.channel_wise is False:
                 raise CompileError(
                     "group_size gives each output channel scales of its own: channel_wise cannot be false"
@@ -96,10 +104,27 @@ class Arq:
         return in_few_bits if self.search is None else self.search
 
     @property
-    def in_groups(self) -> bool:
-        """Whether each output channel has several scales."""
-        has_blocks = self.number_format is not None and NUMBER_FORMATS[self.number_format].block is not None
-        return has_blocks or self.group_size is not None
+    def by_channel(self) -> Arq:
+        """Copies these settings for a weight that cannot have groups: one scale per channel, and 8 bits instead of 2."""
+        return replace(self, group_size=None, bits=8 if self.bits == 2 else self.bits)
+
+    @property
+    def block(self) -> int | None:
+        """The number of input channels that share a scale; None for a scale per output channel."""
+        return self.group_size if self.number_format is None else NUMBER_FORMATS[self.number_format].block
+
+    def how(self, axis: int | None, groups: int | None = None) -> How:
+        """The quantization with a scale for each index of `axis`, or for each group of input channels, along the axis
+        `groups`.
+        """
+        return How(
+            self.bits,
+            not self.asymmetric,
+            axis=axis if self.block is None else groups,
+            block=self.block,
+            number_format=self.number_format,
+            search=self.searched,
+        )
 
 
 @dataclass(frozen=True)
@@ -122,6 +147,12 @@ class Ada:
         within("beta_range_end", self.beta_range_end, 0, inf)
         within("beta_range_start", self.beta_range_start, self.beta_range_end, inf)
 
+    def how(self, axis: int | None, groups: int | None = None) -> How:
+        """The quantization with a scale for each index of `axis`; its parameters are options of `--round-weights`."""
+        names = [f.name for f in fields(self) if f.name != "channel_wise"]
+        options = " ".join(f"{name.replace('_', '-')}={getattr(self, name)}" for name in names)
+        return How(self.bits, axis=axis, rounding=f"adaround{{{options}}}")
+
 
 @dataclass(frozen=True)
 class Nuq:
@@ -137,15 +168,17 @@ class Nuq:
         one_of("num_steps", self.num_steps, (16, 32))
         one_of("num_of_iteration", self.num_of_iteration, range(6))
 
+    def how(self, axis: int | None, groups: int | None = None) -> How:
+        """The quantization with a scale for each index of `axis`."""
+        return How(self.bits, axis=axis, levels=self.num_steps)
+
 
 Weighting = Arq | Ada | Nuq
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a layer is quantized. If several settings apply to a layer, the most specific one wins; settings are not
-    merged.
-    """
+    """The quantization of a layer. If several settings apply to a layer, the most specific one wins; settings are not merged."""
 
     activation: Activation = Activation()
     weight: Weighting = Arq()
@@ -227,8 +260,8 @@ class Settings:
     such setting.
     """
     portable: Literal["strict", "auto", "off"] = "auto"
-    """Which weights have exact sums of products on every processor, in profiles for onnxruntime: all, those that lose little by
-    it or are at risk, or none. An option; AMCT's files do not have it.
+    """The weights that have exact sums of products on every processor, in profiles for onnxruntime: all, those that
+    lose little by it or are at risk, or none. An option; AMCT's files do not have it.
     """
     as_amct: bool = field(default=False, compare=False)
     """Whether to calibrate as AMCT does, as its files imply: weights first, and DMQ's factors from the first run of the model."""
@@ -261,9 +294,9 @@ class Settings:
         ):
             no_repetition(name, getattr(self, name))
         for bits in self.weight_bits.values():
-            one_of("layer_weight_bits", bits, (3, 4, 6, 7, 8))
+            one_of("layer_weight_bits", bits, get_args(WeightBits))
         for bits in self.bits.values():
-            one_of("layer_bits", bits, (4, 8, 16))
+            one_of("layer_bits", bits, get_args(Bits))
         no_repetition("tensor_quantize", [f"{t.layer_name}:{t.input_index}" for t in self.tensor_quantize])
 
 

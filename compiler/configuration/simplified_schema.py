@@ -76,7 +76,9 @@ FIELDS: Fields = {
         "hfmg_quantize": (101, "oneof acts_quant_algo HFMGQuantize"),
     },
 }
-"""Numbers are those of AMCT's schema for PyTorch; fields of other flavours have free numbers, which text never contains."""
+"""Fields by message. Numbers are those of AMCT's schema for PyTorch; fields of other flavours have free numbers, which
+text never contains.
+"""
 
 ENUMS = {"FakequantPrecisionMode": {"FORCE_FP16_QUANT": 1}, "CalibrationDataType": {"INT8": 1, "INT16": 2}}
 
@@ -99,7 +101,7 @@ ONLY_IN: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 ALGORITHMS = {"ifmr_quantize": IFMR, "hfmg_quantize": HFMG}
 BITS = {1: 8, 2: 16}
-"""By number of CalibrationDataType."""
+"""Bit widths by number of CalibrationDataType."""
 WEIGHTS: Mapping[str, type[Weighting]] = {"arq_quantize": Arq, "nuq_quantize": Nuq, "ada_quantize": Ada}
 PLAIN = (
     "batch_num",

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .observer_text import parameters_of
 from .settings import Activation, Arq, Calibration, Settings, Weighting
 from .simplified_schema import ALGORITHMS, BITS, ENUMS, PLAIN, WEIGHTS, classes

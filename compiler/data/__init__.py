@@ -4,8 +4,8 @@ from .arrays import load_arrays
 from .evaluator import FloatModel, calibration_runs, load_evaluator
 from .images import PRESETS, ImageRows, Preprocess, image_size
 from .load import Form, data_files, load_samples
-from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, takes_whole_inputs
+from .stored import ArrayRows, Rows
 from .stream import Spool, SpooledRows, from_batches
 from .synthetic import synthetic_samples
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.request import url2pathname
 
-from ..diagnostics import CompileError
-from ..files import refuse_pipe, replacing
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe, replacing
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.DOTALL)
 _INSTALL = "pip install 'amct-opt[remote]'"
@@ -76,8 +76,8 @@ def size_of(file: str) -> int | None:
 
 
 def modified(file: str) -> int:
-    """When a local file was written, in nanoseconds; 0 for one that is gone, which is an error when it is read, and for
-    addresses, whose files are not to change meanwhile.
+    """The time when a local file was written, in nanoseconds; 0 for one that is gone, which is an error when it is
+    read, and for addresses, whose files must not change meanwhile.
     """
     return 0 if is_address(file) or not (path := local(file)).exists() else path.stat().st_mtime_ns
 

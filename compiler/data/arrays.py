@@ -15,10 +15,10 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..diagnostics import CompileError
-from ..files import refuse_pipe, spooling
-from ..limits import require
-from .rows import Array
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe, spooling
+from ..support.limits import require
+from .stored import Array
 
 _NPY, _ZIP = np.lib.format.MAGIC_PREFIX, b"PK"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -158,12 +158,12 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 _ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
-"""What differs from run to run in the messages of Python's parser."""
+"""The part of the messages of Python's parser that differs from run to run."""
 
 
 @contextmanager
 def reading(place: str) -> Generator[None]:
-    """Locates what is wrong with a file."""
+    """Locates errors in a file."""
     try:
         yield
     except CompileError as e:

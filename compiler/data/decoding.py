@@ -9,11 +9,13 @@ import numpy as np
 from ..ir.array import Array
 
 CACHED = re.compile(r"(past|present)(_key_values?)?[._]")
-"""What only names of caches have: past_key_values.0.key and present.0.key, past_key_0 and present_key_0."""
+"""Part of a name that only caches have: past_key_values.0.key and present.0.key, past_key_0 and present_key_0."""
 LENGTH_AXIS = 2
 """The axis of tokens in a cache [batch, heads, tokens, size], as transformers and onnxruntime have it."""
 _CROSS = "encoder"
-"""What names of another sequence have, with tokens of its own: past_key_values.0.encoder.key, encoder_attention_mask."""
+"""Part of the names of inputs for another sequence, with tokens of its own: past_key_values.0.encoder.key,
+encoder_attention_mask.
+"""
 
 
 def is_cache(name: str) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..diagnostics import CompileError
 from ..ir.functions import main_function
 from ..runtime.executor import Executable
-from .rows import Array
+from ..support.diagnostics import CompileError
 from .samples import Samples
 from .script import MODULE, load_script, running
+from .stored import Array
 from .stream import Spool
 
 _NAME = "evaluator"

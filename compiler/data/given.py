@@ -8,11 +8,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..diagnostics import CompileError
 from ..ir.functions import main_function
+from ..support.diagnostics import CompileError
 from .lazy import LazyRows, elements_of, is_bag, is_lazy
-from .rows import Array, ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
+from .stored import Array, ArrayRows, Rows
 from .stream import Batch, from_batches
 
 _ARRAYS = (Mapping, np.ndarray)

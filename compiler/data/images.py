@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..diagnostics import CompileError
-from ..files import refuse_pipe
+from ..dialects.nn.shapes import text
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
-from .rows import Array
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe
+from .stored import Array
 
 Layout = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "bgr", "gray"]
@@ -26,12 +27,12 @@ _FILL = 114
 """The gray around padded images, that of YOLO's letterbox."""
 
 _BESIDE = frozenset((".csv", ".db", ".ini", ".json", ".md", ".npy", ".npz", ".txt", ".xml", ".yaml", ".yml"))
-"""Endings of files that stand next to images and are not read; every other file must be an image."""
+"""Endings of files that may be in a folder of images and are not read; every other file must be an image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocess:
-    """How an image becomes an input: `(pixel * scale / 255 - mean) / std`, after it was brought to the input's size.
+    """The conversion of an image to an input: `(pixel * scale / 255 - mean) / std`, after it was brought to the input's size.
 
     Images are resized bilinearly; when they shrink, over all pixels (antialiasing), as torchvision does with PIL images.
     """
@@ -41,18 +42,18 @@ class Preprocess:
     crop: Size | None = None
     """The size of the centre that is cut out. By default that of the model's input."""
     pad: Size | Literal["input"] | None = None
-    """In place of both: the size that images are fitted into, with proportions kept, centred on gray (letterbox)."""
+    """The size that images are fitted into, in place of both, with proportions kept, centred on gray (letterbox)."""
     share: float = 1.0
-    """Without `resize`: the part of the shorter side that the crop leaves. Images that have the input's size are used whole."""
+    """The part of the shorter side that the crop leaves, without `resize`. Images that have the input's size are used whole."""
     scale: float = _WHITE
     """The value of white before mean and std: 255 or 1."""
     mean: tuple[float, ...] = (0.0,)
-    """One value, or one per channel, in the order of `color`."""
+    """The mean for all channels, or one per channel, in the order of `color`."""
     std: tuple[float, ...] = (1.0,)
     color: Color | None = None
     """The order of channels. By default rgb, or gray if the input has one channel."""
     layout: Layout | None = None
-    """By default, it follows from the shape of the input."""
+    """The order of axes. By default, it follows from the shape of the input."""
 
     def __post_init__(self) -> None:
         """Raises CompileError for values that contradict each other."""
@@ -93,7 +94,9 @@ PRESETS: Mapping[str, Preprocess] = {
     "tf": Preprocess(share=0.875, scale=1, mean=(0.5,), std=(0.5,)),
     "yolo": Preprocess(pad="input", scale=1),
 }
-"""By name: torchvision's classifiers; Caffe's, and Keras's of mode caffe; -1 to 1 (TensorFlow, timm's 0.5); letterbox, 0 to 1."""
+"""Presets by name: torchvision's classifiers; Caffe's, and Keras's of mode caffe; -1 to 1 (TensorFlow, timm's 0.5);
+letterbox, 0 to 1.
+"""
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def image_rows(folder: Path, preprocess: Preprocess, types: Mapping[str, Tensor]
     _library(where)
     shape = type_.get_shape()
     if len(shape) not in (3, 4):
-        raise CompileError(f"input '{name}' is of {type_}, not an image", where=where)
+        raise CompileError(f"input '{name}' has shape {text(shape)}, not that of an image", where=where)
     layout, color = _form_of(shape[-3:], preprocess, where)
     preprocess.check_channels(color)
     height, width = shape[-2:] if layout == "NCHW" else shape[-3:-1]
@@ -226,7 +229,7 @@ def _resized(image: Any, height: int, width: int) -> Any:
 
 
 def _cut(image: Any, size: tuple[int, int], fill: int = 0) -> Any:
-    """The centre of an image; where the image is smaller, it is centred on `fill`. Rounds as torchvision's CenterCrop."""
+    """The centre of an image; a smaller image is centred on `fill`. Rounds as torchvision's CenterCrop."""
     (rows, columns), (width, height) = size, image.size
     if (height, width) == size:
         return image

@@ -11,10 +11,10 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
-from ..diagnostics import CompileError
 from ..ir.array import Array
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names
+from ..support.diagnostics import CompileError
 from . import Form, Preprocess, Samples, load_arrays, load_samples, takes_whole_inputs
 from .samples import fits
 
@@ -78,7 +78,7 @@ def _cut(samples: Samples, batch: int | None) -> Runs:
 
 
 class Runnable(Protocol):
-    """What runs a model: an `Executable`, a file in onnxruntime, a module in IREE. Threads may call `run` at the same time."""
+    """Runs a model: an `Executable`, a file in onnxruntime, a module in IREE. Threads may call `run` at the same time."""
 
     def run(self, inputs: Mapping[str, Array], /) -> dict[str, Array]:
         """Arrays by output name, in the order of the outputs, for arrays by input name."""

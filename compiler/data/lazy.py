@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics import CompileError
-from ..files import refuse_pipe
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe
 from .addresses import is_address, local
-from .rows import Array
+from .stored import Array
 
 _INSTALL = "pip install 'amct-opt[zarr]'"
 
 
 @dataclass(frozen=True)
 class LazyRows:
-    """The entries of an array that has a shape and a type, and of which parts are read, or computed in this process."""
+    """The entries of an array with a shape and a type, whose parts are read, or computed in this process, on demand."""
 
     array: Any
     source: str

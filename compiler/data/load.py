@@ -9,17 +9,17 @@ from pathlib import Path
 
 from xdsl.dialects.func import FuncOp
 
-from ..diagnostics import CompileError
 from ..ir.dtypes import Tensor
-from ..limits import locating
+from ..support.diagnostics import CompileError
+from ..support.limits import locating
 from .addresses import is_address, local
 from .arrays import load_arrays
 from .images import Preprocess, image_rows
 from .lazy import zarr_rows
 from .raw import raw_rows
-from .rows import ArrayRows, Rows
 from .samples import Samples, input_types, samples_of
 from .shards import OnError, shard_files, shard_rows
+from .stored import ArrayRows, Rows
 from .stream import from_script
 
 _ARRAYS = (".npz", ".npy")
@@ -36,7 +36,7 @@ class Form:
     """Shapes of raw binaries, by input; default: the model's."""
     image: Preprocess | None = None
     on_error: OnError = "stop"
-    """What to do with shards that cannot be read."""
+    """The treatment of shards that cannot be read."""
 
     def __post_init__(self) -> None:
         if self.data_types and self.image is not None:

@@ -12,10 +12,10 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from ..diagnostics import CompileError
-from ..limits import require
+from ..support.diagnostics import CompileError
+from ..support.limits import require
 from .arrays import ArrayHead, read_array
-from .rows import Array
+from .stored import Array
 
 _INSTALL = "pip install 'amct-opt[parquet]'"
 

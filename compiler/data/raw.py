@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
-from ..diagnostics import CompileError
-from ..files import refuse_pipe
 from ..ir.dtypes import Tensor
-from .rows import Array
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe
+from ..support.tables import numbered
+from .stored import Array
 
 DATA_TYPES = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "bool"),
 )
 """The element types, little-endian."""
+_FOLDERS = "data-types is for folders of raw binaries, one for each input"
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def raw_rows(
         raise CompileError(f"input-shape: the model has no input {', '.join(unknown)}", where=where, hint=hint)
     for what, given in (("folder", folders), ("data type", data_types), ("shape", names)):
         if len(given) != len(types):
-            listed = f"{len(given)} {what}{'s' * (len(given) != 1)}"
-            raise CompileError(f"{listed} for {len(types)} inputs: {', '.join(types)}", where=where)
+            message = f"{numbered(len(given), what)} for {len(types)} inputs: {', '.join(types)}"
+            raise CompileError(message, where=where, hint=_FOLDERS)
     rows: dict[str, RawRows] = {}
     for name, folder, data_type in zip(names, folders, data_types, strict=True):
         if data_type not in DATA_TYPES:
@@ -109,7 +111,7 @@ def files_of(folder: Path) -> list[Path]:
     Raises CompileError, located, if there are none, and for a pipe.
     """
     if not folder.is_dir():
-        raise CompileError("there is no such folder", where=str(folder))
+        raise CompileError("there is no such folder", where=str(folder), hint=_FOLDERS)
     entries = sorted(e for e in folder.iterdir() if not e.name.startswith("."))
     for entry in entries:
         refuse_pipe(entry)

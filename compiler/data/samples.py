@@ -12,15 +12,16 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
-from ..diagnostics import CompileError
+from ..dialects.nn.shapes import text
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
 from ..ir.functions import input_names
-from .rows import Array, Rows, WholeRows
+from ..support.diagnostics import CompileError
+from .stored import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24
 """The number of bytes to read at a time for the hash."""
 BLOCK = 64
-"""Samples that are hashed together, so that workers can hash different ones."""
+"""Number of samples that are hashed together, so that workers can hash different ones."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Samples:
     first: int = 0
     at_a_time: int = 1
     skipped: tuple[CompileError, ...] = ()
-    """Why some files of the data were left out."""
+    """The errors of files of the data that were left out."""
     hashes: list[bytes] = field(init=False, default_factory=list[bytes], compare=False, repr=False)
     """The hashes of all blocks, once they are known."""
 
@@ -105,7 +106,7 @@ class Samples:
         return replace(self, first=self.first + self.count - count, count=count)
 
     def arrays(self) -> dict[str, Array]:
-        """All samples in memory, if those of an input have one shape."""
+        """Gets all samples into memory, if those of an input have one shape."""
         return {name: rows.read(self.first, self.first + self.count) for name, rows in self.rows.items()}
 
     def digest(self) -> str:
@@ -130,7 +131,7 @@ class Samples:
 
 
 def _read(rows: Rows, start: int, stop: int) -> Iterator[Array]:
-    """Rows of `_HASH_CHUNK` bytes at a time; one by one where their sizes differ."""
+    """Yields rows of `_HASH_CHUNK` bytes at a time; one by one if their sizes differ."""
     step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, _sample_bytes(rows)))
     for i in range(start, stop, step):
         yield rows.read(i, min(i + step, stop))
@@ -211,7 +212,7 @@ def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
 
 def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
-    listed = f"input '{name}' has shape {list(given)}, but the model takes {type_} per run"
+    listed = f"input '{name}' has shape {list(given)}, but the model takes {text(shape)} per run"
     counts = f"the first axis counts samples; {_BY_FUNCTION}"
     if given and shape[:1] in ((DYNAMIC_INDEX,), (1,)) and fits(given, shape[1:]):
         hint = f"this is one sample, without an axis that counts samples: np.savez(path, {name}=array[None])"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 
 MODULE = "amct_script"
 """The value of `__name__` while a file is executed."""

@@ -18,14 +18,14 @@ from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .addresses import files_in, modified, opened
 from .arrays import ArrayHead, array_heads, arrays_in, check_archive, read_array, reading
 from .parquet import parquet_arrays, parquet_heads
-from .rows import Array
+from .stored import Array
 
 OnError = Literal["stop", "skip"]
-"""What a shard that cannot be read does: it ends the command, or it is left out."""
+"""The effect of a shard that cannot be read: it ends the command, or it is left out."""
 
 _OPEN = 2
 """Shards whose arrays stay open: a share of samples rarely reads more."""
@@ -64,7 +64,7 @@ class ShardRows:
 
 
 class _Form(NamedTuple):
-    """How the files of an ending are read: the heads of their arrays alone, or the arrays."""
+    """The readers for files with one ending: of the heads of their arrays alone, or of the arrays."""
 
     heads: Callable[[IO[bytes]], dict[str, ArrayHead]]
     arrays: Callable[[IO[bytes]], dict[str, Array]]
@@ -180,7 +180,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
 
 
 def _array(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
-    """Raises ValueError, with the member's name, for what is not an array."""
+    """Reads an array. Raises ValueError, with the member's name, if it is not an array."""
     found = archive.extractfile(member)
     try:
         return read_array(io.BytesIO(b"" if found is None else found.read()))

@@ -14,12 +14,13 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.dialects.func import FuncOp
 
-from ..diagnostics import CompileError
-from ..files import spooling
+from ..dialects.nn.shapes import text
 from ..ir.dtypes import Tensor, numpy_dtype
-from .rows import Array, forget
+from ..support.diagnostics import CompileError
+from ..support.files import spooling
 from .samples import Samples, check_type, converted, input_types, samples_of
 from .script import load_script, running
+from .stored import Array, forget
 
 Batch = Mapping[str, Any] | Array
 """Arrays by input, or an array for the only input; shapes are those of the inputs."""
@@ -133,7 +134,7 @@ class SpooledRows:
         return np.stack([self._input(i) for i in range(start, stop)])
 
     def part(self, start: int, stop: int) -> SpooledRows:
-        """Some of the inputs alone, in memory of their own."""
+        """Copies some of the inputs to memory of their own."""
         forget(self.memory)
         offsets = self.offsets[start : stop + 1]
         memory = np.array(self.memory[offsets[0] : offsets[-1]])
@@ -151,7 +152,9 @@ def _fitting(name: str, array: Array, type_: Tensor, where: str) -> Array:
     shape = type_.get_shape()
     fits = array.ndim == len(shape) and all(w in (DYNAMIC_INDEX, n) for n, w in zip(array.shape, shape, strict=True))
     if not fits:
-        raise CompileError(f"input '{name}' has shape {list(array.shape)}, but the model takes {type_}", where=where)
+        raise CompileError(
+            f"input '{name}' has shape {list(array.shape)}, but the model takes {text(shape)}", where=where
+        )
     if 0 in array.shape[:1]:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, array.dtype, type_, where)

@@ -11,15 +11,15 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr
 from xdsl.dialects.func import FuncOp
 
-from ..diagnostics import describe
 from ..dialects.nn import GatherOp, OpaqueOp
 from ..ir.array import Array
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
 from ..ir.functions import input_dimensions
-from ..limits import require
+from ..support.diagnostics import describe
+from ..support.limits import require
 from .decoding import CACHED, LENGTH_AXIS, following, follows_tokens, is_cache
-from .rows import ArrayRows
 from .samples import Samples, fits, input_types
+from .stored import ArrayRows
 
 SYNTHETIC_SAMPLES = 8
 _DYNAMIC_SIZE = 8
@@ -58,7 +58,7 @@ def synthetic_samples(function: FuncOp, seed: int = 0, count: int = SYNTHETIC_SA
 
 def _shapes(function: FuncOp) -> dict[str, tuple[int, ...]]:
     sizes: dict[str, int] = {}
-    """By the name of an axis."""
+    """Sizes by the name of an axis."""
     found: dict[str, tuple[int, ...]] = {}
     for (name, type_), names in zip(input_types(function).items(), input_dimensions(function), strict=True):
         shape, index = list(type_.get_shape()), len(found)
@@ -82,7 +82,7 @@ def _head_size(function: FuncOp, index: int) -> int:
 
 
 def _following(types: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The masks and positions of a decoder with a cache, where the model takes integers of their shape; none of other models."""
+    """The masks and positions of a decoder with a cache, if the model takes integers of their shape; none for other models."""
     integers = [name for name, shape in shapes.items() if len(shape) == 2 and not is_float(types[name].element_type)]
     ids = [name for name in (*integers, *shapes) if not follows_tokens(name) and not CACHED.search(name)]
     tokens = next((shapes[name][:2] for name in ids if len(shapes[name]) > 1), None)
@@ -94,7 +94,7 @@ def _following(types: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
 
 
 def _integer_limit(function: FuncOp, index: int) -> int:
-    """One more than the largest safe integer: the size of the tables that the input indexes, 2 if there are none."""
+    """The exclusive limit of safe integers: the size of the tables that the input indexes, 2 if there are none."""
     limits: list[int] = []
     for use in function.body.block.args[index].uses:
         if isinstance(use.operation, GatherOp) and use.index == 1:

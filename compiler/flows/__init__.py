@@ -1,1 +1,1 @@
-"""What the commands do with a model file, from reading it to writing the results; `tools` adds arguments and printing."""
+"""The commands on a model file, from reading it to writing the results; `tools` adds arguments and printing."""

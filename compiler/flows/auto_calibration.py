@@ -15,20 +15,20 @@ from ..configuration.json_config import json_text
 from ..configuration.layer_settings import uniform, with_levels
 from ..configuration.settings import Nuq
 from ..data import Samples, calibration_runs, load_evaluator
-from ..diagnostics import CompileError
 from ..lowering.ascend.profiles import like_amct
-from ..pipelines.passes import run_on_verified, run_passes
+from ..pipelines.passes import run_passes
 from ..session import Session
+from ..support.diagnostics import CompileError
 from ..transforms.canonicalization import SIMPLIFY
+from ..transforms.quantization.data import Split
 from ..transforms.quantization.decide.layers import resolve
 from ..transforms.quantization.decide.non_uniform_layers import levels_by_layer, weights_by_layer, with_named_levels
-from ..transforms.quantization.options import DataOptions, QuantizeOptions
-from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.options import AUTOMATIC, QuantizeOptions
 from ..transforms.quantization.recover.sensitivity import sensitivities
 from ..transforms.quantization.request import Request, request_of, settings_of
 from .calibration import BATCH_NUM, calibration_options, check_wanted
 from .evaluation import Evaluator
-from .model_file import Fuse, read_model
+from .network import Network, read_model
 from .saving import files_of
 from .summary import finite
 
@@ -58,7 +58,7 @@ class Accepted(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """A way to search: the name of its files, what it calls a trial's layers, and the search.
+    """A way to search: the name of its files, its term for a trial's layers, and the search.
 
     The search takes a `FallbackSearch` whose float model is accepted, and leaves its result in `accepted`.
     """
@@ -70,7 +70,8 @@ class Strategy(NamedTuple):
 
 @dataclass(frozen=True)
 class AutoCalibrated:
-    """The float model's metric, the layers in the order in which they are tried, all trials, and the one that was chosen.
+    """The result of a search: the float model's metric, the layers in the order in which they are tried, all trials,
+    and the chosen one.
 
     `ranking` has sensitivities, the worst first or, for `auto_nuq`, the sizes of weights, the heaviest first.
     """
@@ -115,8 +116,13 @@ def auto_calibrate_file(
     module = read_model(model, session, [*files.paths(), *about.values()], [evaluator, config])
     like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
-    search = FallbackSearch.of(module, Evaluator(evaluator, load(evaluator)), session, config, batch_num, rank)
-    check_wanted(search.request(()), module, session, files, model)
+    options = calibration_options(None if config is None else read_settings(Path(config)))
+    runs, judge = batch_num or settings_of(options.settings).batch_num or BATCH_NUM, load(evaluator)
+    samples = calibration_runs(judge, evaluator, module, runs)
+    split = Split(samples, samples, False, runs)
+    network = Network.of(model, module, request_of(options, session), split, AUTOMATIC, session)
+    search = FallbackSearch(network, Evaluator(evaluator, judge), options, rank)
+    check_wanted(network.asking(search.request(())), files)
     chosen, request, final = search.run(strategy)
     layers = resolve(request.settings, module, request.profile)
     trials = [{strategy.layers if key == "layers" else key: v for key, v in asdict(t).items()} for t in search.trials]
@@ -142,14 +148,11 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class FallbackSearch:
-    """One model, one evaluator, and what is known so far."""
+    """A search with one simplified network and one evaluator, and what is known so far."""
 
-    module: ModuleOp
+    network: Network
     evaluator: Evaluator
-    session: Session
     options: QuantizeOptions
-    samples: Samples
-    runs: int
     rank: Rank
     original: Any = None
     ranking: dict[str, float] = field(default_factory=dict[str, float])
@@ -157,18 +160,9 @@ class FallbackSearch:
     accepted: Accepted | None = None
     """The last accepted trial."""
 
-    @staticmethod
-    def of(
-        module: ModuleOp, evaluator: Evaluator, session: Session, config: str | None, batch_num: int | None, rank: Rank
-    ) -> FallbackSearch:
-        options = calibration_options(None if config is None else read_settings(Path(config)))
-        runs = batch_num or settings_of(options.settings).batch_num or BATCH_NUM
-        samples = calibration_runs(evaluator.evaluator, evaluator.path, module, runs)
-        return FallbackSearch(module, evaluator, session, options, samples, runs, rank)
-
     def run(self, strategy: Strategy) -> Accepted:
         """Search, and return the chosen layers. Raises CompileError if the float model, or every quantization, is refused."""
-        self.original, where = self.evaluator.measure(self.module), str(self.evaluator.path)
+        self.original, where = self.evaluator.measure(self.network.module), str(self.evaluator.path)
         if not self.evaluator.judge(self.original, self.original)[0]:
             raise CompileError("metric_eval refuses the original model's own metric", where=where)
         strategy.run(self)
@@ -176,24 +170,20 @@ class FallbackSearch:
             raise CompileError("metric_eval refuses every quantization: nothing is written", where=where)
         return self.accepted
 
-    def fused(self, request: Request) -> ModuleOp:
-        """A copy of the module with its fusions."""
-        module = self.module.clone()
-        run_on_verified(module, [Fuse(request)], self.session.clone())
-        return module
+    def fused(self, request: Request) -> Network:
+        """A copy of the network with its fusions, in a session of its own."""
+        return replace(self.network, session=self.network.session.clone(), request=request).fused()
 
     def quantized(self, request: Request) -> ModuleOp:
         """A quantized copy of the module, calibrated from scratch."""
-        module, session = self.module.clone(), self.session.clone()
-        run_on_verified(module, [Fuse(request)], session)
-        self.session.skip_fusion = session.skip_fusion
-        run_passes(module, [Quantize(request, DataOptions(self.samples, batch_num=self.runs))], session)
-        return module
+        fused = self.fused(request)
+        self.network.session.skip_fusion = fused.session.skip_fusion
+        return fused.quantized().module
 
     def request(self, disabled: tuple[str, ...]) -> Request:
         """A request to quantize everything except these layers."""
         settings = replace(self.options.settings, skip_layers=disabled)
-        return request_of(replace(self.options, settings=settings), self.session)
+        return request_of(replace(self.options, settings=settings), self.network.session)
 
     def accepts(self, layers: tuple[str, ...], request: Request, module: ModuleOp | None = None) -> bool:
         """Whether the evaluator accepts a quantization; its module may be passed if it exists already. The trial is kept."""
@@ -212,7 +202,8 @@ def _least_in_float(search: FallbackSearch) -> None:
     whole = search.quantized(everything)
     if search.accepts((), everything, whole):
         return
-    search.ranking = search.rank(search.fused(everything), whole, search.samples, search.session)
+    network = search.network
+    search.ranking = search.rank(search.fused(everything).module, whole, network.samples.held, network.session)
     worst_first = tuple(search.ranking)
     fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.request(worst_first[:n])))
 
@@ -221,8 +212,8 @@ LEAST_IN_FLOAT = Strategy("accuracy_based_auto_calibration", "disabled", _least_
 
 
 def fewest(count: int, accepts: Callable[[int], bool]) -> int | None:
-    """How many of `count` layers have to stay in floats: by bisection, the last number that was accepted; None if there
-    was none.
+    """The least number of `count` layers that have to stay in floats: by bisection, the last number that was accepted;
+    None if there was none.
 
     Assumes that acceptance grows with the number. Never tries all of them: nothing would be quantized then.
     """
@@ -242,10 +233,10 @@ def _most_of_few_levels(search: FallbackSearch) -> None:
     Raises CompileError for a model without any, and if the uniformly quantized model is refused.
     """
     asked = search.request(())
-    module = search.fused(asked)
+    module = search.fused(asked).module
     layers = resolve(asked.settings, module, asked.profile)
     settings = layers.settings
-    wanted = levels_by_layer(layers, search.session)
+    wanted = levels_by_layer(layers, search.network.session)
     layers = replace(layers, settings=uniform(settings))
     sizes = weights_by_layer(layers)
     heaviest_first = tuple(name for name in sizes if name in (wanted or sizes))

@@ -12,25 +12,26 @@ from xdsl.ir import Operation
 from .. import frontends
 from ..configuration.settings import Settings
 from ..data import Samples, input_types
-from ..diagnostics import CompileError, op_error
 from ..dialects.nn import ObserveOp, plan_of
 from ..dialects.nn.shapes import known, shape_of
 from ..ir.functions import main_function
 from ..lowering.ascend.profiles import like_amct
-from ..pipelines.passes import run_passes
 from ..session import Session
-from ..transforms.quantization.decide.planning import SKIPPED
+from ..support.diagnostics import CompileError, op_error
+from ..transforms.quantization.data import Split
+from ..transforms.quantization.decide.deciding import SETTINGS
 from ..transforms.quantization.decide.recurrent import recurrent_layers
-from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions, SettingsOptions
+from ..transforms.quantization.options import AUTOMATIC, EngineOptions, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.place.insert_observers import insert_observers
-from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.request import Request, request_of
-from .model_file import read_model, simplify_and_fuse
+from ..transforms.quantization.request import request_of
+from .network import Network, read_model
 from .saving import Files, files_of, framework_of
 from .summary import Layers, describe_layers
 
 BATCH_NUM = 1
 """The number of calibration runs if neither an option nor the configuration specifies it."""
+_SKIPPED = frozenset(each.name for each in SETTINGS)
+"""The settings that keep layers float."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def calibrate_file(
     module = read_model(
         model, session, files.paths(), (*reads, config), lambda path, session: read_for(path, shapes or {}, session)
     )
-    runs = quantize_runs(module, data, session, config, batch_num, running, files, model)
-    written = files.write(module, session)
-    return Calibrated(written, describe_layers(module, session.remarks), runs)
+    network = quantize_runs(module, data, session, config, batch_num, running, files, model)
+    written = files.write(network.module, session)
+    return Calibrated(written, describe_layers(network.module, session.remarks), network.samples.batch_num or 0)
 
 
 def read_for(model: Path, shapes: Shapes, session: Session) -> ModuleOp:
@@ -106,16 +107,15 @@ def quantize_runs(
     running: EngineOptions,
     files: Files,
     model: Path,
-) -> int:
-    """Check that `files` can represent the module, then quantize it in place. Returns the number of calibration runs."""
+) -> Network:
+    """Check that `files` can represent the module, then quantize it. `batch_num` of its samples is the number of runs."""
     like_amct(module, session)
     request = request_of(calibration_options(config), session)
     runs = batch_num or request.settings.batch_num or BATCH_NUM
     samples = data(module, runs)
-    simplify_and_fuse(request, module, session)
-    check_wanted(request, module, session, files, model)
-    run_passes(module, [Quantize(request, DataOptions(samples, batch_num=runs), running)], session)
-    return runs
+    network = Network.of(model, module, request, Split(samples, samples, False, runs), running, session).fused()
+    check_wanted(network, files)
+    return network.quantized()
 
 
 def calibration_options(config: str | Settings | None) -> QuantizeOptions:
@@ -123,21 +123,22 @@ def calibration_options(config: str | Settings | None) -> QuantizeOptions:
     return QuantizeOptions(settings=SettingsOptions(config=Settings(as_amct=True) if config is None else config))
 
 
-def check_wanted(request: Request, module: ModuleOp, session: Session, files: Files, model: Path) -> None:
-    """Raise CompileError, located, if nothing in a fused module would be quantized or the files could not hold the result.
+def check_wanted(network: Network, files: Files) -> None:
+    """Raise CompileError, located, if nothing in a fused network would be quantized or the files could not hold the result.
 
     Called before data runs through the module: only a copy of it is planned.
     """
-    files.check(module, session)
-    planned, silent = module.clone(), session.silent()
-    insert_observers(planned, request, silent)
+    request, model, quiet = network.request, network.model, network.quiet.session
+    files.check(network.module, network.session)
+    planned = network.module.clone()
+    reported = insert_observers(planned, request, quiet)
     if model.suffix.lower() == ".onnx" and files.framework == "onnx":
         _check_steps(planned)
     for point in (op for op in planned.walk() if isinstance(op, ObserveOp)):
         files.check_bits(point.point.data.removesuffix(":0"), point.bits.value.data, request.where)
     if any(_is_quantized(op) for op in planned.walk()):
         return
-    skipped = next((r for r in silent.remarks if r.kind == "missed" and r.rule in SKIPPED), None)
+    skipped = next((r for r in reported if r.kind == "missed" and r.rule in _SKIPPED), None)
     if skipped is None:
         raise CompileError("contains no layer that can be quantized", where=str(model), hint="amct support says why")
     raise CompileError(f"leaves every layer in float, '{skipped.layer}' because {skipped.reason}", where=request.where)

@@ -10,21 +10,21 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..configuration.record import Record
 from ..configuration.settings import Settings
-from ..diagnostics import CompileError
 from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeOp
 from ..dialects.nn.shapes import element_of
 from ..lowering.ascend.profiles import like_amct
-from ..pipelines.passes import run_passes
+from ..pipelines.passes import run_passes, step
 from ..session import Session
+from ..support.diagnostics import CompileError
 from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.convert.adapt_qat import AdaptQatPass
 from ..transforms.quantization.convert.layer_weights import Integers, put_integers
-from ..transforms.quantization.options import NO_DATA, QuantizeOptions, SettingsOptions
+from ..transforms.quantization.options import AUTOMATIC, NO_DATA, QuantizeOptions, SettingsOptions
 from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import Quantize
+from ..transforms.quantization.quantize import quantize
 from ..transforms.quantization.request import request_of
-from .model_file import read_model, simplify_and_fuse
+from .network import read_model, simplify_and_fuse
 from .saving import Files, files_of
 from .summary import Layers, describe_layers
 
@@ -82,7 +82,8 @@ def convert_module(
     for name, layer in request.record.layers.items():
         files.check_bits(name, layer.bits, record)
     simplify_and_fuse(request, module, session)
-    run_passes(module, [Quantize(request, NO_DATA)], session)
+    with step("quantize", module, session):
+        quantize(module, request, NO_DATA, AUTOMATIC, session)
     put_integers(module, integers or {}, profile_of(session))
     return _written(module, files, session)
 

@@ -14,25 +14,25 @@ from .. import frontends
 from ..data import input_types
 from ..data.decoding import CACHED, LENGTH_AXIS, following
 from ..data.inputs import Runnable
-from ..diagnostics import CompileError
 from ..ir.array import Array
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import main_function
 from ..ir.verification import verify
 from ..session import Session
+from ..support.diagnostics import CompileError
 from ..transforms.quantization.options import Device
-from .engines import Engine, Input, OnnxRuntime, named_engine, runnable
+from .runnable import Engine, Input, OnnxRuntime, named_engine, runnable
 
 _TOKENS = "input_ids"
 
 
 class Step(NamedTuple):
-    """What a run gives."""
+    """The results of a run."""
 
     logits: Array
     """[batch, tokens, vocabulary], float32 or another type of floats."""
     cache: Mapping[str, Array]
-    """The inputs of the next run that hold this one's keys and values; empty without a cache."""
+    """The inputs of the next run that contain this one's keys and values; empty without a cache."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Decoder:
     tokens: str
     """The input of token ids, [batch, tokens]."""
     cached: Mapping[str, str]
-    """The input of each part of the cache, by what its name has in common with the output's."""
+    """The input of each part of the cache, by the part of its name that the output's name has, too."""
 
     @property
     def length(self) -> int | None:
@@ -63,7 +63,7 @@ class Decoder:
         return {name: self._no_tokens(self.inputs[name], rows) for name in self.cached.values()}
 
     def run(self, ids: Array, cache: Mapping[str, Array]) -> Step:
-        """The logits of ids, int [rows, tokens], after the tokens that the cache holds.
+        """The logits of ids, int [rows, tokens], after the tokens in the cache.
 
         Raises CompileError, located, for outputs that are not logits and the cache with these tokens added.
         """

@@ -1,4 +1,4 @@
-"""Scores of models on data: how often the label's class ranks first, or what a Python function measures."""
+"""Scores of models on data: how often the label's class ranks first, or the measure of a Python function."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..data import FloatModel, Samples, Spool, takes_whole_inputs
 from ..data.evaluator import Run
 from ..data.inputs import Runnable
 from ..data.script import load_script, running
-from ..diagnostics import CompileError
+from ..engines.threads import OrderedBatches, Turn, threads_here
 from ..ir.functions import main_function
 from ..runtime.executor import Array
 from ..session import Session
+from ..support.diagnostics import CompileError
 from .significance import Share
 
 _BY_FUNCTION = "write a function that measures it: --evaluator FILE.py:FUNCTION"
@@ -137,7 +137,7 @@ def _ranks(name: str, rows: Array, labels: Labels, start: int) -> Array:
 
 
 def measured_by(function: Callable[[FloatModel], Any], module: ModuleOp, path: Path, **given: Any) -> Any:
-    """What a function of a Python file returns for a module; `given` are further arguments of `FloatModel`.
+    """Measures a module by a function of a Python file; `given` are further arguments of `FloatModel`.
 
     Raises CompileError, located in the file, if it raises.
     """

@@ -7,29 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
-from xdsl.dialects.builtin import ModuleOp
 
-from ..data import Samples
-from ..diagnostics import CompileError, Remark
-from ..files import scratch
 from ..formats.onnx.graphs import replace_names
-from ..pipelines.passes import run_on_verified
-from ..session import ImportOptions, Session
-from ..tables import some
+from ..session import ImportOptions
+from ..support.diagnostics import CompileError, Remark
+from ..support.files import scratch
+from ..support.tables import numbered, some
 from ..targets.onnx import OnnxTarget
-from ..transforms.quantization.options import DataOptions, EngineOptions
 from ..transforms.quantization.profiles import QDQ, profile_of
-from ..transforms.quantization.quantize import Quantize
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request
 from . import latency
 from .latency import Inputs, Latencies
+from .network import Network
 
 RULE = "faster-than-float"
 TURNS = 500
-"""How often both files run before one counts as faster, at most."""
+"""Largest number of times that both files run before one counts as faster."""
 _GAINED = 1.2
-"""How much more than the missing time is to be won in one turn: the parts of a network do not add up to the whole."""
+"""Time to win in one turn, as a multiple of the missing time: the parts of a network do not add up to the whole."""
 _BORDERS = ("QuantizeLinear", "DequantizeLinear")
 
 
@@ -43,78 +39,62 @@ class Returned:
 
     @property
     def reason(self) -> str:
-        """Why it is in float."""
+        """The reason why the layer is in float."""
         took = f"{self.integer * 1e3:.3g} ms in int8, {self.floating * 1e3:.3g} ms in float"
         return f"onnxruntime takes {took}, including the conversions at its borders"
 
 
-@dataclass(frozen=True)
-class Networks:
-    """A network in float, in the forms that are compared, and what quantizes it."""
-
-    model: Path
-    original: ModuleOp
-    """The module as it was read."""
-    whole: ModuleOp
-    """The fused module that is quantized."""
-    onnx: OnnxTarget
-    calibrating: DataOptions
-    measuring: Samples
-    running: EngineOptions
-
-
-def layers_to_return(networks: Networks, request: Request, session: Session) -> list[Returned]:
-    """The layers that have to be in float, the costliest first, so that the ONNX file is faster than the float model.
+def layers_to_return(network: Network, onnx: OnnxTarget) -> list[Returned]:
+    """The layers of a fused network that have to be in float, the costliest first, so that its ONNX file is faster than the float
+    model.
 
     The network is quantized with one batch and without recovery, which change no operation. Each turn times the file and the
     regions of its layers; those that lose most go back to float, until the file is faster. Raises CompileError, located in the
     model, if no file with a quantized layer is faster, and without onnxruntime.
     """
+    session = network.session
     with session.phase("time regions"), scratch() as folder:
         try:
-            found = _returned(networks, request, folder, session)
+            found = _returned(network, onnx, folder)
         except CompileError as e:
-            raise e.at(str(networks.model)) from None
+            raise e.at(str(network.model)) from None
     count = "1 layer goes" if len(found) == 1 else f"{len(found)} layers go"
     names = some([each.layer for each in found])
     session.note(f"{RULE}: {count} back to float: {names}" if found else f"{RULE}: no layer has to go back to float")
     return found
 
 
-def _returned(networks: Networks, request: Request, folder: Path, session: Session) -> list[Returned]:
-    inputs, silent = next(iter(networks.measuring.batches())), session.silent()
-    silent.prints = ()
-    data = replace(networks.calibrating, batch_num=1)
-    model, file = float_file(networks.model, networks.original, folder, session), folder / "int8.onnx"
+def _returned(network: Network, onnx: OnnxTarget, folder: Path) -> list[Returned]:
+    inputs, one = next(iter(network.samples.held.batches())), network.samples._replace(batch_num=1)
+    quiet = replace(network.quiet, samples=one)
+    model, file = float_file(network, folder), folder / "int8.onnx"
     found, every, first = list[Returned](), tuple[str, ...](), ""
     in_float: dict[str, float] = {}
     while True:
-        module = networks.whole.clone()
-        asked = in_float_too(request.by_nearest, found)
-        run_on_verified(module, [Quantize(asked, data, networks.running)], silent)
-        names = quantized_layers(module, silent)
+        module = quiet.quantized(in_float_too(network.request.by_nearest, found)).module
+        names = quantized_layers(module, quiet.session)
         if not names:
-            raise _impossible(first, request, session)
-        networks.onnx.write(module, file, silent)
+            raise _impossible(first, network)
+        onnx.write(module, file, quiet.session)
         before, after = latency.side_by_side(dict.fromkeys([model, file], inputs), TURNS).models.values()
         if after.faster(before):
             return found
         if not in_float:
-            first = f"{before} in float, {after} with {_count(names)} in int8"
+            first = f"{before} in float, {after} with {numbered(len(names), 'layer')} in int8"
             fused = folder / "fused.onnx"
-            OnnxTarget().write(networks.whole, fused, silent)
+            OnnxTarget().write(network.module, fused, quiet.session)
             every, in_float = names, regions(fused, names, inputs)
         in_int8 = regions(file, every, inputs)
         each = [Returned(name, in_int8.get(name, 0), in_float.get(name, 0)) for name in names]
         found += chosen(each, after.median - before.median)
 
 
-def float_file(model: Path, original: ModuleOp, folder: Path, session: Session) -> Path:
-    """The model as an ONNX file: itself, or what is written of it into a folder."""
-    if model.suffix.lower() == ".onnx" and session.imports == ImportOptions():
-        return model
+def float_file(network: Network, folder: Path) -> Path:
+    """The float model as an ONNX file: the file itself, or one that is written into a folder."""
+    if network.model.suffix.lower() == ".onnx" and network.session.imports == ImportOptions():
+        return network.model
     file = folder / "float.onnx"
-    OnnxTarget().write(original, file, session.silent())
+    OnnxTarget().write(network.original, file, network.session.silent())
     return file
 
 
@@ -126,7 +106,7 @@ def in_float_too(request: Request, returned: Iterable[Returned]) -> Request:
 
 
 def chosen(layers: Sequence[Returned], missing: float) -> list[Returned]:
-    """The layers that lose most, as many as win the missing seconds; half of all where none loses any."""
+    """The slowest layers whose return to float saves the missing seconds; half of all layers if none is slower than in float."""
     ranked = sorted(layers, key=lambda each: each.floating - each.integer)
     losing = [each for each in ranked if each.integer > each.floating]
     if not losing:
@@ -141,8 +121,8 @@ def chosen(layers: Sequence[Returned], missing: float) -> list[Returned]:
 
 
 def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, float]:
-    """By layer the seconds that onnxruntime takes for its region: its node, those that quantize what it reads, and those after
-    it up to the next layer. What onnxruntime adds without a name of the file belongs to none.
+    """The seconds that onnxruntime takes for the region of each layer, by layer name: its node, the nodes that quantize its
+    inputs, and those after it up to the next layer. Nodes that onnxruntime adds without a name of the file do not belong to any.
     """
     model = onnx.ModelProto.FromString(file.read_bytes())  # of this run, with its weights where they are
     owners = _owners(model.graph, layers)
@@ -157,7 +137,7 @@ def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, floa
 
 
 def _number(graph: onnx.GraphProto) -> None:
-    """Call each node, and what it computes, by its place: onnxruntime names fused nodes after one or the other."""
+    """Name each node and its results by their positions: onnxruntime names fused nodes after one or the other."""
     numbers = {name: f"@{i}@{k}" for i, node in enumerate(graph.node) for k, name in enumerate(node.output) if name}
     for i, node in enumerate(graph.node):
         node.name = f"@{i}@"
@@ -168,7 +148,7 @@ def _number(graph: onnx.GraphProto) -> None:
 
 
 def _owners(graph: onnx.GraphProto, layers: Iterable[str]) -> dict[int, str]:
-    """By the place of a node, the layer to whose region it belongs."""
+    """The layer to whose region a node belongs, by the index of the node."""
     known, nodes = set(layers), graph.node
     owners = {i: node.name for i, node in enumerate(nodes) if node.name in known}
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
@@ -186,7 +166,7 @@ def _owners(graph: onnx.GraphProto, layers: Iterable[str]) -> dict[int, str]:
 
 
 def with_reasons(remarks: Iterable[Remark], returned: Iterable[Returned]) -> list[Remark]:
-    """The remarks, with what was measured as the reason of layers that went back to float."""
+    """The remarks, with the measurements as the reason for layers that went back to float."""
     reasons = {each.layer: each.reason for each in returned}
     return [
         replace(remark, rule=RULE, reason=reasons[remark.layer])
@@ -204,17 +184,13 @@ def check_faster(found: Latencies, file: Path) -> None:
         raise CompileError(message, where=str(file), hint="nothing was written; run it again on an idle machine")
 
 
-def _impossible(first: str, request: Request, session: Session) -> CompileError:
-    if request.settings.dynamic:
+def _impossible(first: str, network: Network) -> CompileError:
+    if network.request.settings.dynamic:
         message = "--faster-than-float does not return layers that --dynamic quantizes to float"
         return CompileError(message, hint="leave out --faster-than-float")
-    profile = profile_of(session)
+    profile = profile_of(network.session)
     hint = "without --faster-than-float the files are written"
     if profile is not QDQ:
         hint = f"--profile {QDQ.name} is for {QDQ.target}; {hint}"
     message = f"onnxruntime takes no less time for any quantized file than for the float model: {first}"
     return CompileError(message if first else "no layer can be quantized", hint=hint)
-
-
-def _count(names: Sequence[str]) -> str:
-    return "1 layer" if len(names) == 1 else f"{len(names)} layers"

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ..data import ImageRows, Samples, load_arrays
-from ..diagnostics import CompileError
-from ..files import refuse_pipe
 from ..runtime.executor import Array
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_pipe
 from .evaluation import Labels
 
 FOLDERS = "folders"

@@ -1,4 +1,4 @@
-"""How long models take in onnxruntime: `amct benchmark`, and the last line of `amct quantize`."""
+"""Latency of models in onnxruntime: `amct benchmark`, and the last line of `amct quantize`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics import CompileError, first_line
 from ..ir.array import Array
 from ..pipelines.timing import peak_memory
 from ..runtime.plan import RunError
-from ..tables import Table, Tabled
+from ..support.diagnostics import CompileError, first_line
+from ..support.tables import Table, Tabled, numbered
 
 Inputs = Mapping[str, Array]
 
 SECONDS = 0.3
-"""How long `amct quantize` times its two models, together; 0 times nothing."""
+"""Seconds for which `amct quantize` times its two models, together; 0 times nothing."""
 ROUNDS = 50
-"""How often each model runs, at most."""
+"""Largest number of runs of each model."""
 _FEWEST = 7
 """The fewest turns that can decide: all of seven turn out the same by chance in less than 1 of 100 cases."""
 _LONGEST = 10
-"""How much longer than `SECONDS` it times two models while turns do not decide which is slower."""
+"""Most time for two models while turns do not decide which is slower, as a multiple of `SECONDS`."""
 _CHANCE = 0.01
-"""The largest probability that what turns decide is chance."""
+"""The largest probability that the decision by turns is chance."""
 _MOST = 0.75
 _EXPLAINED = (
     "middle half: half of the runs took a time between these; of the first: the median as a part of the first file's"
@@ -65,7 +65,7 @@ class Latency:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Between these lies the middle half of the runs, in seconds."""
+        """The quartiles in seconds, which enclose the middle half of the runs."""
         low, high = np.quantile(self.seconds, (0.25, 0.75))
         return float(low), float(high)
 
@@ -85,7 +85,7 @@ class Latency:
 
 @dataclass(frozen=True, repr=False)
 class Latencies(Tabled):
-    """Models on the same inputs, in turns, so that what else the machine does concerns all of them."""
+    """Latencies of models on the same inputs, measured in turns, so that other load on the machine affects all of them."""
 
     models: Mapping[Path, Latency]
     version: str
@@ -117,8 +117,8 @@ class Latencies(Tabled):
     @property
     def setting(self) -> str:
         """The runtime, its threads, and the samples of a run."""
-        threads = "its own number of threads" if not self.threads else _count(self.threads, "thread")
-        return f"onnxruntime {self.version}, {threads}, {_count(self.batch, 'sample')} in a run"
+        threads = "its own number of threads" if not self.threads else numbered(self.threads, "thread")
+        return f"onnxruntime {self.version}, {threads}, {numbered(self.batch, 'sample')} in a run"
 
     def data(self) -> dict[str, Any]:
         """The measurement as plain data for JSON; times are in milliseconds."""
@@ -140,14 +140,10 @@ def _chance(count: int, turns: int) -> float:
     return sum(comb(turns, each) for each in range(count, turns + 1)) / 2**turns
 
 
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def benchmark(
     models: Sequence[Path], inputs: Inputs, *, threads: int = 1, warm_up: int = 2, rounds: int = ROUNDS
 ) -> Latencies:
-    """Time ONNX files, each in a process of its own, one run of each after the other.
+    """Time ONNX files, each in a separate process, one run of each after the other.
 
     `inputs` are those of one run, by name. `warm_up` runs of each model do not count. Raises CompileError, located in the file
     that onnxruntime does not run, and without onnxruntime.
@@ -203,8 +199,8 @@ def _goes_on(times: Sequence[Sequence[float]], passed: float, rounds: int) -> bo
 
 
 def by_node(path: Path, inputs: Inputs) -> dict[int, float]:
-    """The median seconds of the nodes of an ONNX file that are called `@0@`, `@1@`, ...; of nodes that onnxruntime makes one,
-    those of the first. The profile is written next to the file and removed. Raises CompileError as `side_by_side` does.
+    """The median seconds of the nodes of an ONNX file that are called `@0@`, `@1@`, ...; if onnxruntime merges nodes, the time
+    belongs to the first of them. The profile is written next to the file and removed. Raises CompileError as `side_by_side` does.
     """
     session = _opened(path, 1, profile=path.with_suffix(""))
     _run(session, inputs)

@@ -7,6 +7,10 @@ from typing import ClassVar, Literal
 
 from ..configuration.ranges import at_least
 from ..pipelines.options import option
+from ..support.diagnostics import CompileError
+
+ALSO = ("nn", "ascend", "record")
+"""Files that are written on request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +19,10 @@ class ResultOptions:
 
     GROUP: ClassVar[str] = "results"
 
+    also: tuple[str, ...] = option((), "FILE,...")
+    """Further files: nn (the quantized module as text, <stem>_nn.mlir), ascend (the module lowered to Ascend operators,
+    <stem>_ascend.mlir), record (AMCT's record of scales and offsets, <stem>_record.txt).
+    """
     opset: int | None = option(None, "N")
     """Opset of the ONNX file; by default the model's, or the first newer one that can represent the quantized model."""
     matmul_nbits: bool = False
@@ -46,6 +54,11 @@ class ResultOptions:
     (docs/checking.md); also what was read and written, with onnxruntime if it is installed. DATA: samples in the form of `data`;
     by default `amct quantize` takes those that measure, amct-opt synthetic ones. The first two runs are used.
     """
+
+    def __post_init__(self) -> None:
+        """Raises CompileError for a further file that does not exist."""
+        if unknown := [each for each in self.also if each not in ALSO]:
+            raise CompileError(f"also: '{unknown[0]}' is not one of {', '.join(ALSO)}", option="also")
 
 
 AS_USUAL = ResultOptions()

@@ -15,22 +15,23 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ..backends.onnx_runtime import Arithmetic, arithmetic, processor, providers
 from ..data import Samples
-from ..diagnostics import first_line
 from ..dialects.nn import QuantizeOp
+from ..engines.onnx_runtime import Arithmetic, arithmetic, processor, providers
 from ..ir.array import Array
 from ..rewriting import layer_of
 from ..runtime.boundary import Boundary
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
 from ..runtime.program import Rewrite
+from ..support.diagnostics import first_line
+from ..support.tables import numbered
 from ..transforms.quantization.convert.layer_weights import Inexact, inexact_layers
 from ..transforms.quantization.options import Device
 from ..transforms.quantization.profiles import Profile
 
 LEAST = 8
-"""At least this many samples are compared, where there are as many."""
+"""Least number of samples to compare, if there are as many."""
 _SHOWN = 3
 """Layers in a sentence."""
 _KEPT = 64 << 20
@@ -43,12 +44,12 @@ CLOSE = 60.0
 _FATAL = 4
 _FLOATS = frozenset({17, 19})
 """ONNX's codes of float8e4m3fn and float8e5m2."""
-_HALF_BYTES = frozenset({21, 22})
-"""ONNX's codes of uint4 and int4, which onnxruntime does not return."""
-_MOVED = {2: 1 << 7, 4: 1 << 15, 21: 1 << 3}
-"""By ONNX's codes of uint8, uint16 and uint4, how much larger their integers are than the signed ones of a module."""
+_SUB_BYTE = frozenset({21, 22, 25, 26})
+"""ONNX's codes of uint4, int4, uint2 and int2, which onnxruntime does not return."""
+_MOVED = {2: 1 << 7, 4: 1 << 15, 21: 1 << 3, 25: 1 << 1}
+"""Offset between the integers of a file and the signed ones of a module, by ONNX's codes of uint8, uint16, uint4 and uint2."""
 _SHORTAGE = re.compile(r"bad_alloc|pthread_create failed|(annot|ailed to) allocate|out of memory", re.IGNORECASE)
-"""What onnxruntime says if the system gives it no memory."""
+"""Messages of onnxruntime if the system gives it no memory."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class FirstApart:
 
 @dataclass
 class Expected:
-    """What the outputs of a file should be: those of the float model and of the simulation, run by run."""
+    """The expected outputs of a file: those of the float model and of the simulation, run by run."""
 
     samples: Sequence[Samples]
     """The samples of the runs; those held back come first."""
@@ -91,10 +92,12 @@ class Simulation:
     rewrite: Rewrite | None
     profile: Profile
     boundary: Boundary = field(default_factory=Boundary)
-    """How samples of the float model become the inputs of the file."""
+    """The conversion of samples of the float model to inputs of the file."""
 
     def overflows(self, batches: Iterable[Mapping[str, Array]]) -> dict[str, int]:
-        """By layer that may be inexact, how many sums of two products leave 16 bits in these runs; only with integer inputs."""
+        """The number of sums of two products that leave 16 bits in these runs, by layer that may be inexact; only with
+        integer inputs.
+        """
         layers = [each for each in inexact_layers(self.module, self.profile) if each.inputs is not None]
         found = {layer_of(each.op): 0 for each in layers}
         if not layers:
@@ -126,12 +129,12 @@ class Peer:
     accuracy: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
     """The outputs of the float model and of the file in onnxruntime, compared."""
     first_apart: FirstApart | None = None
-    """Where interpreter and onnxruntime first differ, if outputs are below CLOSE."""
+    """The first value in which interpreter and onnxruntime differ, if outputs are below CLOSE."""
     processor: str = ""
     arithmetic: Arithmetic = "exact"
-    """How it adds products of 8 bits on this processor."""
+    """The way onnxruntime adds products of 8 bits on this processor."""
     overflows: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By layer how many sums of two products leave 16 bits in these runs, if `arithmetic` makes a difference."""
+    """The number of sums of two products that leave 16 bits in these runs, by layer, if `arithmetic` makes a difference."""
 
     @property
     def wrong(self) -> str:
@@ -144,7 +147,7 @@ class Peer:
 
 
 def peer_of(path: Path, ours: Simulation | None = None, expected: Expected | None = None) -> Peer | None:
-    """Open a file with the default options, and compare what is expected of it. None without onnxruntime.
+    """Open a file with the default options, and compare it with the expected outputs. None without onnxruntime.
 
     If outputs are below CLOSE, a copy of the file that also outputs its integers is written next to it, run, and removed.
     """
@@ -218,7 +221,7 @@ def shown_integers(path: Path) -> Shown:
     linear = [n for n in model.graph.node if n.op_type == "QuantizeLinear"]
     made = {n.output[0]: next((types.get(point) for point in n.input[2:]), None) for n in linear}
     made = {name: type_ for name, type_ in made.items() if type_ not in _FLOATS}
-    outputs = {name: f"{name} as a number" if type_ in _HALF_BYTES else name for name, type_ in made.items()}
+    outputs = {name: f"{name} as a number" if type_ in _SUB_BYTE else name for name, type_ in made.items()}
     one = onnx.numpy_helper.from_array(np.array(1, np.float32), "one for integers")
     model.graph.initializer.append(one)
     for name, output in outputs.items():
@@ -232,7 +235,7 @@ def shown_integers(path: Path) -> Shown:
 
 
 def simulated_integers(ours: Simulation, shown: Shown, inputs: Mapping[str, Any]) -> dict[str, Array]:
-    """The integers of all values that have the same name in a file, as its outputs have them: int32, by output."""
+    """The integers of all values that have the same name in a file, in the form of its outputs: int32, by output."""
     values: list[SSAValue] = [op.result for op in ours.module.walk() if isinstance(op, QuantizeOp)]
     names = dict(zip(values, _numbered(v.name_hint or "" for v in values), strict=True))
     places = dict(zip(_numbered(re.sub(r"_\d+$", "", each) for each in shown.outputs), shown.outputs, strict=True))
@@ -290,7 +293,7 @@ def described(peer: Peer | None) -> str:
         return f"{peer.version} does not run the file: {peer.failure}"
     if not peer.runs:
         return f"{peer.version} opens the file"
-    runs = "1 run" if peer.runs == 1 else f"{peer.runs} runs"
+    runs = numbered(peer.runs, "run")
     differing = sum(d.differing for d in peer.outputs.values())
     count = sum(d.count for d in peer.outputs.values())
     if not differing:
@@ -306,5 +309,5 @@ def described(peer: Peer | None) -> str:
 def _where_apart(first: FirstApart | None) -> str:
     if first is None:
         return ""
-    steps = "1 step" if first.steps == 1 else f"{first.steps} steps"
+    steps = numbered(first.steps, "step")
     return f"; the first integers that differ: {first.name}, {first.differing} of {first.count}, at most by {steps}"

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ..diagnostics import CompileError, first_line
-from ..files import refuse_pipe
 from ..frontends.folders import model_in
 from ..ir.array import Array
 from ..session import Session
-from ..tables import Table, Tabled
+from ..support.diagnostics import CompileError, first_line
+from ..support.files import refuse_pipe
+from ..support.tables import Table, Tabled
 from ..transforms.quantization.options import Device
 from .decoder import Decoder, continued, decoder_of
-from .engines import Engine, default_engine
 from .labels import array_named
 from .options import TextOptions
+from .runnable import Engine, default_engine
 
 WINDOW = 128
-"""Tokens of a window when neither the option, the rows of an array nor the model say how many."""
+"""Default number of tokens of a window, if neither the option, the rows of an array nor the model give one."""
 PROMPTS = 4
 """Windows whose first halves are prompts of `decode`."""
 _ARRAYS = (".npz", ".npy")
@@ -36,7 +36,7 @@ _INSTALL = "pip install 'amct-opt[text]'"
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a model says of a text."""
+    """The predictions of a model for a text."""
 
     model: Path
     engine: str
@@ -73,8 +73,8 @@ class Perplexities(Tabled):
         return float((model.likeliest == self.models[0].likeliest).mean())
 
     def change(self, model: Predicted) -> tuple[float, float]:
-        """By how much the perplexity is higher than the first model's, as a share of it, and its standard error: windows differ
-        by chance, and both models are asked the same ones.
+        """The relative increase of the perplexity over the first model's, and its standard error: windows differ by
+        chance, and both models read the same ones.
         """
         by_window = (model.nats - self.models[0].nats).mean(1)
         ratio = exp(min(float(by_window.mean()), 700))
@@ -82,7 +82,7 @@ class Perplexities(Tabled):
         return ratio - 1, ratio * spread
 
     def same(self, model: Predicted) -> int:
-        """How many tokens that it writes are those of the first model in the same place."""
+        """The number of tokens it writes that are the first model's in the same place."""
         return sum(
             a == b
             for one, two in zip(self.models[0].told, model.told, strict=True)
@@ -90,7 +90,7 @@ class Perplexities(Tabled):
         )
 
     def until(self, model: Predicted) -> Sequence[int]:
-        """How many tokens it writes, after each prompt, before the first that is not the first model's."""
+        """The number of tokens it writes, after each prompt, before the first that is not the first model's."""
         return [
             next((i for i, (a, b) in enumerate(zip(one, two, strict=True)) if a != b), len(one))
             for one, two in zip(self.models[0].told, model.told, strict=True)
@@ -192,7 +192,7 @@ def _predicted(decoder: Decoder, windows: Array, text: TextOptions, session: Ses
 
 
 def _vocabulary(decoder: Decoder, length: int) -> int:
-    """The number of logits: what a run of the first id of all has."""
+    """The number of logits, found by a run of the first id of all."""
     ids = np.zeros((decoder.batch or 1, decoder.length or min(length, 2)), np.int64)
     return decoder.run(ids, decoder.empty(len(ids))).logits.shape[2]
 
@@ -206,7 +206,7 @@ def _nats(logits: Array, tokens: Array) -> Array:
 
 
 def _told(decoder: Decoder, windows: Array, count: int, session: Session) -> tuple[list[list[int]], list[float]]:
-    """What a model writes after the first halves of some windows that lie apart, and the seconds of its steps."""
+    """The tokens that a model writes after the first halves of some windows that lie apart, and the seconds of its steps."""
     if decoder.length is not None:
         message = f"takes {decoder.length} tokens at a time, so that it cannot go on after a prompt"
         raise CompileError(

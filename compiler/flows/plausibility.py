@@ -1,4 +1,5 @@
-"""Warns of what makes every figure of a run doubtful: data in another scale than the model's, results that are mostly noise.
+"""Warnings of causes that make every figure of a run doubtful: data in another scale than the model's, results that are
+mostly noise.
 
 The limits are far from what trained networks show on their own data. There, the input of the first batch norm is as large as its
 statistics say within a third, and the first convolution of images gives results around 1; pixels of 0 to 255 in place of
@@ -22,25 +23,26 @@ from ..rewriting import layer_of
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Difference
 from ..session import Session
+from ..support.tables import numbered
 
 LEAST_DB = 15.0
 """SQNR below which outputs are mostly noise."""
 _FAR = 20.0
-"""How many times larger or smaller than expected the input of the first layers must be."""
+"""Factor by which the input of the first layers must be larger or smaller than expected."""
 _LARGEST, _SMALLEST = 2550.0, 0.1
-"""Ten times beyond pixels of 0 to 255, and beyond pixels of 0 to 1."""
+"""Limits for pixels: ten times beyond those of 0 to 255, and beyond those of 0 to 1."""
 _SEEN, _MOST = 16, 1 << 23
-"""Samples that are looked at, and numbers."""
+"""Largest number of samples that are examined, and of their elements."""
 _APART = 3.0
-"""How many times wider the samples that measure must spread, or how many deviations apart their mean must be."""
+"""Factor by which the spread of the samples that measure must differ, or the number of deviations by which their mean must."""
 _ENOUGH = 4, 1000
-"""The least samples, and numbers, of which a spread says anything."""
+"""Fewest samples, and numbers, for a meaningful spread."""
 
 _SPREAD, _OFF = 2.2, 0.6
-"""How many times wider or narrower the input of the first batch norm may spread than its statistics say, and how many of their
-deviations its mean may be off: medians over channels. A few samples of trained networks' own data spread 0.7 to 1.1 times as
-wide and are off by less than 0.2; pixels of 0 to 1 for normalized ones spread 0.2 times as wide, and pixels from which no mean
-was subtracted are off by 0.8.
+"""Largest plausible ratio, in either direction, between the spread of the first batch norm's input and its statistics,
+and largest plausible distance of the mean, in their deviations: medians over channels. A few samples of trained
+networks' own data spread 0.7 to 1.1 times as wide and are off by less than 0.2; pixels of 0 to 1 for normalized ones
+spread 0.2 times as wide, and pixels from which no mean was subtracted are off by 0.8.
 """
 
 NO_COMMANDS: Mapping[str, str] = {}
@@ -52,11 +54,11 @@ def _advice(commands: Mapping[str, str]) -> str:
 
 
 class _Enough(Exception):
-    """All watched values were seen."""
+    """Raised when all watched values were seen."""
 
 
 def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, str] = NO_COMMANDS) -> Iterator[str]:
-    """What is odd about data for a float model, as it was read: one line each, with the next of the session's commands."""
+    """Yields what is odd about data for a float model, as it was read: one line each, with the next of the session's commands."""
     if samples.synthetic:
         return
     advice = _advice(commands)
@@ -83,20 +85,20 @@ def doubts_of_data(module: ModuleOp, samples: Samples, commands: Mapping[str, st
 
 
 _HARDLY_ANY = 2
-"""With this many samples or fewer, ranges fit them alone."""
+"""Most samples that ranges fit alone."""
 
 
 def doubts_of_use(samples: Samples, calibrates: bool) -> Iterator[str]:
-    """What is odd about how data is used: hardly any samples calibrate, or data decides nothing, as no range is needed."""
+    """Yields what is odd about how data is used: hardly any samples calibrate, or data decides nothing, as no range is needed."""
     if not calibrates:
         yield f"{samples.source} does not calibrate anything: no range of activations is needed; it only measures the result"
     elif samples.count <= _HARDLY_ANY and not samples.synthetic:
-        all_of_it = "1 sample" if samples.count == 1 else f"{samples.count} samples"
+        all_of_it = numbered(samples.count, "sample")
         yield f"{samples.source}: ranges fit {all_of_it} alone; a few hundred like those of production are enough"
 
 
 def warn_of_data(module: ModuleOp, samples: Samples, session: Session) -> None:
-    """Warn of what is odd about data."""
+    """Warn of oddities of data."""
     for doubt in doubts_of_data(module, samples, session.commands):
         session.warn(doubt)
 
@@ -132,7 +134,7 @@ def _joins(parts: list[Array]) -> bool:
 
 
 def _against_statistics(norm: BatchNormOp, array: Array) -> str:
-    """How the input of a batch norm differs from what its mean and variance say, in words; empty if that is plausible."""
+    """The difference between the input of a batch norm and its mean and variance, in words; empty if that is plausible."""
     mean, variance = (constant_of(each) for each in (norm.mean, norm.variance))
     if mean is None or variance is None:
         return ""
@@ -153,7 +155,7 @@ def _against_statistics(norm: BatchNormOp, array: Array) -> str:
 
 
 def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
-    """Whether unnormalized pixels give a first convolution results compared with which its bias does not count."""
+    """Whether the results of a first convolution on unnormalized pixels are so large that its bias does not matter."""
     biases = [each for operand in conv.operands[2:] if (each := constant_of(operand)) is not None]
     inputs = [array for array in _spread(samples).values() if array.size]
     if not biases or not inputs or min(a.min() for a in inputs) < 0 or max(a.max() for a in inputs) < _FAR:
@@ -163,7 +165,7 @@ def _swamps_bias(conv: ConvolutionOp, array: Array, samples: Samples) -> bool:
 
 
 def doubts_of_split(calibration: Samples, held: Samples) -> Iterator[str]:
-    """How the samples that measure differ from those that calibrate: one line for an input."""
+    """Yields the differences between the samples that measure and those that calibrate: one line for an input."""
     if calibration.synthetic or held.count < _ENOUGH[0]:
         return
     measured = _spread(held)
@@ -183,7 +185,7 @@ def doubts_of_split(calibration: Samples, held: Samples) -> Iterator[str]:
 
 
 def _few(samples: Samples) -> int:
-    """How many samples are looked at."""
+    """The number of samples to look at."""
     largest = max(math.prod(abs(n) for n in rows.shape[1:]) for rows in samples.rows.values())
     return max(1, min(_SEEN, samples.count, _MOST // max(largest, 1)))
 
@@ -201,7 +203,7 @@ def _spread(samples: Samples) -> dict[str, Array]:
 def doubts_of_result(
     module: ModuleOp, stages: Mapping[str, Mapping[str, Difference]], commands: Mapping[str, str] = NO_COMMANDS
 ) -> Iterator[str]:
-    """Outputs of floats that are mostly noise in one of the stages: one line for all of them."""
+    """Yields one line for all float outputs that are mostly noise in one of the stages."""
     low = [
         (difference.sqnr, name, stage)
         for stage, differences in stages.items()
@@ -211,7 +213,7 @@ def doubts_of_result(
     if low:
         sqnr, name, stage = min(low)
         yield (
-            f"output '{name}' ({stage}) has an SQNR of {sqnr:.2f} dB: it is mostly noise; the layers that cost most lists: "
+            f"output '{name}' ({stage}) has an SQNR of {sqnr:.2f} dB: it is mostly noise; list the layers that cost most: "
             f"{commands.get('sensitivity', 'amct sensitivity MODEL --data DATA')}"
         )
 

@@ -1,38 +1,31 @@
-"""`--recipe`: activations of 16 bits for the layers that need them, by what each costs at the outputs on data, not by names."""
+"""`--recipe`: activations of 16 bits for the layers that need them, chosen by their costs at the outputs on data, not by
+names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Self
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
-from ..diagnostics import CompileError
 from ..ir.array import Array
-from ..pipelines.passes import run_on_verified
 from ..rewriting import Remarks, layer_of
-from ..session import Session
-from ..tables import some
-from ..transforms.inline_fused import inline_fused
+from ..support.diagnostics import CompileError
+from ..support.tables import some
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data import Split
 from ..transforms.quantization.decide.sites import sites
-from ..transforms.quantization.options import EngineOptions
 from ..transforms.quantization.profiles import profile_of
-from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recover.equalize import Equalize
-from ..transforms.quantization.recover.exchange import exchanged, rounded
-from ..transforms.quantization.recover.rotate import Rotate
+from ..transforms.quantization.recover.layer_effects import exchanged, rounded
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request
+from .network import Network
 from .widening import WIDE, can_widen, own_values
 
 RULE = "recipe"
 SHARE = 0.9
-"""How much of the noise that 16 bits everywhere take away the chosen layers take away: what is left is 10 dB less."""
+"""Share of the noise that 16 bits everywhere take away which the chosen layers have to take away: what is left is 10 dB less."""
 RANKED = 32
 """The largest number of samples used to rank the layers."""
 
@@ -47,56 +40,42 @@ class Widening:
 
     @property
     def reason(self) -> str:
-        """Why it has its bits, as a sentence."""
+        """The reason for its bits, as a sentence."""
         bits = "16 bits" if self.wide else "no more bits"
         return (
             f"{bits}: {100 * self.share:.1f} % of the noise at the outputs that 16 bits everywhere take away is its own"
         )
 
 
-def widenings(
-    model: Path, module: ModuleOp, request: Request, samples: Split, running: EngineOptions, session: Session
-) -> list[Widening]:
-    """The layers of a fused module that can have activations of 16 bits, those first that take away most noise. As many are
+def widenings(network: Network) -> list[Widening]:
+    """The layers of a fused network that can have activations of 16 bits, those first that take away most noise. As many are
     chosen as take away `SHARE` of it.
 
     Raises CompileError, located in the model, if no layer can have them.
     """
-    request = request.layer_by_layer
-    names = can_widen(request.within(module, session))
-    gains = _gains(module, request, names, samples, running, session) if names else {}
+    request = network.request.layer_by_layer
+    names = can_widen(request.within(network.module, network.session))
+    gains = _gains(network.asking(request), names) if names else {}
     if not gains:
         message = (
             f"{RULE}: no layer can have activations of 16 bits in profile {request.profile.name} as the options have it"
         )
         hint = "amct support says which layers are quantized; layers that share scales or have a record keep their bits"
-        raise CompileError(message, where=str(model), hint=hint)
+        raise CompileError(message, where=str(network.model), hint=hint)
     return _chosen(gains)
 
 
-def _gains(
-    module: ModuleOp,
-    request: Request,
-    names: Sequence[str],
-    samples: Split,
-    running: EngineOptions,
-    session: Session,
-) -> dict[str, dict[Group, float]]:
-    """By quantized layer the noise of each group of outputs that activations of 16 bits take away."""
-    silent, on = session.silent(), (samples.calibrating, running)
-    whole = module.clone()
-    run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
-    request = request.equalized
-    narrow, wide = whole.clone(), whole.clone()
-    for form, asked in ((narrow, request), (wide, widened(request, names))):
-        run_on_verified(form, [Quantize(asked, *on)], silent)
+def _gains(network: Network, names: Sequence[str]) -> dict[str, dict[Group, float]]:
+    """The noise of each group of outputs that activations of 16 bits take away, by quantized layer."""
+    evened, session, held = network.quiet.evened(), network.session, network.samples.held
+    request = evened.request
     of_values = request.profile.points == "values"
-    places = own_values(whole, request, session) if of_values else {}
-    for form in (whole, narrow, wide):
-        inline_fused(form)
+    places = own_values(evened.module, request, session) if of_values else {}
+    forms = evened, evened.quantized(), evened.quantized(widened(request, names))
+    whole, narrow, wide = (form.inlined().module for form in forms)
     layers = set(quantized_layers(narrow, session))
     names = [name for name in names if name in layers]
-    measuring = in_batches(whole, [], samples.held.head(min(RANKED, samples.held.count)))
+    measuring = in_batches(whole, [], held.head(min(RANKED, held.count)))
     noise: list[dict[str, dict[Group, float]]] = []
     for form in (narrow, wide):
         if of_values:
@@ -119,16 +98,16 @@ def widened(request: Request, layers: Iterable[str]) -> Request:
     return replace(request, settings=replace(request.settings, bits=bits))
 
 
-def note_widenings(module: ModuleOp, found: Sequence[Widening], session: Session) -> None:
+def note_widenings(network: Network, found: Sequence[Widening]) -> None:
     """Leave a remark for each layer that can have 16 bits, and a note that lists those that do."""
-    remarks, reasons = Remarks(session, RULE), {each.layer: each for each in found}
-    for site in sites(module, profile_of(session).rows):
+    remarks, reasons = Remarks(network.session, RULE), {each.layer: each for each in found}
+    for site in sites(network.module, profile_of(network.session).rows):
         each = reasons.pop(layer_of(site.compute), None)
         if each is not None:
             (remarks.applied if each.wide else remarks.missed)(site.compute, RULE, each.reason)
     remarks.flush()
     names = [each.layer for each in found if each.wide]
-    session.note(f"{RULE}: {len(names)} of {len(found)} layers have activations of 16 bits: {some(names)}")
+    network.session.note(f"{RULE}: {len(names)} of {len(found)} layers have activations of 16 bits: {some(names)}")
 
 
 Group = tuple[tuple[int, ...], int]
@@ -166,7 +145,9 @@ def _sum(parts: Iterable[Mapping[Group, float]]) -> dict[Group, float]:
 
 
 def _chosen(gains: Mapping[str, Mapping[Group, float]]) -> list[Widening]:
-    """All layers by the mean, over groups of outputs, of their share of what all take away; the first ones are chosen."""
+    """Chooses the first of all layers, ranked by the mean, over groups of outputs, of their share of the noise that all
+    take away.
+    """
     totals = {group: total for group, total in _sum(gains.values()).items() if total > 0}
     shares = {
         name: sum(own[group] / total for group, total in totals.items() if group in own) / max(1, len(totals))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..files import replacing
-from ..limits import locating
-from ..reports.model_explorer import node_data
-from ..reports.network import DrawnLayer, layers_of
-from ..reports.page import page_of
-from ..reports.reading import Run, read_run
-from ..universe import new_session
+from ..examine.reports.model_explorer import node_data
+from ..examine.reports.page import page_of
+from ..examine.reports.reading import Run, read_run
+from ..support.files import replacing
+from ..support.limits import locating
 
 PAGE, NODE_DATA = "report.html", "model_explorer.json"
 
@@ -24,15 +21,14 @@ def report_of(folder: Path) -> Path:
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.
     """
-    run = read_run(folder, new_session())
-    return write_page(run, layers_of(run))
+    return write_page(read_run(folder))
 
 
-def write_page(run: Run, layers: Sequence[DrawnLayer]) -> Path:
-    """Write the page of a run, with its layers. Raises CompileError without the extra `report`."""
+def write_page(run: Run) -> Path:
+    """Write the page of a run. Raises CompileError without the extra `report`."""
     path = run.folder / PAGE
     with locating(PAGE):
-        page = page_of(run, layers)
+        page = page_of(run)
     with replacing(path) as stream:
         stream.write(page.encode(errors="backslashreplace"))
     return path
@@ -43,7 +39,7 @@ def node_data_of(folder: Path) -> Path:
 
     Raises CompileError, located, if the run has no ONNX file or no errors of layers.
     """
-    data = node_data(read_run(folder, new_session()))
+    data = node_data(read_run(folder))
     with replacing(folder / NODE_DATA) as stream:
         stream.write(f"{json.dumps(data, indent=1, ensure_ascii=False)}\n".encode(errors="backslashreplace"))
     return folder / NODE_DATA

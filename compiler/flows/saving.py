@@ -1,20 +1,25 @@
-"""AMCT's set of files for a model: which ones, what they are called, and writing all of them or none."""
+"""The files of a result, those of AMCT's commands and of `amct quantize`: their kinds and names, and writing AMCT's,
+all of them or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..catalogue import SAVED_MODEL
-from ..diagnostics import CompileError
-from ..files import filling
+from .. import frontends
+from ..frontends.folders import model_in
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..session import Session
+from ..session.catalogue import SAVED_MODEL
+from ..support.diagnostics import CompileError
+from ..support.files import filling
 from ..targets import Target, target_named
+from .options import ALSO
 
 
 class Output(NamedTuple):
@@ -48,7 +53,7 @@ OUTPUTS: Mapping[str, tuple[Output, ...]] = {
         *_EVERY,
     ),
 }
-"""By framework. The caffe target appends AMCT's endings to the names."""
+"""Output files by framework. The caffe target appends AMCT's endings to the names."""
 
 _FRAMEWORKS = {
     ".onnx": "onnx",
@@ -57,7 +62,7 @@ _FRAMEWORKS = {
     ".prototxt": "caffe",
     ".caffemodel": "caffe",
 }
-"""By file ending; all others are TensorFlow's."""
+"""Frameworks by file ending; all others are TensorFlow's."""
 
 
 _NONE: Mapping[str, str] = {}
@@ -136,6 +141,34 @@ def files_of(model: Path, save_path: str, framework: str | None = None) -> Files
         Written(target_named(o.target)(**o.options), _name(prefix, o.ending), o.deploys) for o in OUTPUTS[framework]
     )
     return Files(path, prefix, tuple(written), framework)
+
+
+def deployed(model: Path) -> Written:
+    """The deployable file for a model, of its framework's AMCT: the input of ATC."""
+    output = next(each for each in OUTPUTS[framework_of(model)] if each.deploys)
+    target = target_named(output.target)(**output.options)
+    return Written(target, target.files(Path(f"{frontends.stem(model)}{output.ending}"))[0].name, True)
+
+
+def outputs_of(model: Path, folder: Path, also: Collection[str] = (*ALSO, "deploy")) -> dict[str, Path]:
+    """The files of a result, by role, `also` those that not every result has. The ONNX file of a folder keeps its name, by which
+    the folder's configuration finds it.
+    """
+    file = model_in(model)
+    stem = frontends.stem(file)
+    extra = {
+        "deploy": deployed(file).name,
+        "nn": f"{stem}_nn.mlir",
+        "ascend": f"{stem}_ascend.mlir",
+        "record": f"{stem}_record.txt",
+    }
+    names = {
+        "onnx": f"{stem}_qdq.onnx" if file == model else file.name,
+        **{role: name for role, name in extra.items() if role in also},
+        "remarks": "remarks.yaml",
+        "summary": "summary.json",
+    }
+    return {role: folder / name for role, name in names.items()}
 
 
 def framework_of(model: Path) -> str:

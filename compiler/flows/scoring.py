@@ -12,28 +12,28 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
-from ..backends import HERE, Runner
 from ..data import ImageRows, Samples, input_types
 from ..data.samples import samples_of
-from ..diagnostics import CompileError
+from ..engines import HERE, Runner
 from ..frontends.folders import model_in
 from ..ir.functions import main_function
 from ..ir.verification import verify
 from ..runtime.boundary import boundary_of
 from ..session import Session
-from ..tables import Table, Tabled
+from ..support.diagnostics import CompileError
+from ..support.tables import Table, Tabled
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import load
 from ..transforms.quantization.options import DataOptions
-from .engines import Engine, InReals, default_engine, named_engine, runnable
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .plausibility import warn_of_data
+from .runnable import Engine, InReals, default_engine, named_engine, runnable
 from .shared_ranks import shared_ranks
 from .significance import EXPLAINED, Pair, Share
 
 TOP = 5
-"""The second count of classes, next to 1."""
+"""The number of classes in the second score, besides top-1."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Scored:
 
     @property
     def top5(self) -> Share | None:
-        """None for so few classes that it says nothing."""
+        """The share of samples whose label is among the first five; None for so few classes that it says nothing."""
         return None if self.ranking is None or self.ranking.classes <= TOP else self.ranking.top(TOP)
 
 
 @dataclass(frozen=True, repr=False)
 class Scores(Tabled):
-    """All models in order, and McNemar's test between each two of them if there are labels."""
+    """The scores of all models in order, and McNemar's test between each two of them if there are labels."""
 
     models: Sequence[Scored]
     samples: int
@@ -66,7 +66,7 @@ class Scores(Tabled):
     """The labels or the function that judged."""
 
     def pairs(self) -> dict[tuple[int, int], Pair]:
-        """By the positions of the two models."""
+        """The pairs of models, by the positions of the two."""
         right = [each.ranking.right for each in self.models if each.ranking is not None]
         return {(i, j): Pair.of(right[i], right[j]) for i, j in combinations(range(len(right)), 2)}
 

@@ -1,4 +1,4 @@
-"""`amct sensitivity`: what each layer's quantization costs at the network's outputs, and what leaving it in float would gain."""
+"""`amct sensitivity`: the cost of each layer's quantization at the network's outputs, and the gain of leaving it in float."""
 
 from __future__ import annotations
 
@@ -10,30 +10,25 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends import Runner
-from ..backends.threads import OrderedBatches, Turn, threads_here
 from ..data import Samples
 from ..data.inputs import Runnable
-from ..diagnostics import CompileError
-from ..pipelines.passes import run_on_verified
+from ..engines import Runner
+from ..engines.threads import OrderedBatches, Turn, threads_here
 from ..rewriting import layer_of
 from ..runtime.executor import Array, Executable
 from ..runtime.metrics import Differences, Divergences, Measure
 from ..session import Session
-from ..tables import Table, Tabled
+from ..support.diagnostics import CompileError
+from ..support.tables import Table, Tabled
 from ..transforms.inline_fused import inline_fused
 from ..transforms.quantization.calibrate.observing import in_batches
-from ..transforms.quantization.data import split
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
-from ..transforms.quantization.quantize import Quantize
-from ..transforms.quantization.recover.equalize import Equalize
-from ..transforms.quantization.recover.exchange import exchanged
-from ..transforms.quantization.recover.rotate import Rotate
+from ..transforms.quantization.recover.layer_effects import exchanged
 from ..transforms.quantization.recover.sensitivity import quantized_layers, sensitivities
-from ..transforms.quantization.request import request_of
+from ..transforms.quantization.request import wanted_of
 from ..transforms.quantization.running import runner_of
-from .model_file import read_model, simplify_and_fuse
+from .network import read_network
 from .plausibility import warn_of_data
 from .shared_difference import shared_difference
 from .summary import measured_on
@@ -44,7 +39,7 @@ SAMPLES = 32
 
 
 MEASURES: Mapping[str, type[Differences | Divergences]] = {"sqnr": Differences, "kl": Divergences}
-"""How outputs are compared: SQNR in dB, or for classifiers the divergence of their probabilities in nats."""
+"""The measures of outputs by name: SQNR in dB, or for classifiers the divergence of their probabilities in nats."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +49,18 @@ class LayerSensitivity:
     name: str
     op: str
     alone: float
-    """When only this layer is quantized."""
+    """The measure when only this layer is quantized."""
     spared: float
-    """When only this layer stays in float."""
+    """The measure when only this layer stays in float."""
     gain: float
-    """How much better `spared` is than `Sensitivity.quantized`."""
+    """The improvement of `spared` over `Sensitivity.quantized`."""
     own: float
     """`0.5 + 0.5 * cosine` of the layer's own results in float and quantized, from equal inputs (AMCT's ranking)."""
 
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Tabled):
-    """All quantized layers, the one that alone costs most first."""
+    """The sensitivities of all quantized layers, the one that costs most by itself first."""
 
     layers: Sequence[LayerSensitivity]
     quantized: float
@@ -81,7 +76,7 @@ class Sensitivity(Tabled):
 
     @property
     def unit(self) -> str:
-        """What the measure is in."""
+        """The unit of the measure."""
         return "dB" if self.measure == "sqnr" else "nats"
 
     def shown(self, value: float, sign: str = "") -> str:
@@ -120,19 +115,14 @@ def sensitivity_of(
     Biases are corrected only if that is asked for. `measure` is one of `MEASURES`. Raises CompileError, located, for anything
     that cannot be done, and if no layer of the model is quantized.
     """
-    whole = read_model(model, session, ())
-    request = request_of(options, session).layer_by_layer
-    request.check_by_layer()
-    split_data = split(data, request.settings, whole, session)
-    held, calibrating = split_data.held, split_data.calibrating
-    if split_data.calibration is not None:
-        warn_of_data(whole, split_data.calibration, session)
-    simplify_and_fuse(request, whole, session)
-    run_on_verified(whole, [Rotate(request, calibrating, running), Equalize(request, calibrating, running)], session)
-    quantized = whole.clone()
-    run_on_verified(quantized, [Quantize(request.equalized, calibrating, running)], session)
-    for module in (whole, quantized):
-        inline_fused(module)
+    network = read_network(model, wanted_of(options), data, running, session)
+    network = network.asking(network.request.layer_by_layer)
+    network.request.check_by_layer()
+    held, given = network.samples.held, network.samples.calibration
+    if given is not None:
+        warn_of_data(network.original, given, session)
+    network = network.fused().evened()
+    whole, quantized = network.inlined().module, network.quantized().inlined().module
     measuring = held.head(min(samples, held.count))
     own = sensitivities(whole, quantized, measuring, session)
     if not own:
@@ -142,7 +132,7 @@ def sensitivity_of(
     alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared, runner)
     spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared, runner)
     total = difference_by(runner, whole, quantized, measuring, session, compared)
-    kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, request.profile.rows)}
+    kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, network.request.profile.rows)}
     better = 1 if measure == "sqnr" else -1
     layers = [
         LayerSensitivity(
@@ -155,7 +145,7 @@ def sensitivity_of(
         )
         for name in sorted(alone, key=lambda name: -alone[name].noise)
     ]
-    return Sensitivity(layers, _shown(total), measuring.count, split_data.apart, measure)
+    return Sensitivity(layers, _shown(total), measuring.count, network.samples.apart, measure)
 
 
 def _shown(measured: Differences | Divergences) -> float:
@@ -170,7 +160,7 @@ def difference_by(
     session: Session,
     measure: Callable[[], M] = Differences,
 ) -> M:
-    """How far all outputs of two modules are apart. The cluster of `runner` shares the samples, if it has one."""
+    """The difference of all outputs of two modules. The cluster of `runner` shares the samples, if it has one."""
     if runner.cluster is not None:
         return shared_difference(runner.cluster, expected, other, samples, session, measure)
     return difference_of(Executable(expected), Executable(other), samples, session, measure)
@@ -179,7 +169,7 @@ def difference_by(
 def difference_of(
     expected: Executable, other: Runnable, samples: Samples, session: Session, measure: Callable[[], M] = Differences
 ) -> M:
-    """How far all outputs of two modules are apart; one thread per core runs them."""
+    """The difference of all outputs of two modules; one thread per core runs them."""
     total = measure()
     done = count(1)
 
@@ -195,7 +185,7 @@ def difference_of(
 
 
 def ranked_at_outputs(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """By quantized layer the SQNR in dB of the network's outputs when only it is quantized, the lowest first."""
+    """The SQNR in dB of the network's outputs when only one layer is quantized, by layer, the lowest first."""
     whole, quantized = whole.clone(), quantized.clone()
     for module in (whole, quantized):
         inline_fused(module)

@@ -1,4 +1,4 @@
-"""How far the outputs of two modules are apart, on a cluster: workers measure each run, and the measures are added in order."""
+"""The difference of the outputs of two modules, on a cluster: workers measure each run, and the measures are added in order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends.cluster import Workers
-from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..data import Samples
+from ..engines.cluster import Workers
+from ..engines.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..runtime.executor import Executable
 from ..runtime.metrics import Measure
 from ..session import Session
@@ -34,7 +34,7 @@ def shared_difference(
     session: Session,
     measure: Callable[[], M],
 ) -> M:
-    """How far all outputs of two modules are apart, to the bit as `difference_of` says. `measure` is a class."""
+    """The difference of all outputs of two modules, equal to that of `difference_of` to the bit. `measure` is a class."""
     total, shares = measure(), shares_of(samples)
     pair = _Pair(packed(expected, session, cluster), packed(other, session, cluster), measure)
     bar = Bar.of("measure", [share.count for share in shares])
@@ -45,7 +45,7 @@ def shared_difference(
 
 
 def _measured(pair: _Pair, share: Samples) -> list[Any]:
-    """On a worker: the measure of each output of each run. Sums of runs would round otherwise than one after the other."""
+    """Measures each output of each run, on a worker. Sums of runs would round otherwise than one after the other."""
     expected, other = (_executable(each, get_ident()) for each in (pair.expected, pair.other))
     measured: list[Any] = []
     for batch in share.batches():

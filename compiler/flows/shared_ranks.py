@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ..backends import cluster
-from ..backends.checkpoint import Checkpoint
-from ..backends.data_hash import digest_of
-from ..backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..data import Samples
 from ..data.inputs import Runnable
-from ..diagnostics import CompileError
+from ..engines import cluster
+from ..engines.checkpoint import Checkpoint
+from ..engines.data_hash import digest_of
+from ..engines.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ..session import Session
-from .engines import Engine, runnable
+from ..support.diagnostics import CompileError
 from .evaluation import Labels, Ranking, ranks, rows_per_sample
+from .runnable import Engine, runnable
 
 
 class _Model(NamedTuple):
-    """A model, and what runs it. onnxruntime reads the file itself."""
+    """A model, and the engine that runs it. onnxruntime reads the file itself."""
 
     engine: Engine
     path: Path
@@ -77,7 +77,7 @@ def shared_ranks(
 
 
 def _key(model: _Model, labels: Labels, data: str, batch_size: int) -> Sequence[object]:
-    """What ranks depend on."""
+    """The data that ranks depend on."""
     classes = hashlib.sha256(labels.classes.tobytes()).hexdigest()
     return model.engine, model.path.name, model.module.digest, classes, data, batch_size
 
@@ -104,13 +104,13 @@ def _halves(share: _Judged) -> Sequence[_Judged]:
 
 
 def _ranked(model: _Model, share: _Judged) -> Ranking:
-    """On a worker: the ranks of a share's labels."""
+    """Ranks a share's labels on a worker."""
     _, session = unpacked(model.module)
     return ranks(_runnable(model, get_ident()), share.samples, share.labels, session, threads=1)
 
 
 @lru_cache(maxsize=16)
 def _runnable(model: _Model, thread: int) -> Runnable:
-    """What runs the model, made once by each thread."""
+    """Makes a runnable of the model, once for each thread."""
     module, session = unpacked(model.module)
     return runnable(model.engine, model.path, module, session)

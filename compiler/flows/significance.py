@@ -1,4 +1,4 @@
-"""How sure a share of right answers is, and the difference of two shares on the same samples."""
+"""Confidence in a share of right answers, and in the difference of two shares on the same samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Share:
 
     @staticmethod
     def of(right: Array) -> Share:
-        """From bool [samples]."""
+        """Makes a share from bool [samples]."""
         return Share(int(np.count_nonzero(right)), len(right))
 
     @property
@@ -58,24 +58,24 @@ class Share:
 EXPLAINED = (
     "only {first}, only this: samples that one alone gets right; p (McNemar): how likely such counts are by chance"
 )
-"""Below a table of shares and pairs."""
+"""The explanation below a table of shares and pairs."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models on the same samples: how many only one of them gets right."""
+    """A pair of models on the same samples: how many only one of them gets right."""
 
     first_only: int
     second_only: int
 
     @staticmethod
     def of(first: Array, second: Array) -> Pair:
-        """From the samples that each gets right, bool [samples]."""
+        """Makes a pair from the samples that each gets right, bool [samples]."""
         return Pair(int(np.count_nonzero(first & ~second)), int(np.count_nonzero(second & ~first)))
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """Both counts, and how likely they are if neither model is better, for a table."""
+        """Both counts, and their probability if neither model is better, for a table."""
         return str(self.first_only), str(self.second_only), f"{self.p:.3g}"
 
     @property

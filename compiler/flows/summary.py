@@ -12,29 +12,33 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ..diagnostics import Remark
 from ..dialects.nn import ConstantOp, DequantizeOp, FusedOp, OpaqueOp, is_layer
 from ..dialects.nn.fused import outside
 from ..formats.onnx.tensors import stored_size
 from ..ir.functions import main_function
 from ..rewriting import layer_of
-from ..runtime.metrics import EXPLAINED as EXPLAINED_ERROR
-from ..runtime.metrics import Difference
-from ..tables import Table, Tabled, some
+from ..runtime.metrics import EXPLAINED as EXPLAINED_ERROR, Difference
+from ..support.diagnostics import Remark
+from ..support.tables import Table, Tabled, numbered, some
 from .latency import Latencies
+from .options import ALSO
 from .peer import Peer, described
 from .significance import EXPLAINED, Pair, Share
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
 _LISTED = 20
-"""Rows of a list of layers; summary.json has all of them."""
+"""Largest number of rows of a list of layers; summary.json has all of them."""
 _NAMES = {
     "float": "float",
     "fake_quantized": "fake-quantized (nn)",
     "kernels": "integer kernels (nn)",
     "integer": "integer (ascend)",
 }
+_ROWS = 2
+"""Outputs in a summary, one line each."""
+_REASONS = 4
+"""Reasons of layers in float in a summary, one line each."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +72,7 @@ class Layers(Tabled):
         )
 
     def tables(self) -> Sequence[Table]:
-        """What was not done to layers as it might have been, and why."""
+        """Tables of the steps that were not done to layers, with the reasons."""
         lists = (
             ("not fused", self.not_fused),
             ("left in float", self.left_in_float),
@@ -100,8 +104,8 @@ class Answers:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Each output of the quantized module in `nn`, of the `ascend` module, and of the former in integer kernels (profiles that
-    quantize values), against the float model.
+    """The accuracy of each output against the float model: of the quantized module in `nn`, of the `ascend` module, and
+    of the former in integer kernels (profiles that quantize values).
     """
 
     samples: int
@@ -113,7 +117,7 @@ class Accuracy:
     integer: Mapping[str, Difference]
     kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
     answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
-    """By stage (`float` and the names above), if there are labels."""
+    """Answers by stage (`float` and the names above), if there are labels."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,9 @@ class Sizes:
 
 @dataclass(frozen=True, repr=False)
 class Summary(Tabled):
-    """The result of quantizing one model file. `files` by role: onnx, nn, ascend, record, remarks, summary."""
+    """The result of quantizing one model file. `files` by role: onnx, remarks, summary; deploy in profiles for Ascend; nn, ascend
+    and record where they were asked for.
+    """
 
     model: Path
     metadata: Mapping[str, str]
@@ -141,13 +147,21 @@ class Summary(Tabled):
     latencies: Latencies | None = None
     """The model in float and the ONNX file, timed in onnxruntime; None if that was not asked for, or not possible."""
     target: str = ""
-    """What the profile is for."""
+    """The purpose of the profile."""
     inexact: tuple[str, ...] = ()
     """The layers whose sums of products onnxruntime may get wrong on some processors."""
     warnings: tuple[str, ...] = ()
-    """What the user was warned of: reasons to doubt the data or the result among them."""
-    module: ModuleOp | None = None
-    """The quantized module in `nn`; None if it is written to a file."""
+    """The warnings that were given: among them are reasons to doubt the data or the result."""
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile."""
+        return self.metadata.get("profile", "")
+
+    @property
+    def stage(self) -> str:
+        """The measured form that the target computes: a field of `Accuracy`."""
+        return next((each for each in ("kernels", "integer") if getattr(self.accuracy, each)), "fake_quantized")
 
     def __repr__(self) -> str:
         outputs = (f"{name} {d.sqnr:.2f} dB" for name, d in self.accuracy.fake_quantized.items())
@@ -156,7 +170,13 @@ class Summary(Tabled):
         return f"Summary({self.model.name}: {', '.join([counts, *outputs])})"
 
     def tables(self) -> Sequence[Table]:
-        """What was not done to layers, the errors of outputs, right answers, and the overview."""
+        """The result on one page: files, accuracy, speed, size, and the layers that stayed in float."""
+        return [Table("summary", (), list(_brief(self)))]
+
+    def details(self) -> Sequence[Table]:
+        """The other tables: the steps that were not done to layers, the errors of outputs, right answers, and how the
+        result was made.
+        """
         found = [*self.layers.tables()]
         if self.accuracy.samples:
             headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
@@ -165,7 +185,81 @@ class Summary(Tabled):
         if self.accuracy.answers:
             headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
             found.append(Table("right answers", headers, _answers(self.accuracy), EXPLAINED.format(first="float")))
-        return [*found, Table("summary", (), list(_overview(self)))]
+        return [*found, Table("details", (), list(_overview(self)))]
+
+
+def _brief(summary: Summary) -> Iterator[tuple[str, str]]:
+    layers, sizes, files = summary.layers, summary.sizes, summary.files
+    if "deploy" in files:
+        yield "file", f"{files['deploy']}: what ATC compiles for {summary.target} (profile {summary.profile})"
+        yield "file", f"{files['onnx']}: the same model for any ONNX runtime, to measure its accuracy"
+    else:
+        yield "file", f"{files['onnx']}: for {summary.target} (profile {summary.profile})"
+    if also := [files[role] for role in ALSO if role in files]:
+        yield "files", ", ".join(map(str, also))
+    yield from _brief_accuracy(summary)
+    yield "onnxruntime", described(summary.peer)
+    if summary.peer is not None and summary.peer.wrong:
+        yield "processors", _processors(summary)
+    if summary.latencies is not None:
+        yield "speed", _speed(summary.latencies)
+    weights = f"weights {_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
+    written = next((sizes.written[role] for role in ("deploy", "onnx") if role in sizes.written), 0)
+    yield "size", f"{_size(sizes.model)} -> {_size(written)}; {weights}"
+    yield "quantized", counted(Counter(r.op for r in layers.quantized))
+    yield from _brief_reasons(layers)
+
+
+def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
+    """The accuracy of the form that the target computes."""
+    accuracy, stage = summary.accuracy, summary.stage
+    if not accuracy.samples:
+        yield "accuracy", "not measured: the model was not run; --data measures the result on samples"
+        return
+    on = f"on {measured_on(accuracy.samples, accuracy.held_back)}"
+    if accuracy.synthetic:
+        on = "on SYNTHETIC inputs, which says nothing about data"
+    outputs: Mapping[str, Difference] = getattr(accuracy, stage)
+    if accuracy.answers:
+        before, after = accuracy.answers["float"], accuracy.answers[stage]
+        shares = (f"{cells[0]} % ({cells[1]})" for cells in (after.top1.cells, before.top1.cells))
+        yield "accuracy", f"{next(shares)} right, the float model {next(shares)}, {on}"
+    for name, each in sorted(outputs.items(), key=lambda item: item[1].sqnr)[:_ROWS]:
+        same = math.isinf(each.sqnr) and each.sqnr > 0
+        found = (
+            f"output '{name}' {'equals that of' if same else f'has {each.sqnr:.1f} dB SQNR against'} the float model"
+        )
+        yield "accuracy", found if accuracy.answers else f"{found}, {on}"
+    if len(outputs) > _ROWS:
+        yield "accuracy", f"a higher SQNR for {numbered(len(outputs) - _ROWS, 'more output')}"
+
+
+def _brief_reasons(layers: Layers) -> Iterator[tuple[str, str]]:
+    """Yields the reasons why layers stayed in float, the most frequent first."""
+    kinds: dict[str, Counter[str]] = {}
+    for remark in layers.float_layers:
+        kinds.setdefault(remark.reason, Counter())[remark.op] += 1
+    if layers.others:
+        kinds["no rule quantizes this operation"] = Counter(layers.others)
+    rows = sorted(kinds.items(), key=lambda item: -item[1].total())
+    for reason, each in rows[:_REASONS]:
+        yield "in float", f"{each.total()} {some([kind for kind, _ in each.most_common()])}: {reason}"
+    if rest := rows[_REASONS:]:
+        yield (
+            "in float",
+            f"{sum(each.total() for _, each in rest)} for {numbered(len(rest), 'more reason')} (--verbose)",
+        )
+    if not rows:
+        yield "in float", "0"
+
+
+def _speed(latencies: Latencies) -> str:
+    before, after = latencies.models.values()
+    slower = after.slower(before)
+    found = f"{before.median / after.median:.2f} times as fast as float"
+    if slower is None:
+        found = "turns do not decide whether it is slower than float"
+    return f"{found}: {after}, float {before} ({latencies.setting})"
 
 
 def _accuracy(accuracy: Accuracy) -> list[tuple[str, ...]]:
@@ -189,13 +283,11 @@ def _answers(accuracy: Accuracy) -> list[tuple[str, ...]]:
 
 
 def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
-    layers, sizes, accuracy, meta = summary.layers, summary.sizes, summary.accuracy, summary.metadata
+    layers, sizes, meta = summary.layers, summary.sizes, summary.metadata
     if layers.imported:
         yield "imported", layers.imported
     yield "fused", counted(Counter(r.rule for r in layers.fused))
     yield "not fused", counted(Counter(r.rule for r in layers.not_fused))
-    yield "quantized", counted(Counter(r.op for r in layers.quantized))
-    yield "left in float", counted(Counter(r.op for r in layers.float_layers))
     if layers.quantized_before:
         yield "quantized before", counted(layers.quantized_before)
     if layers.inside:
@@ -207,21 +299,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "calibrated on", f"{meta.get('samples', 'no')} {data}; observer {meta.get('observer', 'none')}"
     else:
         yield "calibrated on", "nothing: no range of activations is needed"
-    if not accuracy.samples:
-        yield "measured on", "nothing: the model was not run; --data measures the result on samples"
-    elif accuracy.synthetic:
-        yield "measured on", f"{accuracy.samples} samples, synthetic, with another seed"
-    else:
-        yield "measured on", measured_on(accuracy.samples, accuracy.held_back)
-    if summary.target:
-        yield "made for", f"{summary.target} (profile {meta.get('profile', '')})"
-    yield "onnxruntime", described(summary.peer)
     yield "processors", _processors(summary)
-    if summary.latencies is not None:
-        before, after = summary.latencies.models.values()
-        doubt = "; turns do not decide whether int8 is slower" if after.slower(before) is None else ""
-        yield "latency", f"{summary.latencies.setting}: {before} float, {after} int8{doubt}"
-    yield "weights", f"{_size(sizes.float_weights)} -> {_size(sizes.integer_weights)}"
     yield "model", f"{summary.model} ({_size(sizes.model)} with its arrays)"
     for role, path in summary.files.items():
         size = f" ({_size(sizes.written[role])} with its arrays)" if role in sizes.written else ""
@@ -229,11 +307,11 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _processors(summary: Summary) -> str:
-    """On which processors onnxruntime computes what was measured."""
+    """The processors on which onnxruntime computes what was measured, in words."""
     if not summary.inexact:
         return "onnxruntime adds the products of all layers exactly on every processor"
     peer = summary.peer
-    layers = "1 layer" if len(summary.inexact) == 1 else f"{len(summary.inexact)} layers"
+    layers = numbered(len(summary.inexact), "layer")
     if peer is not None and peer.wrong:
         return f"sums of products are wrong on this one, {peer.processor}: {peer.wrong}; {remedy_of(summary)}"
     others = "on this one and others" if peer is not None and peer.arithmetic != "exact" else "on others"
@@ -242,8 +320,8 @@ def _processors(summary: Summary) -> str:
 
 
 def remedy_of(summary: Summary) -> str:
-    """The option by which onnxruntime computes all sums of products exactly."""
-    if summary.metadata.get("profile") not in ("qdq", "ppq"):
+    """The option that makes onnxruntime compute all sums of products exactly."""
+    if summary.profile not in ("qdq", "ppq"):
         return "--profile qdq makes a file for all processors"
     return "--portable strict makes them exact, or --weight-bits 7 where scales are given"
 
@@ -251,7 +329,7 @@ def remedy_of(summary: Summary) -> str:
 def measured_on(samples: int, held_back: bool) -> str:
     """The samples that measured, and how they relate to those that calibrated."""
     apart = "held back from calibration" if held_back else "the calibration samples: too few to hold some back"
-    return f"{samples} samples, {apart}"
+    return f"{numbered(samples, 'sample')}, {apart}"
 
 
 def counted(kinds: Mapping[str, int]) -> str:
@@ -306,7 +384,7 @@ def _kind(op: Any) -> str:
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants of a module and of scales per group, as files store them: two numbers of 4 bits in a byte."""
+    """Bytes of all constants of a module and of scales per group, as files store them: numbers of 4 and 2 bits share a byte."""
     constants = sum(stored_size(op.array) for op in module.walk() if isinstance(op, ConstantOp))
     parameters = (op.qparams.data for op in module.walk() if isinstance(op, DequantizeOp))
     return constants + sum(p.scales().nbytes for p in parameters if p.block is not None)
@@ -357,7 +435,7 @@ def layers_data(layers: Layers) -> dict[str, Any]:
 
 
 def peer_data(peer: Peer) -> dict[str, Any]:
-    """What onnxruntime made of a file, as plain data."""
+    """The results of a file in onnxruntime, as plain data."""
     outputs = {name: difference_data(d) for name, d in peer.outputs.items()}
     return {
         "version": peer.version,

@@ -1,4 +1,4 @@
-"""Which layers of a model can be quantized, which rule prevents it, and which Ascend operators compute them."""
+"""Reports which layers of a model can be quantized, which rule prevents it, and which Ascend operators compute them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.decide.conditions import DecideLayer
 from ..transforms.quantization.decide.layers import NO_SETTINGS, is_quantized
+from ..transforms.quantization.decide.legality import row_of
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.place.insert_observers import insert_observers
 from ..transforms.quantization.profiles import Profile, profile_of
@@ -36,18 +37,21 @@ class LayerSupport:
     rule: str
     reason: str
     ascend: tuple[str, ...]
-    """The Ascend operators that the layer is lowered to; empty if it has no lowering yet."""
+    """The Ascend operators that the layer is lowered to; empty if it has no lowering."""
+    ascend_of_type: tuple[str, ...]
+    """The Ascend operators that AMCT's table names for layers of its type; empty if the type is not in the table."""
 
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
-    """Every layer of a module in program order, judged by the session's profile in a copy that is fused as in `amct quantize`.
-    The module itself does not change.
+    """Lists every layer of a module in program order, judged by the session's profile in a copy that is fused as in
+    `amct quantize`. The module itself does not change.
     """
     profile, fused = profile_of(session), module.clone()
     FuseAllPass().apply(session.silent(), fused)
     verdicts = dict(_verdicts(fused, session, profile))
     left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
     ascend = _ascend_operators(fused, session)
+    rows = {layer_of(op): row for op in module.walk() if isinstance(op, NNOp) and (row := row_of(op)) is not None}
     types = {
         layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
         for op in module.walk()
@@ -59,6 +63,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
             kind,
             *(verdicts.get(name, _not_listed(kind, profile)) if name in left else _FOLDED),
             tuple(ascend.get(name, ())),
+            rows[name].ascend if name in rows else (),
         )
         for name, kind in types.items()
     ]
@@ -72,9 +77,8 @@ _FOLDED: _Verdict = ("no", "folded", "fusion folds it into another layer")
 
 def _verdicts(module: ModuleOp, session: Session, profile: Profile) -> Iterator[tuple[str, _Verdict]]:
     """Quantization's verdict by layer name. A layer may be several operations, so quantized ones come last and override."""
-    silent = session.silent()
-    insert_observers(module, Request(NO_SETTINGS, profile), silent)
-    reasons = {(r.layer, r.rule): r.reason for r in silent.remarks if r.kind == "missed"}
+    reported = insert_observers(module, Request(NO_SETTINGS, profile), session.silent())
+    reasons = {(r.layer, r.rule): r.reason for r in reported if r.kind == "missed"}
     rows = profile.rows
     first = {site.owner: site for site in reversed(sites(module, rows))}
     found: list[tuple[str, _Verdict]] = []

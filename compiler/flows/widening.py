@@ -1,4 +1,4 @@
-"""Activations of 16 bits: which layers can have them, and what rounding them to 8 and to 16 bits costs at the outputs.
+"""Activations of 16 bits: the layers that can have them, and the cost at the outputs of rounding them to 8 and to 16 bits.
 
 In profiles that quantize inputs of layers they are the inputs, and a layer is measured by itself in both forms. In profiles that
 quantize values they are the values whose points have the layer's settings: its result, and what it reads that no quantized layer
@@ -14,7 +14,7 @@ from ..rewriting import layer_of
 from ..session import Session
 from ..transforms.inline_fused import inline_fused
 from ..transforms.quantization.place.insert_observers import insert_observers
-from ..transforms.quantization.recover.exchange import layer_values
+from ..transforms.quantization.recover.layer_effects import layer_values
 from ..transforms.quantization.request import Request, Resolved
 
 WIDE = 16
@@ -22,8 +22,8 @@ WIDE = 16
 
 
 def can_widen(request: Resolved) -> list[str]:
-    """The layers whose activations have fewer than 16 bits and can have 16, but for those that `layer_bits` names. None with a
-    record, which has the parameters, and where values share parameters, and therefore bits (profile ppq).
+    """The layers whose activations have fewer than 16 bits and can have 16, except those that `layer_bits` names. None
+    with a record, which has the parameters, and where values share parameters, and therefore bits (profile ppq).
     """
     aligned = request.points.modes(request.profile, request.settings.joint_quant).values()
     if request.record is not None or (request.profile.points == "values" and {*aligned} != {"none"}):
@@ -41,7 +41,9 @@ def can_widen(request: Resolved) -> list[str]:
 
 
 def own_values(fused: ModuleOp, request: Request, session: Session) -> dict[str, list[int]]:
-    """By layer the values whose points have its settings, by their places in `layer_values` of the module without regions."""
+    """The values whose points have the settings of a layer, by layer name: their places in `layer_values` of the module
+    without regions.
+    """
     observed = fused.clone()
     insert_observers(observed, request, session.silent())
     inline_fused(observed)

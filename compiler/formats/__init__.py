@@ -1,3 +1,1 @@
-"""The formats of files, for code that reads them (`frontends`), writes them (`targets`) or runs their operators
-(`runtime`).
-"""
+"""The formats of files, for code that reads them (`frontends`), writes them (`targets`) or runs their operators (`runtime`)."""

@@ -99,7 +99,7 @@ def averaged(scale: Array, count: int) -> Array:
 
 
 def before_averaging(scale: Array, count: int, reciprocal: np.float32 | None = None) -> Array | None:
-    """Scales that `averaged` maps to `scale`, None if there are none; of several those with this reciprocal."""
+    """Scales that `averaged` maps to `scale`, None if there are none; if there are several, those with this reciprocal."""
     near = np.asarray(scale * np.float32(count), np.float32)
     candidates = [
         c for steps in (0, 1, -1, 2, -2) if np.array_equal(averaged(c := _stepped(near, steps), count), scale)

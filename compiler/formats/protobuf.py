@@ -1,4 +1,4 @@
-"""Protobuf messages from a table of their fields, so that a format is read without the package that defines it.
+"""Makes protobuf messages from a table of their fields, so that a format is read without the package that defines it.
 
     fields = {
         "Net": {"name": (1, "string"), "layer": (2, "repeated Layer"), "blobs": (3, "map<string, Layer.Blob>")},
@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto as _Field
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto as _Field, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 

@@ -1,4 +1,4 @@
-"""Rows: an operator of a format that is an operation of `nn` with the same operands, read and written by what a row says.
+"""Rows: each describes how an operator of a format, which is an operation of `nn` with the same operands, is read and written.
 
 Fields say how properties stand in the file. Numbers whose default and name are those of the attribute need none.
 """
@@ -31,7 +31,7 @@ class Int:
 
 @dataclass(frozen=True)
 class Flag:
-    """0 or 1; `since` is the first version of the format that has the attribute."""
+    """An attribute of 0 or 1; `since` is the first version of the format that has the attribute."""
 
     name: str
     default: bool
@@ -49,7 +49,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Ints:
-    """A list of integers: an attribute, or from a version on an input of its own, after the others."""
+    """A list of integers: an attribute, or from a version on a separate input, after the others."""
 
     name: str
     input_since: int | None = None
@@ -66,12 +66,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where channels are. Files are written in the layout that is the default, without this attribute."""
+    """The position of channels. Files are written in the layout that is the default, without this attribute."""
 
 
 @dataclass(frozen=True)
 class Is:
-    """The property has this value; others are other operators, or have none."""
+    """A property with a fixed value; operations with other values are other operators, or none."""
 
     value: Any
 
@@ -81,7 +81,7 @@ Field = Number | Int | Flag | Word | Ints | Axis | Layout | Is
 
 @dataclass(frozen=True)
 class Row:
-    """One operator, for which `fields` has the properties of the operation by name.
+    """An operator, for which `fields` has the properties of the operation by name.
 
     `since` is the first version that has it, `only` the values that further attributes must have. What `fits` is false for is
     written as its expansion.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,9 +40,9 @@ class Field(NamedTuple):
     number: int
     kind: int
     begin: int
-    """Where the whole field begins, its tag included."""
+    """The position where the whole field begins, its tag included."""
     value: int
-    """Where the value begins: after tag and length."""
+    """The position where the value begins: after tag and length."""
     end: int
 
     @property

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..session import Frontend as Frontend
-from ..session import ImportOptions, Session
+from ..session import Frontend as Frontend, ImportOptions, Session
 from .folders import model_in
 
 _WEIGHTS = (
@@ -22,10 +21,10 @@ def read(path: Path, session: Session) -> ModuleOp:
 
     Raises CompileError for an unknown ending, an unreadable model, and options in `session.imports` that do not apply.
     """
-    from ..catalogue import SAVED_MODEL
-    from ..diagnostics import CompileError
-    from ..files import reading, refuse_pipe
-    from ..limits import locating
+    from ..session.catalogue import SAVED_MODEL
+    from ..support.diagnostics import CompileError
+    from ..support.files import reading, refuse_pipe
+    from ..support.limits import locating
 
     path = model_in(path)
     ending = SAVED_MODEL if path.is_dir() else path.suffix.lower()

@@ -22,7 +22,7 @@ from ..transforms.partial_shapes import Dimension, PartialShapes
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHOWN_ELEMENTS = 1024
-"""Shape inference sees constants of up to this many elements, because it reads shapes, axes and the like from them."""
+"""Most elements of a constant that shape inference sees, because it reads shapes, axes and the like from constants."""
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Constant:
     )
 
     def transposed(self, perm: Sequence[int]) -> Constant:
-        """The constant with its axes in another order, made once, so that arrays shared in the source stay shared."""
+        """Transposes the constant once, so that arrays shared in the source stay shared."""
         order = tuple(perm)
         if order == tuple(range(len(order))):
             return self
@@ -67,7 +67,7 @@ Converted = Binding | Sequence[Binding]
 
 
 class Unmapped(Exception):
-    """This form of an operator has no equivalent in `nn`; the message gives the reason. The node is then carried.
+    """Raised for a form of an operator that has no equivalent in `nn`; the message gives the reason.
 
     `types` are those of its results, if the converter knows them.
     """
@@ -139,8 +139,7 @@ class Sink:
         return arrays
 
     def bindings(self, results: Sequence[Binding], emitted: Sequence[nn.NNOp], names: Sequence[str]) -> list[Binding]:
-        """The values of a node's outputs, given what its conversion gave and emitted: a constant where the numbers are
-        known.
+        """The values of a node's outputs, given what its conversion gave and emitted: a constant where the numbers are known.
 
         `names` are those of the outputs, for the constants that this makes; without one, the result's name is used.
         """

@@ -22,7 +22,7 @@ from .node import SourceNode
 
 _Node = TypeVar("_Node", bound=SourceNode)
 _LAYERS = (nn.ConvolutionOp, nn.MatMulOp, nn.AveragePoolOp, nn.GlobalAveragePoolOp)
-"""What Ascend computes in integers."""
+"""Operations that Ascend computes in integers."""
 Kind = type[ascend.AscendOp]
 """An operation on integers: a convolution, a product or an average."""
 
@@ -33,8 +33,8 @@ def producer(value: object) -> Operation | None:
 
 
 def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
-    """The AscendQuant or AscendRequant that these integers come from, past operations that move them. What is joined or filled in
-    has the scale of the first operand.
+    """The AscendQuant or AscendRequant that these integers come from, past operations that move them. What is joined or
+    filled in has the scale of the first operand.
     """
     op = producer(value)
     while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, nn.MovingOp)):
@@ -62,7 +62,7 @@ def mapped(convert: Callable[[_Node], Converted]) -> Callable[[_Node], Converted
 
 
 def on_integers(convert: Callable[[_Node], Converted], kind: Kind) -> Callable[[_Node], Converted]:
-    """The converter of a layer, on integers: `kind` with the geometry of what the converter makes of floats."""
+    """The converter of a layer on integers: `kind` with the geometry that the converter gives for floats."""
 
     def converted(node: _Node) -> Converted:
         made: dict[SSAValue, SSAValue] = {}
@@ -93,7 +93,7 @@ _ON_MORE_AXES: Mapping[tuple[Kind, int], Kind] = {
     (ascend.FullyConnectionOp, 4): ascend.BatchMatMulV2Op,
     (ascend.FullyConnectionOp, 5): ascend.BatchMatMulV2Op,
 }
-"""What takes the place of an operation, by the rank of x."""
+"""Operations that take the place of others, by the operation and the rank of x."""
 
 
 def _layer(

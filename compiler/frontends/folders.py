@@ -1,4 +1,4 @@
-"""Folders with a language model, as Hugging Face's optimum and onnxruntime-genai write them: which file is the network.
+"""Finds the network in folders with a language model, as Hugging Face's optimum and onnxruntime-genai write them.
 
 Sources: onnxruntime-genai's `genai_config.json` names the file of the decoder; optimum writes `model.onnx`, or the decoder of a
 network up to three times: without a cache, with one, and both in one file.
@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics import CompileError
 from ..ir.text import read_text
+from ..support.diagnostics import CompileError
 
 GENAI = "genai_config.json"
 """The configuration of onnxruntime-genai."""
@@ -20,7 +20,7 @@ DECODERS = ("decoder_model_merged.onnx", "decoder_with_past_model.onnx", "decode
 
 
 def model_in(path: Path) -> Path:
-    """The ONNX file that a folder is about; any other path unchanged, the folder of a SavedModel among them.
+    """The ONNX file of the network in a folder; any other path unchanged, including the folder of a SavedModel.
 
     Raises CompileError, located in the folder or in its configuration, if no file or more than one may be meant.
     """

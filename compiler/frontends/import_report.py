@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation
 
-from ..diagnostics import Remark
 from ..dialects import nn
 from ..rewriting import Refusal, Remarks
 from ..session import Session
+from ..support.diagnostics import Remark
 
 
 class ImportReport:

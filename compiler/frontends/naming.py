@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, NameLoc, StringAttr
 
-from ..diagnostics import describe
 from ..ir.unique_names import Names
+from ..support.diagnostics import describe
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, element_of, shape_of
 from ..ir.dtypes import numpy_dtype
+from ..support.diagnostics import CompileError
 from ..transforms.partial_shapes import Dimension, root
 from .building import Array, Binding, Constant, Sink, Size, Unmapped
 from .naming import NamedLayer
@@ -30,7 +30,7 @@ class SourceNode:
         self.inputs: list[Binding | None] = list(inputs)
         self.sink = sink
         self.make_layer: Callable[..., Any] | None = None
-        """What makes the layer of a node on quantized integers in the place of `emit`, and None of other operations."""
+        """Makes the layer of a node on quantized integers in place of `emit`; None for other operations."""
 
     # Inputs
 

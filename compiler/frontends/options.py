@@ -7,8 +7,8 @@ from dataclasses import fields
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
-from ..diagnostics import CompileError
 from ..session import ImportOptions
+from ..support.diagnostics import CompileError
 
 _FLAGS = {"shapes": "input-shape", "values": "input-value", "carried": "carry"}
 """Options of the command line whose names differ from their fields."""

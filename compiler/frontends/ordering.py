@@ -20,7 +20,7 @@ class CycleError(Exception):
 
 
 def in_order(needs: Sequence[Collection[int]]) -> list[int]:
-    """Indices such that each follows all that it needs; the given order if possible. Raises CycleError."""
+    """Indices in an order in which each follows all that it needs; the given order if possible. Raises CycleError."""
     waiting = [len(n) for n in needs]
     users: list[list[int]] = [[] for _ in needs]
     for i, needed in enumerate(needs):

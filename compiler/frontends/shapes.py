@@ -19,7 +19,7 @@ _DEFAULTS = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
 def reshape_target(node: SourceNode, entries: Sequence[Size], allow_zero: bool) -> list[int] | None:
-    """`to` for sizes of which some are known only at run time: 0 copies the input's size there, -1 for one more."""
+    """The value of `to` for sizes of which some are known only at run time: 0 copies the input's size there, -1 for one more."""
     copied = 0 if allow_zero else len(node.shape(0))
     target = [0 if i < copied and node.has_size(0, i, e) else e for i, e in enumerate(entries)]
     target = [e if isinstance(e, int) else -1 for e in target]

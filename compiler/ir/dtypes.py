@@ -1,4 +1,4 @@
-"""Element types: the one table that ties MLIR types to numpy and safetensors names.
+"""Element types: one table of MLIR types and their names in numpy and safetensors.
 
 numpy is imported only when an array type is requested, so that dialects and the command line start without it.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
+    FixedBitwidthType,
     Float4E2M1FNType,
     Float8E4M3FNType,
     Float8E5M2Type,
@@ -37,7 +38,7 @@ Tensor = TensorType[Attribute]
 
 
 class ElementType(NamedTuple):
-    """One element type: in MLIR, with its names in numpy and safetensors."""
+    """An element type: in MLIR, with its names in numpy and safetensors."""
 
     mlir: TypeAttribute
     numpy: str
@@ -54,11 +55,13 @@ ELEMENT_TYPES: tuple[ElementType, ...] = (
     ElementType(f16, "float16", "F16"),
     ElementType(bf16, "bfloat16", "BF16"),
     ElementType(i1, "bool", "BOOL"),
+    ElementType(_integer(2), "int2", "I2"),
     ElementType(_integer(4), "int4", "I4"),
     ElementType(_integer(8), "int8", "I8"),
     ElementType(_integer(16), "int16", "I16"),
     ElementType(_integer(32), "int32", "I32"),
     ElementType(_integer(64), "int64", "I64"),
+    ElementType(_integer(2, Signedness.UNSIGNED), "uint2", "U2"),
     ElementType(_integer(4, Signedness.UNSIGNED), "uint4", "U4"),
     ElementType(_integer(8, Signedness.UNSIGNED), "uint8", "U8"),
     ElementType(_integer(16, Signedness.UNSIGNED), "uint16", "U16"),
@@ -75,8 +78,14 @@ _BY_MLIR: dict[Attribute, ElementType] = {row.mlir: row for row in ELEMENT_TYPES
 _BY_NUMPY = {row.numpy: row for row in ELEMENT_TYPES}
 _BY_SAFETENSORS = {row.safetensors: row for row in ELEMENT_TYPES}
 _NARROW_FLOATS = (Float8E4M3FNType, Float8E5M2Type, Float8E8M0FNUType, Float4E2M1FNType)
+
+_WIDTHS = {row.numpy: cast(FixedBitwidthType, row.mlir).bitwidth for row in ELEMENT_TYPES}
+SUB_BYTE: dict[str, int] = {name: bits for name, bits in _WIDTHS.items() if 1 < bits < 8}
+"""The widths of sub-byte elements, in bits, by numpy's names. ONNX files pack several of them into a byte."""
+AS_BYTES: dict[str, str] = {name: name.replace(str(bits), "8") for name, bits in SUB_BYTE.items() if "int" in name}
+"""The type of 8 bits that has the same numbers, by sub-byte integer type."""
 _FROM_ML_DTYPES = frozenset(
-    {"bfloat16", "int4", "uint4", *(row.numpy for row in ELEMENT_TYPES if isinstance(row.mlir, _NARROW_FLOATS))}
+    {"bfloat16", *AS_BYTES, *(row.numpy for row in ELEMENT_TYPES if isinstance(row.mlir, _NARROW_FLOATS))}
 )
 
 _FLOATS = (Float32Type, Float64Type, Float16Type, BFloat16Type)
@@ -95,7 +104,7 @@ def has_numpy_dtype(element: Attribute) -> bool:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype called `name`; bfloat16, floats of 8 and 4 bits and the 4-bit integers come from ml_dtypes."""
+    """The numpy dtype called `name`; bfloat16, floats of 8 and 4 bits and integers of 4 and 2 come from ml_dtypes."""
     import numpy as np
 
     if name not in _FROM_ML_DTYPES:
@@ -125,10 +134,10 @@ def as_stored(array: Array) -> Array:
     """The array in the form of text and files: signed numbers narrower than a byte are sign-extended; a view if they are."""
     import numpy as np
 
-    if array.dtype.kind != "V" or array.dtype.name != "int4":
+    if array.dtype.kind != "V" or AS_BYTES.get(array.dtype.name) != "int8":
         return array
-    stored = array.view(np.int8)
-    return stored if stored.max(initial=0) < 8 and stored.min(initial=0) >= -8 else array.astype(np.int8)
+    stored, half = array.view(np.int8), 1 << (SUB_BYTE[array.dtype.name] - 1)
+    return stored if stored.max(initial=0) < half and stored.min(initial=0) >= -half else array.astype(np.int8)
 
 
 def from_stored(data: bytes | Array, dtype: np.dtype[Any]) -> Array:

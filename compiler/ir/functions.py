@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -18,7 +19,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block
 
-from ..diagnostics import CompileError, describe, op_error
+from ..support.diagnostics import CompileError, describe, op_error
 
 NAME = "nn.name"
 """Argument and result attribute: the model's name of the input or output."""
@@ -26,13 +27,13 @@ DIMS = "nn.dims"
 """Argument and result attribute: a name for each dimension, empty if it has none (`["batch", "", "", ""]`)."""
 
 ORDER = "nn.order"
-"""Argument attribute: the axes of an input as they lie in memory, the outermost first (`array<i64: 0, 2, 3, 1>`), if not in their
-own order. What the model computes does not depend on it, but for the last bits in PyTorch.
+"""Argument attribute: the axes of an input in the order of memory, the outermost first (`array<i64: 0, 2, 3, 1>`), if
+that differs from their own order. What the model computes does not depend on it, but for the last bits in PyTorch.
 """
 
 LAYERS = "nn.layers"
-"""Function attribute: names of layers as the modules of PyTorch were made, if the operations stand in another order: AMCT's
-records have that order.
+"""Function attribute: names of layers in the order in which the modules of PyTorch were made, if operations have
+another order: AMCT's records have that order.
 """
 
 
@@ -53,14 +54,14 @@ def main_function(module: ModuleOp) -> FuncOp:
 
 
 def other_functions(module: ModuleOp) -> list[FuncOp]:
-    """The functions with operations of `nn` or `ascend` next to that of the graph. Raises CompileError like `main_function`."""
+    """The functions with operations of `nn` or `ascend` besides the graph. Raises CompileError like `main_function`."""
     graph = main_function(module)
     others = (op for op in module.ops if isinstance(op, FuncOp) and op is not graph)
     return [f for f in others if any(op.name.startswith(("nn.", "ascend.")) for op in f.walk())]
 
 
 def body(function: FuncOp) -> Block:
-    """The one block of a function."""
+    """The only block of a function."""
     return function.body.block
 
 
@@ -70,8 +71,12 @@ def return_op(function: FuncOp) -> ReturnOp:
 
 
 def input_names(function: FuncOp) -> list[str]:
-    """One name per argument; `arg0`, `arg1`, ... by default."""
-    return _names(function.arg_attrs, len(function.body.block.args), "arg")
+    """One name per argument: that of the source, else the argument's own in text (`x` for `%x`), else `arg0`, `arg1`, ..."""
+    arguments = function.body.block.args
+    named = _names(function.arg_attrs, [""] * len(arguments))
+    taken = Counter([*named, *(each.name_hint for each in arguments)])
+    own = [each.name_hint if taken[each.name_hint] == 1 else None for each in arguments]
+    return _names(function.arg_attrs, [name or f"arg{i}" for i, name in enumerate(own)])
 
 
 def set_input_orders(function: FuncOp, orders: Sequence[Sequence[int]]) -> None:
@@ -93,7 +98,7 @@ def input_orders(function: FuncOp) -> dict[str, Sequence[int]]:
 
 
 def set_layer_order(function: FuncOp, modules: Sequence[str], layers: Iterable[str]) -> None:
-    """State the order of the layers among modules, unless it is the order in which `layers`, those of operations, come."""
+    """Set the order of the layers among modules, unless it is the order of `layers`, those of operations."""
     stand = [name for name in dict.fromkeys(layers) if name in set(modules)]
     if (order := [name for name in modules if name in set(stand)]) != stand:
         function.attributes[LAYERS] = ArrayAttr([StringAttr(name) for name in order])
@@ -107,13 +112,13 @@ def layer_order(function: FuncOp) -> list[str]:
 
 def output_names(function: FuncOp) -> list[str]:
     """One name per result; `result0`, ... by default."""
-    return _names(function.res_attrs, len(function.function_type.outputs), "result")
+    return _names(function.res_attrs, [f"result{i}" for i in range(len(function.function_type.outputs))])
 
 
-def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: str) -> list[str]:
+def _names(attributes: ArrayAttr[DictionaryAttr] | None, defaults: Sequence[str]) -> list[str]:
     given: Sequence[DictionaryAttr] = () if attributes is None else attributes.data
-    names = [a.data.get(NAME) for a in given] + [None] * (count - len(given))
-    return [f"{default}{i}" if (text := text_of(n)) is None else text for i, n in enumerate(names)]
+    names = [text_of(a.data.get(NAME)) for a in given] + [None] * (len(defaults) - len(given))
+    return [default if name is None else name for name, default in zip(names, defaults, strict=True)]
 
 
 def text_of(attribute: Attribute | None) -> str | None:

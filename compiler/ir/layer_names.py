@@ -92,9 +92,9 @@ class LayerNames:
 
     layers: Operations
     modules: Operations
-    """By the path of their own module; operations of functions belong to the module that calls the function."""
+    """Operations by the path of their own module; operations of functions belong to the module that calls the function."""
     inside: Operations
-    """By the path of their own module and of every module around it."""
+    """Operations by the path of their own module and of every module around it."""
     indices: Operations
 
     @staticmethod

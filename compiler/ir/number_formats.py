@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class NumberFormat(NamedTuple):
-    """How numbers are stored: an element and a scale, whose product is the number."""
+    """A way to store numbers: an element and a scale, whose product is the number."""
 
     name: str
     element: TypeAttribute
@@ -58,9 +58,9 @@ NUMBER_FORMATS = {
         NumberFormat("nvfp4", Float4E2M1FNType(), Float8E4M3FNType(), block=16, has_tensor_scale=True, reach=6.0),
     )
 }
-"""By name. Elements of HiF8 up to 15 have 3 bits of mantissa, larger ones fewer."""
+"""Number formats by name. Elements of HiF8 up to 15 have 3 bits of mantissa, larger ones fewer."""
 ACTIVATION_FORMATS = {name: NUMBER_FORMATS[name] for name in ("fp8-e4m3", "fp8-e5m2")}
-"""Those to which ONNX quantizes values at run time, with one scale for a tensor."""
+"""Number formats to which ONNX quantizes values at run time, with one scale for a tensor."""
 
 
 def largest(dtype: np.dtype[Any]) -> float:
@@ -71,7 +71,9 @@ def largest(dtype: np.dtype[Any]) -> float:
 
 
 def saturated_to(values: Array, dtype: np.dtype[Any]) -> Array:
-    """float32 values as the nearest numbers of a narrow float type, ties to even; beyond its range, the largest ones."""
+    """Rounds float32 values to the nearest numbers of a narrow float type, ties to even; beyond its range, to the largest
+    ones.
+    """
     import numpy as np
 
     limit = np.float32(largest(dtype))
@@ -79,8 +81,8 @@ def saturated_to(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def rounding(elements: Array) -> Array:
-    """How far numbers are at most from the elements that they become, float32: half a step, and at the ends of the range what
-    scales leave beyond it. Those of MX leave a third; a search takes half of them, too.
+    """The largest distance of numbers from the elements that they become, float32: half a step, and at the ends of the
+    range what scales leave beyond it. Those of MX leave a third; a search takes half of them, too.
     """
     import ml_dtypes
     import numpy as np
@@ -99,7 +101,8 @@ HIF8_LARGEST, HIF8_LEAST = 2.0**15, 2.0**-22
 
 
 def in_hif8(values: Array) -> Array:
-    """float32 values as the nearest numbers of HiF8, ties away from zero, in float16; beyond the range, the largest ones.
+    """Rounds float32 values to the nearest numbers of HiF8, ties away from zero, in float16; beyond the range, to the
+    largest ones.
 
     The mantissa has 3 bits for exponents from -3 to 3, 2 to 7, 1 to 15; below -15 only powers of two are left, down to 2^-22.
     """

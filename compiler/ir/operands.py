@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.core import OpOperands, SSAValues
 
 _MANY = 16
-"""Fewer operands are copied in less time than a list of them takes."""
+"""Fewest operands that are kept in a list: fewer are copied in less time than a list of them takes."""
 
 
 class _Many(list[SSAValue]):

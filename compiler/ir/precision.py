@@ -39,8 +39,8 @@ def precision_mode(op: Operation) -> str:
 
 
 def float16_scales(scales: Array) -> Array:
-    """Rounds scales to float16 values or, beyond its normal numbers, to squares of float16 values: the least one, or infinite if
-    there is none.
+    """Rounds scales to float16 values or, beyond its normal numbers, to squares of float16 values: the least one, or
+    infinite if there is none.
     """
     scales = np.asarray(scales, np.float32)
     with np.errstate(over="ignore"):

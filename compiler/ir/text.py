@@ -42,8 +42,8 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
-from ..diagnostics import CompileError, first_line, op_error
-from ..files import refuse_pipe, replacing, replacing_all
+from ..support.diagnostics import CompileError, first_line, op_error
+from ..support.files import refuse_pipe, replacing, replacing_all
 from .name_hints import name_hint
 from .unique_names import Names
 from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
@@ -168,8 +168,7 @@ class ModuleParser(Parser):
 
 
 _DENSE_TYPE = base(RankedStructure[IntegerType | IndexType | AnyFloat | ComplexType])
-"""The types that a dense attribute can have. xDSL's parser derives this anew for each one, which takes longer than all
-the rest.
+"""The types that a dense attribute can have. xDSL's parser derives this anew for each one, which takes longer than all the rest.
 """
 
 
@@ -352,7 +351,7 @@ _UNKNOWN = f"{_HASH}{'0' * 64}"
 
 
 def _bind(weights: Sequence[Weight], stated: Attribute | None, name: str) -> None:
-    """Ties weights to the file next to a text, if the text has its hash. Raises CompileError if it is another file's."""
+    """Connects weights to the side file of a text, if the text has its hash. Raises CompileError if it is another file's."""
     if stated is None or not weights:
         return
     side = side_file_of(name)
@@ -397,7 +396,7 @@ def print_module(
 
 
 class ReadableModule(ModuleOp):
-    """A module that Python shows as people read it: `str` gives the text with the names of arrays, `repr` one line."""
+    """A module that Python shows in a readable form: `str` gives the text with the names of arrays, `repr` one line."""
 
     @staticmethod
     def of(module: ModuleOp) -> ReadableModule:
@@ -437,7 +436,7 @@ def elided(text: str, limit: int) -> tuple[str, int]:
 
 
 def write_module(module: ModuleOp, path: Path, *, generic: bool = False, locations: bool = False) -> list[Path]:
-    """Writes `path` and, if the module has arrays, `<stem>.safetensors` next to it with only the live arrays.
+    """Writes `path` and, if the module has arrays, `<stem>.safetensors` in the same folder with only the live arrays.
 
     Writes both or neither. A device or a pipe gets the whole text, arrays inline. Returns the files written. Raises CompileError
     if an array cannot be read or a file cannot be written.

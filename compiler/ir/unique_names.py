@@ -10,7 +10,7 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = (), separator: str = "_", unnamed: str = "unnamed"):
         self._taken = dict.fromkeys(taken, 0)
-        """Each name with the number that was last appended to it."""
+        """The number that was last appended to each name."""
         self._separator = separator
         self._unnamed = unnamed
 

@@ -8,7 +8,7 @@ from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import first_line, op_error
+from ..support.diagnostics import first_line, op_error
 
 
 def verify(module: ModuleOp) -> None:

@@ -1,4 +1,4 @@
-"""Arrays next to the text: reads and writes the safetensors side file.
+"""Arrays outside the text: reads and writes the safetensors side file.
 
 The format is safetensors (8-byte little-endian header length, JSON header, raw bytes). The `safetensors` package copies
 what it reads and needs all bytes in memory when it writes; here weights are memory-mapped in and streamed out.
@@ -20,7 +20,7 @@ from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..files import replacing
+from ..support.files import replacing
 from .dtypes import as_stored, dtype_of_safetensors, from_stored, safetensors_name
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _PIECE = 1 << 16
 _LARGEST = 1 << 48
 _ENDING = ".safetensors"
 _HASH = "sha256:"
-"""How the keys of hashes begin in the metadata of the header."""
+"""Prefix of the keys of hashes in the metadata of the header."""
 _HASHED = 1 << 24
 """Bytes that are hashed at a time, and released."""
 
@@ -238,7 +238,7 @@ def release(array: Array) -> None:
 
 
 def place_of(array: Array) -> tuple[Path, int] | None:
-    """The file that an array is mapped from, and where its bytes begin there; None for one in memory, or in another order."""
+    """The file that an array is mapped from, and the offset of its bytes; None for an array in memory, or in another order."""
     source, path = _map_of(array), Weight("", array=array).file
     if source is None or path is None or not array.flags.c_contiguous:
         return None
@@ -256,7 +256,7 @@ def _map_of(array: Array) -> mmap.mmap | None:
 
 
 def _begin(array: Array, source: mmap.mmap) -> int:
-    """Where an array begins in the map that it is a part of, in bytes."""
+    """The offset of an array in the map that it is a part of, in bytes."""
     import numpy as np
 
     return array.__array_interface__["data"][0] - np.frombuffer(source, np.uint8).__array_interface__["data"][0]
@@ -271,7 +271,9 @@ def reclaim() -> None:
 
 
 def return_freed_memory() -> None:
-    """Otherwise glibc keeps what large arrays, and those of threads, leave behind. Does nothing with other C libraries."""
+    """Returns memory to the system that glibc keeps of large arrays, and of those of threads. Does nothing with other C
+    libraries.
+    """
     import ctypes
 
     with suppress(AttributeError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""What a lowering rule raises when it does not take an operation."""
+"""The exception that a lowering rule raises for an operation that it does not take."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..diagnostics import CompileError
 from ..pipelines.options import build
-from ..registry import Registry
+from ..support.diagnostics import CompileError
+from ..support.registry import Registry
 from .entropy import EntropyObserver
 from .hfmg import HfmgObserver
 from .ifmr import IfmrObserver
@@ -32,7 +32,7 @@ OBSERVERS: Mapping[str, type[Observer]] = {
     "ifmr": IfmrObserver,
     "hfmg": HfmgObserver,
 }
-"""By the name in `--insert-observers=observer=`."""
+"""Observers by the name in `--insert-observers=observer=`."""
 
 
 Known = Registry[type[Observer]]

@@ -33,8 +33,8 @@ def largest(values: Array, count: int) -> Array:
 
 
 def _bound(values: Array, count: int) -> Any:
-    """A bound that slightly more than `count` values exceed, unless many equal it: values pile up where activations are
-    cut off.
+    """A bound that slightly more than `count` values exceed, unless many equal it: values pile up where activations are cut
+    off.
     """
     sample = values[::_STRIDE]
     rank = 4 * count // _STRIDE + 8
@@ -69,7 +69,9 @@ class Extremes:
                 raise ValueError("largest or smallest values do not fit their number")
 
     def range(self) -> tuple[float, float]:
-        """M and m: the smallest of the largest values, the largest of the smallest. Raises ValueError if nothing was seen."""
+        """The pair (M, m): the smallest of the largest values, and the largest of the smallest. Raises ValueError if
+        nothing was seen.
+        """
         if not self.top.size:
             raise NoValues
         return float(self.top.min()), -float(self.bottom.min())

@@ -16,8 +16,8 @@ from ..runtime.affine import scales_of
 from .observer import Array, Merging, NoValues, Observer
 
 _SAME, _NARROW = 2.0**-23, 2.0**-15
-"""Ends that differ by at most the first number are the same (AMCT); in a range narrower than the second, whose scale is 1 in
-AMCT, by at most that share of it.
+"""Largest difference of equal ends (AMCT); in a range narrower than the second number, whose scale is 1 in AMCT, it is
+that share of the range.
 """
 _LARGE = 2.0**100
 _BLOCK = 1 << 16
@@ -111,7 +111,7 @@ class HfmgObserver(Observer):
 
 
 def _ends(low: float, high: float) -> tuple[Any, Any]:
-    """Ends of a range in the dtype to compute in: float32, but float64 where that would overflow."""
+    """Ends of a range in the dtype of the computation: float32, but float64 if that would overflow."""
     real = np.float32 if max(-low, high) < _LARGE else np.float64
     return real(low), real(high)
 
@@ -167,7 +167,7 @@ def trimmed(counts: Array) -> list[tuple[int, int]]:
 
 
 def step_losses(counts: Array, ranges: Sequence[tuple[int, int]], levels: int) -> Array:
-    """For each range of bins, the squared distance, in bins, of all counts to the middles of `levels` equal steps over it.
+    """The squared distance, in bins, of all counts to the middles of `levels` equal steps over each range of bins.
 
     Integrals of density, of its product with x and with x squared, up to each edge of a step, give each step's share; values
     outside a range belong to its end steps.

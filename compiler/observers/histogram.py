@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .observer import Array, NoValues, Observer
 
 _BLOCK = 1 << 16

@@ -10,8 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from ..diagnostics import CompileError
 from ..runtime.affine import scales_of
+from ..support.diagnostics import CompileError
 from .extremes import Extremes
 from .histogram import Histogram
 from .observer import Array, NoValues, Observer

@@ -10,9 +10,7 @@ import numpy as np
 from .observer import Array, Observer, seen
 
 _ROWS = 1 << 16
-"""The number of different rows that are kept. If there are more, a hash picks the same ones in whatever order rows
-come.
-"""
+"""The number of different rows that are kept. If there are more, a hash picks the same ones in whatever order rows come."""
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
 
 

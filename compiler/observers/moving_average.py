@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .observer import Array, Merging, NoValues, Observer
 
 

@@ -67,7 +67,7 @@ def _both_sides(errors: _Errors, low: float, high: float) -> tuple[tuple[float, 
 
 
 def _asymmetric(errors: _Errors, low: float, high: float) -> tuple[float, float]:
-    """Where outliers on both sides hold the search at its start, it goes on from the best part of both sides at once."""
+    """Searches both sides at once, from the best part of both, if outliers on both sides hold the search at its start."""
     found, error = _side_by_side(errors, low, high, *_least(errors, np.array([[low, high]])))
     inner, least = _both_sides(errors, low, high)
     return found if error <= least else _side_by_side(errors, low, high, inner, least)[0]
@@ -109,8 +109,8 @@ def squared_errors(
     bits: int,
     symmetric: bool,
 ) -> Array:
-    """For each of the ranges, float64 [n, 2], the sum of weighted squared differences between values and their quantized
-    form. The values are in ascending order; `below` counts those less than each of some numbers.
+    """The sum of weighted squared differences between values and their quantized form, for each of the ranges, float64
+    [n, 2]. The values are in ascending order; `below` counts those less than each of some numbers.
 
     Values with the same integer are adjacent, so that their sum of `w * (v - r)^2` is a difference of running sums of w,
     w * v and w * v^2. If there are more steps than values, the values are rounded one by one.

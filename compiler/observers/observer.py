@@ -11,7 +11,7 @@ import numpy as np
 from .state import Array, State, restore, state_of
 
 Merging = Literal["equal", "rounding", "resolution"]
-"""Equal to the last bit, up to the rounding of float64, or up to the width of bins."""
+"""The precision of merged states: equal to the last bit, up to the rounding of float64, or up to the width of bins."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -28,7 +28,7 @@ class Observer(ABC):
 
     @property
     def merging(self) -> Merging:
-        """How a state merged from parts of the data, in order, compares with one that saw all of it."""
+        """The precision of merging: how a state merged from parts of the data, in order, compares with one that saw all of it."""
         return "equal"
 
     @property

@@ -47,7 +47,7 @@ class OctavObserver(MseObserver):
 
 
 def _settled(values: Array, counts: Array, other: float, noise: float, most: float) -> float:
-    """The upper threshold of a range whose lower end is `other`, at most `most`; 0 where no value is positive."""
+    """The upper threshold of a range whose lower end is `other`, at most `most`; 0 if no value is positive."""
     if most <= 0.0:
         return 0.0
     threshold = most / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 from .extremes import largest
 from .observer import Array, NoValues, Observer
 from .sums import added, mean

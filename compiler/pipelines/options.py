@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, cas
 
 from xdsl.utils.arg_spec import ArgSpec
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ _DECLARED = "option"
 
 
 class Facts(NamedTuple):
-    """What a field says about its option, apart from its type, its default and its text."""
+    """Facts about an option, apart from its type, its default and its text."""
 
     value: str = ""
     """What stands for its value in --help: `LAYER,...`; by default the option's name."""
@@ -94,7 +94,9 @@ class Option(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it means, on one line: the text below the field. Names of other options are in backticks, with dashes."""
+        """The meaning of the option, on one line: the text below the field. Names of other options are in backticks, with
+        dashes.
+        """
         return _texts(self.owner.__module__).get(f"{self.owner.__qualname__}.{self.field}", "")
 
     @property
@@ -121,7 +123,7 @@ class Option(NamedTuple):
 
     @property
     def values(self) -> str:
-        """What its text may be, in words."""
+        """The possible values, in words."""
         return ", ".join(map(str, self.choices)) or ("list" if self.is_list else _WORDS[self.type])
 
     @property
@@ -229,7 +231,7 @@ def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any], others:
     """An instance from keywords of Python, with lists, paths and single names as they are in text; None is not given. `what` has
     the options, and its function these other parameters.
 
-    Raises CompileError for a name that is none of them.
+    Raises CompileError for a name that is none of them, and for a value that is none of an option's choices.
     """
     known, given = leaves(cls), dict[str, Any]()
     for key, value in keywords.items():
@@ -243,6 +245,8 @@ def from_keywords(cls: type[_T], what: str, keywords: Mapping[str, Any], others:
             value = (value,)
         elif isinstance(value, os.PathLike):
             value = os.fspath(cast("os.PathLike[str]", value))
+        elif value is not None and (choices := known[name].choices) and value not in choices:
+            raise _not_one_of(value, choices, f"{what}: {name}")
         if value is not None:
             given[name] = value
     return composed(cls, given)
@@ -347,7 +351,7 @@ def convert(value: str, hint: Any, what: str) -> Any:
         for choice in choices:
             if str(choice).lower() == value.lower():
                 return choice
-        raise CompileError(f"{what}: '{value}' is not one of {', '.join(map(str, choices))}")
+        raise _not_one_of(value, choices, what)
     if hint is bool:
         if value.lower() not in _TRUE | _FALSE:
             raise CompileError(f"{what}: '{value}' is neither true nor false")
@@ -358,6 +362,10 @@ def convert(value: str, hint: Any, what: str) -> Any:
         except ValueError:
             raise CompileError(f"{what}: '{value}' is not {'an integer' if hint is int else 'a number'}") from None
     return value
+
+
+def _not_one_of(value: object, choices: Sequence[object], what: str) -> CompileError:
+    return CompileError(f"{what}: '{value}' is not one of {', '.join(map(str, choices))}")
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ..catalogue import PASSES, PIPELINES
-from ..catalogue import passes as our_passes
-from ..diagnostics import CompileError, first_line
 from ..ir.verification import verify
 from ..ir.weights import WeightError
-from ..registry import Registry
 from ..session import Session
+from ..session.catalogue import PASSES, PIPELINES, Numbers, passes as our_passes
+from ..support.diagnostics import CompileError, first_line
+from ..support.registry import Registry
 from .options import build, build_from_spec
 
 After = Callable[[ModulePass, ModuleOp, float], None]
@@ -72,20 +72,40 @@ def run_on_verified(
 ) -> None:
     """Like `run_passes`, for a module that has not changed since it was verified."""
     for each in passes:
-        start = time.perf_counter()
-        keeps = (row := PASSES.get(each.name)) is not None and row.numbers == "kept"
-        before = _state(module) if keeps else None
-        checked = nullcontext() if session.checker is None else session.checker.passing(each, module, session)
-        with checked, session.phase(each.name):
-            _apply(each, module, session)
-        if after is not None:
-            after(each, module, time.perf_counter() - start)
-        try:
-            _verify(module, session)
-        except CompileError as e:
-            raise BrokenPass(f"the module does not verify after --{each.name}: {e}") from e
-        if before is not None and before != _state(module):
-            raise BrokenPass(f"--{each.name} has changed the module, although it promises not to")
+        with step(each.name, module, session, getattr(each, "numbers", None), after and partial(after, each)):
+            each.apply(session, module)
+
+
+@contextmanager
+def step(
+    name: str,
+    module: ModuleOp,
+    session: Session,
+    numbers: Numbers | None = None,
+    after: Callable[[ModuleOp, float], None] | None = None,
+) -> Generator[None]:
+    """Surrounds what the pass of this name does to a verified module: it is timed, checked and verified. `numbers` is the promise
+    of a pass whose options decide it. Raises CompileError, located, from the pass and the verifier.
+    """
+    row = PASSES.get(name)
+    before = _state(module) if row is not None and row.numbers == "kept" else None
+    checked = nullcontext() if session.checker is None else session.checker.passing(name, module, session, numbers)
+    start = time.perf_counter()
+    try:
+        with checked, session.phase(name):
+            yield
+    except WeightError as e:
+        raise CompileError(str(e)) from e
+    except PassFailedException as e:
+        raise CompileError(f"--{name}: {first_line(str(e))}") from e
+    if after is not None:
+        after(module, time.perf_counter() - start)
+    try:
+        _verify(module, session)
+    except CompileError as e:
+        raise BrokenPass(f"the module does not verify after --{name}: {e}") from e
+    if before is not None and before != _state(module):
+        raise BrokenPass(f"--{name} has changed the module, although it promises not to")
 
 
 def _verify(module: ModuleOp, session: Session) -> None:
@@ -94,21 +114,11 @@ def _verify(module: ModuleOp, session: Session) -> None:
 
 
 def _state(module: ModuleOp) -> list[tuple[object, ...]]:
-    """What a pass could change: operations, their operands, types, properties and attributes."""
+    """All that a pass could change: operations, their operands, types, properties and attributes."""
     return [
         (op, tuple(op.operands), tuple(op.result_types), dict(op.properties), dict(op.attributes))
         for op in module.walk()
     ]
-
-
-def _apply(each: ModulePass, module: ModuleOp, session: Session) -> None:
-    """Runs a pass; turns its exceptions about the input into CompileErrors."""
-    try:
-        each.apply(session, module)
-    except WeightError as e:
-        raise CompileError(str(e)) from e
-    except PassFailedException as e:
-        raise CompileError(f"--{each.name}: {first_line(str(e))}") from e
 
 
 class BrokenPass(Exception):

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, reduce
 from inspect import getattr_static
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import FusedLoc, LocationAttr, ModuleOp, NoneAttr, Un
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from ..diagnostics import Gain, Remark, RemarkKind, describe, op_error
 from ..dialects.nn import (
     ConstantOp,
     DequantizeFloatOp,
@@ -36,10 +35,12 @@ from ..ir.array import Array
 from ..ir.dtypes import finfo
 from ..ir.layer_names import layer_name, modules_of, named_among
 from ..session import Session, session_of
+from ..support.diagnostics import Gain, Remark, RemarkKind, describe, op_error
 from .driver import apply_patterns
 
 M = TypeVar("M")
 """The dataclass of operations that a pattern matches."""
+Op = TypeVar("Op", bound=Operation)
 Roots = tuple[type[Operation], ...]
 """Classes of operations."""
 
@@ -48,7 +49,8 @@ _UNKNOWN = UnknownLoc()
 
 
 _GROUP = 32
-"""Parts of one depth that become one part of a fused location, so that a location of many places grows in little time."""
+"""Number of parts of one depth that become one part of a fused location, so that a location of many places grows in little time.
+"""
 
 
 def fused_location(*ops: Operation) -> LocationAttr:
@@ -146,13 +148,34 @@ class Remarks:
             where = describe(op.location)
             rows[rule] = Remark(kind, self.pass_name, rule, layer_of(op), op.name, reason, where, module, gain)
 
-    def flush(self) -> None:
-        """Reports the remarks to the session, except missed ones of operations that no longer exist."""
-        for op, rows in self._rows.items():
-            for remark in rows.values():
-                if remark.kind != "missed" or op.parent is not None:
-                    self.session.remark(remark)
+    def flush(self) -> Reported:
+        """Reports the remarks to the session, except missed ones of operations that no longer exist, and returns them."""
+        rows = ((op, remark) for op, each in self._rows.items() for remark in each.values())
+        reported = [remark for op, remark in rows if remark.kind != "missed" or op.parent is not None]
         self._rows.clear()
+        for remark in reported:
+            self.session.remark(remark)
+        return Reported(reported)
+
+    def flush_requested(self, outcome: str, nothing: str) -> Reported:
+        """Reports the remarks of a pass that was asked for. If none says that something was done, the session warns of the
+        `outcome`, with the first reason, or with `nothing` if there are no remarks.
+        """
+        own = self.flush()
+        if not own.applied:
+            missed = next((remark for remark in own if remark.kind == "missed"), None)
+            why = nothing if missed is None else f"'{missed.layer}' because {missed.reason}"
+            self.session.warn(f"--{self.pass_name}: {outcome}; {why}")
+        return own
+
+
+class Reported(tuple[Remark, ...]):
+    """The result of a pass: the remarks that it has reported."""
+
+    @property
+    def applied(self) -> bool:
+        """Whether it has done something."""
+        return any(remark.kind == "applied" for remark in self)
 
 
 class Condition(Generic[M]):
@@ -167,7 +190,7 @@ class Condition(Generic[M]):
     ):
         self._check = check
         self.hint: str | None = hint
-        """The advice of the error that a condition is if it does not hold; None if it leaves a remark."""
+        """The advice if the condition is an error when it fails; None if it leaves a remark."""
         self.statement: str = statement or (check.__doc__ or "").strip()
         self.paths: tuple[str, ...] = tuple(paths)
         self.name: str = ""
@@ -176,7 +199,7 @@ class Condition(Generic[M]):
         self.name = name.replace("_", "-")
 
     def holds(self, pattern: CheckedPattern[M], match: M) -> str | None:
-        """None if the condition holds, otherwise the reason."""
+        """Checks the condition: None if it is met, otherwise the reason."""
         return self._check(pattern, match)
 
 
@@ -186,12 +209,12 @@ def condition(check: Callable[[Any, M], str | None]) -> Condition[M]:
 
 
 def strict(hint: str = "") -> Callable[[Callable[[Any, M], str | None]], Condition[M]]:
-    """Decorator: a condition that is an error where it does not hold. `{layer}` in the hint is the operation's name."""
+    """Decorator: a condition whose failure is an error. `{layer}` in the hint is the operation's name."""
     return lambda check: Condition(check, hint=hint)
 
 
 def requires(holds: Callable[[Any], object], statement: str, reason: str | Callable[[Any], str]) -> Condition[Any]:
-    """A condition in one expression: what is true of a match if it holds, its statement, and the reason if it does not."""
+    """Makes a condition of one expression, `holds`, with its statement, and the reason if it fails."""
 
     def check(_: Any, match: Any) -> str | None:
         if holds(match):
@@ -213,7 +236,7 @@ def other_uses(value: SSAValue, producer: str) -> str | None:
 
 
 _COUNTED = 10
-"""Uses that are counted; above, their number says no more than that there are many."""
+"""Largest number of uses that are counted; above it, there are just many."""
 
 
 def used_once(*paths: str) -> Condition[Any]:
@@ -230,7 +253,7 @@ def used_once(*paths: str) -> Condition[Any]:
 
 
 def constant(*paths: str) -> Condition[Any]:
-    """These operands, where present, are constants."""
+    """Requires that these operands, where present, are constants."""
 
     def check(_: Any, match: Any) -> str | None:
         for path in paths:
@@ -315,6 +338,10 @@ class CheckedPattern(RewritePattern, Generic[M]):
     def match(self, op: Operation) -> M | None:
         """The operations of the structure with root `op`; None if there is no match."""
 
+    def subject(self, m: M, root: Operation) -> Operation:
+        """The operation that remarks are about; the root unless overridden."""
+        return root
+
     def require(self, m: M, subject: Operation) -> None:
         """Raises CompileError, located at `subject`, for the first strict condition that does not hold."""
         for each in self.conditions:
@@ -322,7 +349,7 @@ class CheckedPattern(RewritePattern, Generic[M]):
                 raise op_error(subject, reason, each.hint.format(layer=layer_of(subject)))
 
     def refusal(self, m: M) -> Refusal | None:
-        """The first condition that does not hold, with the reason, apart from strict ones; None if all hold."""
+        """The first condition that fails, with the reason, apart from strict ones; None if all are met."""
         for each in self.conditions:
             if each.hint is None and (reason := each.holds(self, m)) is not None:
                 return Refusal(each.name, reason)
@@ -342,12 +369,8 @@ class StepPattern(CheckedPattern[M]):
     def rewrite(self, m: M, rewriter: PatternRewriter) -> None:
         """Changes the operations, and records what was done. What is rewritten must not match again."""
 
-    def subject(self, m: M, root: Operation) -> Operation:
-        """The operation that remarks are about; the root unless overridden."""
-        return root
-
-    def refused(self, m: M) -> None:
-        """Called after the remark about a condition that does not hold."""
+    def refused(self, m: M, refusal: Refusal) -> None:
+        """Called after the remark about a condition that fails."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
@@ -356,10 +379,31 @@ class StepPattern(CheckedPattern[M]):
         self.require(match, subject)
         if (refusal := self.refusal(match)) is not None:
             self.remarks.missed(subject, *refusal)
-            self.refused(match)
+            self.refused(match, refusal)
             return
         self.rewrite(match, rewriter)
         rewriter.has_done_action = True
+
+
+def rewrites(*kinds: type[Op]) -> Callable[[Callable[[Op, PatternRewriter, Remarks], None]], type[Any]]:
+    """Decorator: turns a function that rewrites an operation of these classes, or leaves it as it is, into a pattern without
+    conditions. The function's docstring is the pattern's statement.
+    """
+
+    def made(function: Callable[[Op, PatternRewriter, Remarks], None]) -> type[Any]:
+        class Rewrites(RewritePattern):
+            __doc__ = function.__doc__
+            name, roots, conditions = function.__name__.replace("_", "-"), kinds, ()
+
+            def __init__(self, remarks: Remarks):
+                self.remarks = remarks
+
+            def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+                function(cast(Op, op), rewriter, self.remarks)
+
+        return Rewrites
+
+    return made
 
 
 class FusionPattern(CheckedPattern[M]):
@@ -380,39 +424,14 @@ class FusionPattern(CheckedPattern[M]):
     def rewrite(self, m: M, folded: Sequence[SSAValue]) -> Sequence[Operation]:
         """Builds the operations that replace the root, from the constants of `fold`; the last one gives the result."""
 
-    def subject(self, m: M, root: Operation) -> Operation:
-        """The operation that remarks are about; the root unless overridden."""
-        return root
-
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if (match := self.match(op)) is None:
             return
         parts, subject = matched_operations(match), self.subject(match, op)
-        if skipped := named_among(parts, self.remarks.session.skip_fusion):
-            self.remarks.session.fusions_skipped.update(skipped)
-            self.remarks.missed(subject, "skip-fusion", f"{skipped[0]} is on the list of --skip-fusion")
-            return
-        if len({p.parent_block() for p in parts}) > 1:
-            self.remarks.missed(subject, "one-region", "its operations are in different regions")
-            return
-        for guard in self.guards:
-            if (refusal := guard(parts)) is not None:
-                self.remarks.missed(subject, *refusal)
-                return
-        if (refusal := self.refusal(match)) is not None:
+        refusal, folded = self.tried(match)
+        if refusal is not None:
             self.remarks.missed(subject, *refusal)
             return
-        with np.errstate(all="ignore"):
-            exact = self.fold(match)
-            folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
-        if not all(np.isfinite(f.values).all() for f in folded):
-            self.remarks.missed(subject, "finite", "the folded numbers hold NaN or Inf")
-            return
-        for each, rounded in zip(exact, folded, strict=True):
-            if not each.added and (reason := _underflow(each.values, rounded.values)) is not None:
-                self.remarks.missed(subject, "underflow", reason)
-                return
-        del exact
         for read in {constant for part in parts for v in part.operands if (constant := constant_of(v)) is not None}:
             read.release()
         location = fused_location(*parts)
@@ -422,6 +441,27 @@ class FusionPattern(CheckedPattern[M]):
             each.location = location
         self.remarks.applied(subject, self.name, self.outcome(built[-1]))
         rewriter.replace(op, [*made, *built], [*built[-1].results])
+
+    def tried(self, m: M) -> tuple[Refusal | None, Sequence[Folded]]:
+        """The reason against the fusion, and the folded constants if there is none; nothing is changed yet."""
+        parts = matched_operations(m)
+        if skipped := named_among(parts, self.remarks.session.skip_fusion):
+            self.remarks.session.fusions_skipped.update(skipped)
+            return Refusal("skip-fusion", f"{skipped[0]} is on the list of --skip-fusion"), ()
+        if len({p.parent_block() for p in parts}) > 1:
+            return Refusal("one-region", "its operations are in different regions"), ()
+        refusals = chain((guard(parts) for guard in self.guards), [self.refusal(m)])
+        for refusal in (each for each in refusals if each is not None):
+            return refusal, ()
+        with np.errstate(all="ignore"):
+            exact = self.fold(m)
+            folded = [f._replace(values=f.values.astype(f.dtype)) for f in exact]
+        if not all(np.isfinite(f.values).all() for f in folded):
+            return Refusal("finite", "the folded numbers hold NaN or Inf"), ()
+        for each, rounded in zip(exact, folded, strict=True):
+            if not each.added and (reason := _underflow(each.values, rounded.values)) is not None:
+                return Refusal("underflow", reason), ()
+        return None, folded
 
     def outcome(self, built: Operation) -> str:
         """The text of the remark for the operation that gives the result."""

@@ -142,7 +142,7 @@ def _may_start(pattern: RewritePattern, op: Operation) -> bool:
 
 @cache
 def _pure(kind: type[Operation]) -> bool:
-    """Whether the class alone shows that an operation has no effect except its results."""
+    """Whether an operation has no effect except its results, as far as its class shows."""
     return kind.has_trait(Pure) and not kind.has_trait(IsTerminator) and not kind.has_trait(SymbolOpInterface)
 
 

@@ -13,10 +13,7 @@ from ..ir.array import Array
 LEAST_SCALE, _LARGEST = (float(each) for each in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 """The least normal number of float32, whose reciprocal is finite, and the largest."""
 _PIECE = 1 << 18
-"""How many values in blocks are looked at together, so that they stay in the cache."""
-
-LEAST_FRACTION = 0.6
-"""The least of a scale that covers a range which `--weight-search` tries: what is larger than the last integer saturates."""
+"""Number of values in blocks that are processed together, so that they stay in the cache."""
 
 
 def scales_of(steps: Array) -> Array:

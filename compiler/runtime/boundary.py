@@ -1,4 +1,4 @@
-"""Reals in place of the integers that a quantized graph takes and gives, such as those of a decoder's cache in int8."""
+"""Replaces integers that a quantized graph takes and gives, such as those of a decoder's cache in int8, by reals."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class Boundary:
-    """How inputs of integers come from reals, and reals from outputs of integers, by name."""
+    """Conversions from reals to inputs of integers, and from outputs of integers to reals, by name."""
 
     to_integers: Mapping[str, Convert] = field(default_factory=dict[str, Convert])
     to_reals: Mapping[str, Convert] = field(default_factory=dict[str, Convert])
 
     def integers(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Inputs of the float model as the quantized graph takes them."""
+        """Inputs of the float model in the form of the quantized graph."""
         return _converted(inputs, self.to_integers)
 
     def reals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs of the quantized graph as the float model gives them."""
+        """Outputs of the quantized graph in the form of the float model."""
         return _converted(outputs, self.to_reals)
 
 
 @dataclass(frozen=True)
 class InReals:
-    """A quantized module that takes and gives what the float model does."""
+    """A quantized module that takes and gives the inputs and outputs of the float model."""
 
     module: Watched
     boundary: Boundary
@@ -66,7 +66,7 @@ class InReals:
 
 
 def boundary_of(quantized: ModuleOp, model: ModuleOp) -> Boundary:
-    """How the inputs and outputs of a quantized module stand for those that are floats in the float model.
+    """The conversions for the inputs and outputs of a quantized module that are floats in the float model.
 
     An input of integers is one that the graph dequantizes, an output one that it quantizes, by one scale.
     """
@@ -103,7 +103,7 @@ def in_reals(quantized: ModuleOp, model: ModuleOp) -> ModuleOp:
 
 
 Bound = tuple[SSAValue, Attribute, QParams]
-"""A value of integers at the boundary, the type of floats that it has in the float model, and what the integers stand for."""
+"""A value of integers at the boundary, the type of floats that it has in the float model, and the parameters of the integers."""
 
 
 def _integer_inputs(quantized: ModuleOp, model: ModuleOp) -> dict[str, Bound]:

@@ -10,13 +10,13 @@ from typing import cast
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ..diagnostics import CompileError
 from ..dialects.nn import OriginAttr, WeightedOp, is_layer
 from ..dialects.nn.shapes import element_of
 from ..ir.array import Array
 from ..ir.dtypes import Tensor, is_float
 from ..ir.functions import body, input_names, main_function
-from ..tables import Table, Tabled, grouped
+from ..support.diagnostics import CompileError
+from ..support.tables import Table, Tabled, grouped
 from .boundary import InReals, Watched, boundary_of
 from .executor import Executable
 from .metrics import EXPLAINED, Difference, Differences
@@ -42,7 +42,7 @@ class Comparison(Tabled):
         return f"Comparison({', '.join(f'{name} {d.sqnr:.2f} dB' for name, d in self.outputs.items())})"
 
     def tables(self) -> Sequence[Table]:
-        """The outputs, then layers and what could not be compared, if there are any."""
+        """The outputs, then layers and values that could not be compared, if there are any."""
         found = [Table("outputs", ("output", *_COLUMNS), _rows(self.outputs), EXPLAINED)]
         if self.layers:
             found.append(Table("layers", ("layer", *_COLUMNS), _rows(self.layers)))
@@ -108,7 +108,7 @@ def compare(
 
 
 def matched_inputs(a: ModuleOp, b: ModuleOp) -> dict[str, str]:
-    """Each input of `b` with that of `a` whose data it takes: by name, or by order if no name is the same.
+    """Matches each input of `b` with the input of `a` whose data it takes: by name, or by order if no name is the same.
 
     Raises CompileError for an input that `a` does not have, and for one of another type, unless `boundary_of` makes its integers
     of the floats of `a`.
@@ -158,7 +158,8 @@ def match_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str]]:
 
 
 def common_layers(a: ModuleOp, b: ModuleOp) -> tuple[Pairs, dict[str, str], set[str]]:
-    """The values of layers that both have, whatever their types; which of the two has each other layer; which were absorbed.
+    """The values of layers in both modules, whatever their types; the module with each other layer; and the layers that
+    were absorbed.
 
     A layer's value is the first result of the last operation with its origin; in a module that was read from a file, that of the
     node with the highest number, because a layer of several operations is written as `name`, `name_1`, ... If one module has
@@ -193,7 +194,7 @@ def _layer_of(op: Operation) -> str | None:
 
 
 def layer_values(module: ModuleOp) -> dict[str, SSAValue]:
-    """By layer name in program order, the first result of the last operation of the graph with that origin."""
+    """The first result of the last operation of the graph with a layer's origin, by layer name in program order."""
     values: dict[str, SSAValue] = {}
     for op in main_function(module).body.walk():
         layer = _layer_of(op)
@@ -209,7 +210,7 @@ def _counts(module: ModuleOp) -> Counter[str]:
 
 
 def _last_node(layer: str, counts: Mapping[str, int], numbered: Mapping[str, int]) -> str:
-    """The name that the last of the operations of a layer has in a module in which they are numbered, if they are."""
+    """The name of the last operation of a layer in a module in which they are numbered, if they are."""
     last = f"{layer}_{counts[layer] - 1}"
     return last if counts[layer] > 1 and last in numbered and last not in counts else layer
 

@@ -14,7 +14,7 @@ from .scratch import scratch
 from .windows import padded, window_view
 
 COLUMN_BYTES = 4 << 20
-"""The unfolded input of a block of output rows or channels has about this size, so that it stays in the cache."""
+"""Approximate size in bytes of the unfolded input of a block of output rows or channels, so that it stays in the cache."""
 
 
 def convolve(

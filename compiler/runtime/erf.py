@@ -12,7 +12,7 @@ from .kernels import Array
 
 # erf(x) / x as a quotient of polynomials in x^2, fitted on |x| <= LIMIT for the least relative error (1.8e-9).
 _LIMIT = 3.92
-"""From here on erf differs from 1 by less than half the spacing of float32."""
+"""The number from which on erf differs from 1 by less than half the spacing of float32."""
 _NUMERATOR = (
     1.12837916914515,
     0.1851352883149828,

@@ -13,11 +13,12 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import ConstantOp, FusedOp
+from ..dialects.nn.shapes import text
 from ..ir.dtypes import Tensor, numpy_dtype
 from ..ir.functions import input_names, main_function, output_names
 from ..ir.weights import WeightError
+from ..support.diagnostics import CompileError, describe, op_error
 from .kernels import Array
 from .plan import Plan, RunError, Watch, plan_of
 from .program import Program, Rewrite, Row, late
@@ -125,7 +126,7 @@ def check_input(name: str, array: Array, type_: Tensor) -> None:
     wanted = type_.get_shape()
     fits = array.ndim == len(wanted) and all(d in (DYNAMIC_INDEX, n) for d, n in zip(wanted, array.shape, strict=True))
     if not fits:
-        raise RunError(f"input '{name}' has shape {list(array.shape)}, but the model takes {type_}")
+        raise RunError(f"input '{name}' has shape {list(array.shape)}, but the model takes {text(wanted)}")
     if array.dtype != (dtype := numpy_dtype(type_.element_type)):
         raise RunError(f"input '{name}' is of {array.dtype}, but the model takes {dtype}")
 

@@ -20,8 +20,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, f16, f32
 from xdsl.ir import Operation
 
-from ..diagnostics import CompileError
 from ..dialects import ascend
+from ..support.diagnostics import CompileError
 from .kernels import Array, Kernel
 from .plan import kernel_of
 from .program import Program

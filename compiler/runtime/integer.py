@@ -26,7 +26,7 @@ INT32_MAX = (1 << 31) - 1
 FLOAT64_EXACT = 1 << 53
 
 SHORTEST_SLICE = 64
-"""If a float32 slice has fewer products than this (int16 operands), float64 is faster."""
+"""Fewest products of a float32 slice; with fewer (int16 operands), float64 is faster."""
 
 _INT8 = np.dtype(np.int8)
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -51,7 +51,7 @@ def conv_int8(
     dilations: Sequence[int],
     groups: int = 1,
 ) -> Array:
-    """One exact convolution, int32; see `prepare_conv`, which packs the weights once for many."""
+    """Computes one exact convolution, int32; see `prepare_conv`, which packs the weights once for many."""
     run = prepare_conv(
         weight, bias, x.dtype, zero_point=zero_point, strides=strides, dilations=dilations, groups=groups
     )
@@ -100,7 +100,7 @@ def prepare_conv(
 
 
 def matmul_int8(x: Array, weight: Array, bias: Array | None = None, *, zero_point: int = 0) -> Array:
-    """One exact matrix product, int32; see `prepare_matmul`, which packs the weights once for many."""
+    """Computes one exact matrix product, int32; see `prepare_matmul`, which packs the weights once for many."""
     return prepare_matmul(weight, bias, x.dtype, zero_point=zero_point)(x).astype(np.int32, copy=False)
 
 

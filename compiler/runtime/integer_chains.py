@@ -11,8 +11,7 @@ from ..dialects import nn
 from ..dialects.nn import QParams
 from ..dialects.nn.shapes import DYNAMIC, shape_of
 from .integer_values import IntegerValues
-from .kernels import Kernel
-from .kernels import quantized as kernels
+from .kernels import Kernel, quantized as kernels
 from .kernels.quantized import Result, Sums
 from .program import Row
 

@@ -11,9 +11,9 @@ from typing import cast
 
 from xdsl.dialects.builtin import f32
 
-from ..diagnostics import CompileError
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
+from ..support.diagnostics import CompileError
 from .bounds import bounded
 from .integer_chains import CHAINS, Chain, float_product
 from .integer_values import Integers, IntegerValues, per_tensor_8_bits

@@ -1,4 +1,4 @@
-"""Which slots of a program contain integers, or the reals of integers in another slot."""
+"""Finds the slots of a program that contain integers, or the reals of integers in another slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a module layer after layer over all batches, so that what is found out about one changes what the next ones read."""
+"""Runs a module layer after layer over all batches, so that findings about one layer can change what the next ones read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_MEMORY = 64 << 20
 
 
 class Layerwise:
-    """A module over batches that all wait in front of the same layer, with the values that are needed from there on."""
+    """Runs a module over batches that all wait in front of the same layer, with the values that are needed from there on."""
 
     def __init__(
         self,
@@ -38,8 +38,7 @@ class Layerwise:
         Raises CompileError for operations that cannot be run, and for data that does not fit.
         """
         self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
-        """Changed weights and biases, by operand index, which layers read in place of their own, until all batches are after
-        them.
+        """Changed weights and biases, by operand index, which layers read instead of their own, until all batches are after them.
         """
         self._kernels = kernels or {}
         self._at: dict[Operation, int] = {}
@@ -61,7 +60,7 @@ class Layerwise:
         return len(self._waiting)
 
     def inputs(self, layer: Operation) -> Iterator[Array]:
-        """What a layer reads as its first operand, batch by batch; it is after those asked for before. Must not be written to.
+        """Yields the first operand of a layer, batch by batch; the layer is after those asked for before. Must not be written to.
 
         Every batch has to be taken: with it goes what lies between the layers.
         """
@@ -98,7 +97,7 @@ class Layerwise:
         return env
 
     def _wait(self, index: int, env: Sequence[Array | None]) -> None:
-        """Keep what a batch has before the next step."""
+        """Keep the values that a batch has before the next step."""
         fixed = set(self._constant)
         live = {slot: array for slot, array in enumerate(env) if array is not None and slot not in fixed}
         self._held += sum(array.nbytes for array in live.values())
@@ -146,7 +145,7 @@ class _Waiting:
     """The values of one batch by their slots, in memory or one after the other in a file."""
 
     live: Mapping[int, Array]
-    """In a file: empty arrays of their shapes and types, that hold no memory."""
+    """The live arrays, in a file: empty arrays of their shapes and types, that do not occupy memory."""
     file: Path | None = None
 
     @staticmethod

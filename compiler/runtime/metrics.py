@@ -7,16 +7,18 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ..diagnostics import CompileError
 from ..ir.array import Array
+from ..support.diagnostics import CompileError
 
 EXPLAINED = "SQNR: signal over quantization noise; at 20 dB errors are a tenth of the signal, at 40 dB a hundredth"
-"""Below a table of differences."""
+"""The explanation below a table of differences."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`sqnr` in dB (inf where equal), `cosine` in [-1, 1], `largest` absolute difference, `differing` elements of `count`."""
+    """A difference: `sqnr` in dB (inf if equal), `cosine` in [-1, 1], `largest` absolute difference, `differing`
+    elements of `count`.
+    """
 
     sqnr: float
     cosine: float
@@ -26,7 +28,7 @@ class Difference:
 
 
 class Measure(Protocol):
-    """How far a stream of arrays is from another, added pair by pair."""
+    """The distance of a stream of arrays from another, added pair by pair."""
 
     @property
     def noise(self) -> float:
@@ -120,7 +122,7 @@ def cosine(reference: Array, value: Array) -> float:
 
 
 _LEAST_PROBABILITY = 1e-9
-"""Smaller probabilities count as this one: integers make them 0."""
+"""Smallest probability that counts as it is: integers make smaller ones 0."""
 
 
 @dataclass

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import replacing
 from ..ir.array import Array
+from ..ir.dtypes import AS_BYTES
+from ..support.files import replacing
 
-_STORED_AS = {"bfloat16": "float32", "int4": "int8", "uint4": "uint8"}
+_STORED_AS = {"bfloat16": "float32", **AS_BYTES}
 """Types that numpy's format lacks, each with a wider one that represents the same values."""
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Writes an `.npz` file, all or nothing; any name is allowed (`np.savez` cannot store one called `file`).
 
-    bfloat16 is written as float32, 4-bit integers as 8-bit ones. Raises CompileError if the file cannot be written.
+    bfloat16 is written as float32, integers of 4 and 2 bits as those of 8. Raises CompileError if the file cannot be written.
     """
     with replacing(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():

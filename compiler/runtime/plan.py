@@ -1,4 +1,4 @@
-"""Plans: the kernels of a block in order, with slots for values, and how a run goes through them."""
+"""Plans: the kernels of a block in order, with slots for values, and the execution of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import CompileError, describe, op_error
 from ..ir.weights import release
-from ..limits import HINT, locating, shortage
+from ..support.diagnostics import CompileError, describe, op_error
+from ..support.limits import HINT, locating, shortage
 from .kernels import Array, Kernel, bare_kernel_for
 from .program import Program, Row
 
 _RESIDENT = 1 << 28
-"""Bytes of weights up to which those that are mapped from files stay in memory between runs."""
+"""Largest size in bytes of weights mapped from files that stay in memory between runs."""
 
 Watch = Callable[[SSAValue, Array], None]
 """Called with every watched value as soon as it is computed; must not write to the array or keep it."""
@@ -99,7 +99,7 @@ def plan_of(
     outputs: Sequence[int],
     watched: Mapping[int, Sequence[SSAValue]] | None = None,
 ) -> Plan:
-    """From the slots of arguments to those of outputs. Raises CompileError at an operation without a kernel."""
+    """Plans the program from the slots of arguments to those of outputs. Raises CompileError at an operation without a kernel."""
     return Plan(
         slots=tuple(map(program.constants.get, range(program.slots))),
         arguments=tuple(arguments),

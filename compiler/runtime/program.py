@@ -65,7 +65,9 @@ def live(rows: Sequence[Row], asked: frozenset[int]) -> list[Row]:
 
 
 def late(rows: Sequence[Row], constants: Container[int]) -> list[Row]:
-    """The rows in an order in which what is computed from constants alone, as floats of weights, is computed where it is read."""
+    """The rows in an order in which values that are computed from constants alone, such as floats of weights, are
+    computed where they are read.
+    """
     waiting: dict[int, Row] = {}
     placed: list[Row] = []
 

@@ -23,7 +23,7 @@ class Sampling(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """For each output element of an axis, its input elements and their weights: `[output, neighbours]`."""
+    """The input elements and their weights for each output element of an axis: `[output, neighbours]`."""
 
     indices: Array
     weights: Array

@@ -12,7 +12,9 @@ import numpy as np
 from .kernels import Array
 
 KEPT_BYTES = 64 << 20
-"""A larger request gets memory of its own, so that one huge image does not pin its buffers for good."""
+"""Largest request served from the kept buffers; a larger one gets memory of its own, so that one huge image does not
+pin its buffers for good.
+"""
 
 _local = threading.local()
 

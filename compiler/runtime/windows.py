@@ -75,7 +75,7 @@ def window_view(x: Array, kernel: Shape, out: Shape, strides: Shape, dilations: 
 def tap_slices(
     kernel: Sequence[int], out: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """For each position in the window: the position, and its slices of the padded axes."""
+    """Yields each position in the window, and its slices of the padded axes."""
     for tap in product(*map(range, kernel)):
         rows = zip(tap, out, strides, dilations, strict=True)
         yield tap, tuple(slice(t * d, t * d + stride * (o - 1) + 1, stride) for t, o, stride, d in rows)
@@ -95,6 +95,6 @@ def combine_windows(x: Array, combine: np.ufunc, kernel: Shape, out: Shape, stri
 
 
 def window_counts(low: int, high: int, kernel: int, out: int, stride: int, dilation: int) -> Array:
-    """For each window along one axis, the number of positions in `[low, high)`; the first window starts at 0."""
+    """The number of positions in `[low, high)` for each window along one axis; the first window starts at 0."""
     positions = np.arange(out)[:, None] * stride + np.arange(kernel) * dilation
     return ((positions >= low) & (positions < high)).sum(axis=1)

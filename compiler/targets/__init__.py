@@ -1,12 +1,12 @@
-"""Targets: what `-t` writes. One file or package per format."""
+"""Targets: the formats of `-t`. One file or package per format."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from ..catalogue import TARGETS
-from ..registry import load
 from ..session import Target as Target
+from ..session.catalogue import TARGETS
+from ..support.registry import load
 
 
 def target_named(name: str) -> type[Target]:

@@ -40,7 +40,7 @@ class AscendNpuIrTarget(Target):
 
 
 def _erase_unused(function: FuncOp) -> None:
-    """Erases what nobody reads: results of rules are not always needed as tensors."""
+    """Erases operations without readers: results of rules are not always needed as tensors."""
     for op in reversed(list(function.body.block.ops)):
         if op.results and not any(result.uses for result in op.results):
             op.detach()

@@ -13,7 +13,7 @@ _Layer = TypeVar("_Layer")
 _Written = TypeVar("_Written")
 
 Converters = dict[type[Operation], Callable[[Any, _Layer], _Written]]
-"""By the class of operation: a function that writes one into a layer, and returns the results."""
+"""Converters by the class of operation: a function that writes one into a layer, and returns the results."""
 
 
 class Expand(Exception):

@@ -11,16 +11,16 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..diagnostics import op_error
 from ..dialects import ascend, nn
 from ..dialects.ascend.base import FALSE, i8
 from ..dialects.nn import NNOp
 from ..dialects.nn.shapes import element_of
 from ..formats.deq_scale import Array, before_averaging
 from ..session import Session
+from ..support.diagnostics import op_error
 from .graph import identity_of, label_of
 
-_SUFFIXES = re.compile(r"(\.folded)?(\.(i8|i4|i32))?(\.filter)?$")
+_SUFFIXES = re.compile(r"(\.folded)?(\.(i2|i4|i8|i32))?(\.filter)?$")
 """The suffixes that quantization and lowering add to the keys of constants."""
 
 _WEIGHTS_ALONE = (
@@ -41,7 +41,7 @@ def weight_name(key: str) -> str:
 
 
 def warn_of_floats(module: ModuleOp, session: Session) -> None:
-    """Warns if no layer of a lowered module computes in integers, with what is left of its quantization."""
+    """Warns if no layer of a lowered module computes in integers, and reports what is left of its quantization."""
     if any(isinstance(op, ascend.AscendQuantOp | ascend.WindowCacheOp) for op in module.walk()):
         return
     alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())

@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ArrayAttr, FusedLoc, ModuleOp, NameLoc
 from xdsl.ir import Attribute, Operation
 
 from ..dialects.nn import NNOp, OriginAttr, is_layer
-from ..files import replacing
 from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
+from ..support.files import replacing
 from ..transforms.quantization.decide.layers import is_dequantized
 from ..transforms.quantization.decide.sites import Site, sites
 from ..transforms.quantization.profiles import profile_of
@@ -33,9 +33,7 @@ _STRINGS = 1
 
 @dataclass(frozen=True)
 class FusionInfoTarget(Target):
-    """Lists the layers of a quantized `nn` module as AMCT's deployable files contain them, with the source's layers in
-    each.
-    """
+    """Lists the layers of a quantized `nn` module as AMCT's deployable files contain them, with the source's layers in each."""
 
     name = "fusion-info"
     ending = ".json"

@@ -1,6 +1,4 @@
-"""The common parts of graph formats: the operations to write, their layout, and the names of what is
-written.
-"""
+"""The common parts of graph formats: the operations to write, their layout, and the names of results."""
 
 from __future__ import annotations
 
@@ -9,12 +7,13 @@ from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from ..diagnostics import CompileError, describe
 from ..dialects import nn
+from ..dialects.nn.fused import computed, uses_of
 from ..ir.functions import body
 from ..session import Session
+from ..support.diagnostics import CompileError, describe
 from ..transforms.convert_layout import ConvertLayoutPass
 
 
@@ -29,33 +28,18 @@ def flat(block: Block) -> Iterator[Operation]:
 
 def readers(value: SSAValue) -> Iterator[Operation]:
     """The readers of a value: the other direction of `source`."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, nn.FusedOp):
-            yield from readers(op.body.block.args[use.index])
-        elif isinstance(op, nn.ObserveOp):
+    for use in uses_of(value):
+        if isinstance(op := use.operation, nn.ObserveOp):
             yield from readers(op.result)
-        elif isinstance(op, nn.YieldOp) and isinstance(region := op.parent_op(), nn.FusedOp):
-            yield from readers(region.result)
         else:
             yield op
 
 
 def source(value: SSAValue) -> SSAValue:
     """The original value, past observers and the borders of fused regions."""
-    while True:
-        owner = value.owner
-        if isinstance(value, BlockArgument):
-            parent = value.block.parent_op()
-            if not isinstance(parent, nn.FusedOp):
-                return value
-            value = parent.inputs[value.index]
-        elif isinstance(owner, nn.FusedOp):
-            value = owner.terminator.value
-        elif isinstance(owner, nn.ObserveOp):
-            value = owner.input
-        else:
-            return value
+    while isinstance(owner := (value := computed(value)).owner, nn.ObserveOp):
+        value = owner.input
+    return value
 
 
 def label_of(op: Operation) -> str:
@@ -68,7 +52,7 @@ def label_of(op: Operation) -> str:
 
 
 def identity_of(constant: nn.ConstantOp) -> object:
-    """Equal for constants that are the same array of the same file, or the same operation."""
+    """Identifies a constant: equal for constants that are the same array of the same file, or the same operation."""
     return constant.value if isinstance(constant.value, nn.ExternalAttr) else constant
 
 

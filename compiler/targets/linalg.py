@@ -22,16 +22,16 @@ from xdsl.irdl import (
 from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..diagnostics import op_error
 from ..dialects.nn import ConstantOp
 from ..dialects.nn.base import ANY_TENSOR, NNOp, Result
-from ..files import replacing, replacing_all
 from ..ir.dtypes import Tensor, as_stored
 from ..ir.text import module_text
 from ..ir.weights import side_file_of, write_arrays
 from ..lowering.linalg import lower
 from ..lowering.linalg.build import Builder
 from ..session import Session
+from ..support.diagnostics import op_error
+from ..support.files import replacing, replacing_all
 from . import Target
 
 SCOPE = "model"
@@ -102,7 +102,7 @@ def write_with_resources(module: ModuleOp, path: Path) -> list[Path]:
 
 
 def _drop_own_attributes(module: ModuleOp) -> None:
-    """Attributes of `nn`, which others do not know: names of inputs and outputs, and where the module comes from."""
+    """Removes attributes of `nn`, which other tools do not know: names of inputs and outputs, and the source of the module."""
     for op in module.walk():
         for name in [n for n in op.attributes if n.startswith("nn.")]:
             del op.attributes[name]
@@ -115,9 +115,7 @@ _PLAIN = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in '"\\%')
 
 
 def _unique(keys: Iterable[str]) -> list[str]:
-    """Keys, numbered where they are the same, in characters that neither JSON nor MLIR escapes: IREE compares names as they are
-    written.
-    """
+    """Makes keys unique by numbers, in characters that neither JSON nor MLIR escapes: IREE compares names as they are written."""
     seen: dict[str, int] = {}
     names: list[str] = []
     for key in (quote(key, safe=_PLAIN) for key in keys):

@@ -1,4 +1,4 @@
-"""Module text, with its arrays in a safetensors file next to it."""
+"""Module text, with its arrays in a safetensors side file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..diagnostics import CompileError
 from ..ir.text import write_module
 from ..ir.weights import side_file_of
 from ..session import Session
+from ..support.diagnostics import CompileError
 from . import Target
 
 

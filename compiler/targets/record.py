@@ -20,7 +20,6 @@ from ..configuration.record import (
     own_fields,
     record_text,
 )
-from ..diagnostics import CompileError
 from ..dialects.nn import (
     CORRECTED,
     ConstantOp,
@@ -33,19 +32,19 @@ from ..dialects.nn import (
     dequantize_of,
 )
 from ..dialects.nn.shapes import element_of
-from ..files import replacing
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import layer_order, main_function
 from ..ir.precision import FORCE_FP16, forces_fp16
 from ..rewriting import Remarks, layer_of
 from ..session import Session
-from ..transforms.quantization.convert.shift_accumulators import shift_of
+from ..support.diagnostics import CompileError
+from ..support.files import replacing
+from ..transforms.quantization.decide.grids import Grids
 from ..transforms.quantization.decide.layer_inputs import ends_layer, inputs_of
 from ..transforms.quantization.decide.layers import is_quantized
 from ..transforms.quantization.decide.legality import row_of
 from ..transforms.quantization.decide.recurrent import Recurrent, recurrent_layers
-from ..transforms.quantization.decide.sites import Site, sites
-from ..transforms.quantization.place.grids import Grids
+from ..transforms.quantization.decide.sites import Site, shift_of, sites
 from ..transforms.quantization.profiles import Profile, Row, profile_of
 from ..transforms.quantization.recover.balance_channels import factors_of
 from . import Target
@@ -60,9 +59,7 @@ class RecordTarget(Target):
     graph_only = True
 
     flavour: str | None = None
-    """Whose record it is: onnx, tensorflow, caffe or pytorch. A remark marks fields that AMCT's record does not
-    have.
-    """
+    """Whose record it is: onnx, tensorflow, caffe or pytorch. A remark marks fields that AMCT's record does not have."""
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
@@ -83,7 +80,7 @@ class RecordTarget(Target):
 
 
 def _note_of_biases(module: ModuleOp) -> str:
-    """A comment, if biases are not those of the model: a record has no place for them."""
+    """A comment, if biases are not those of the model: a record cannot store them."""
     corrected = any(isinstance(op, ConstantOp) and CORRECTED in op.key for op in module.walk())
     return "# Biases were corrected. With this record the model keeps its own.\n" if corrected else ""
 
@@ -99,7 +96,7 @@ def _as_made(record: Record, module: ModuleOp) -> Record:
 
 
 def _note_missing(record: Record, session: Session) -> None:
-    """Notes what a record of AMCT for PyTorch does not say, so that nobody can read it from there."""
+    """Notes facts that a record of AMCT for PyTorch does not contain, so that nobody can read them from there."""
     given = {name for layer in record.layers.values() for name in layer.given()}
     if missing := sorted(given & UNWRITTEN):
         session.note(
@@ -138,7 +135,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
                 remarks.missed(each.op, "recorded", e.message)
     for op in module.walk():
         if isinstance(op, GatherOp) and (table := dequantize_of(op.input)) is not None and constant_of(table.input):
-            remarks.missed(op, "recorded", "its table is quantized, and no record has tables of embeddings")
+            remarks.missed(op, "recorded", "its table is quantized, and records do not describe tables of embeddings")
     place = {layer_of(op): i for i, op in enumerate(module.walk())}
     names = sorted(layers, key=lambda name: place.get(name) or place.get(name.rpartition(":")[0], 0))
     layers = {name: layers[name] for name in names if name not in ambiguous}
@@ -211,7 +208,9 @@ def _params_behind(value: SSAValue | None, grids: Grids) -> QParams | None:
 
 
 def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
-    """`params` are those of the input. Raises CompileError for what a record cannot express."""
+    """The entry of a layer; `params` are those of the input. Raises CompileError for a quantization that a record cannot
+    express.
+    """
     value = None if row.weight is None or site.multiplies_inputs else site.operand(row.weight)
     if isinstance(value, OpResult) and isinstance(value.op, DequantizeFloatOp):
         raise CompileError(f"its weight is stored as {element_of(value.op.input)}, and a record has integers")
@@ -241,7 +240,7 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
 
 
 def _recurrent_record(each: Recurrent) -> LayerRecord:
-    """The scales of both weights of a recurrent layer, and those of its input and state where these are quantized."""
+    """The scales of both weights of a recurrent layer, and those of its input and state if these are quantized."""
     w, r = (back for value in each.weights if (back := dequantize_of(value)) is not None)
     (scale_w, offset_w), (scale_r, offset_r) = _scales_of(w), _scales_of(r)
     weights = LayerRecord(

@@ -1,4 +1,4 @@
-"""Operations written by rows: `formats/rows.py` says what a row holds, and each format has its own."""
+"""Writes operations by rows: `formats/rows.py` describes rows, and each format has its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales and zero points by layer, as JSON: what each layer of a quantized `nn` module reads."""
+"""Scales and zero points by layer, as JSON: those of each input of a layer of a quantized `nn` module."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xdsl.ir import OpResult, SSAValue
 
 from ..dialects.nn import DequantizeOp, NNOp, QParams, is_layer
 from ..dialects.nn.fused import outside
-from ..files import replacing
 from ..ir.dtypes import numpy_dtype
 from ..ir.functions import main_function
 from ..rewriting import layer_of
 from ..session import Session
+from ..support.files import replacing
 from . import Target
 
 

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..diagnostics import CompileError
-from ..limits import HELP
+from ..support.diagnostics import CompileError
+from ..support.limits import HELP
 from . import (
     amct_auto_calibration,
     amct_benchmark,
@@ -53,7 +53,7 @@ COMMANDS = (
     amct_evaluate,
     amct_benchmark,
 )
-"""Each module adds its parser, which names the function that runs it."""
+"""Modules of commands: each adds its parser, which names the function that runs it."""
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments, with those of a settings file where the command line has none."""
+    """The arguments, with those of a settings file if the command line does not have them."""
     first = argv[0].partition("=")[0]
     if first.startswith("--") and not any(option.startswith(first) for option in tool.options()):
         tool.unrecognized([first])  # else its value would be taken for a command
@@ -105,7 +105,7 @@ def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
 
 @contextmanager
 def _quiet(args: argparse.Namespace) -> Generator[None]:
-    """With --quiet, nothing on stderr, and nothing on stdout if the command writes files and stdout is not asked for."""
+    """Prints nothing on stderr with --quiet, and nothing on stdout if the command writes files and stdout is not asked for."""
     if not args.quiet:
         yield
         return
@@ -120,7 +120,7 @@ def _quiet(args: argparse.Namespace) -> Generator[None]:
 
 def _amct_opt() -> Parser:
     """The parser of the other tool."""
-    from ..universe import new_session
+    from ..session.universe import new_session
 
     return TOOLS["amct-opt"](new_session())
 
@@ -157,13 +157,15 @@ def parser() -> Parser:
         each.others = tool.others
         add = each.add_argument_group("what is printed").add_mutually_exclusive_group().add_argument
         add("-q", "--quiet", action="store_true", help=_QUIET)
-        add("-v", "--verbose", action="store_true", help="also print all remarks to stderr, as they are made")
+        add(
+            "-v", "--verbose", action="store_true", help="print all tables, and all remarks to stderr, as they are made"
+        )
     return tool
 
 
 _QUIET = "print errors only, without warnings, progress, and tables about files that are written"
 _WRITTEN = ("output", "save_path")
-"""Arguments that name what a command writes."""
+"""Arguments for the files that a command writes."""
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..tables import print_table, progress_bar
+from ..support.tables import print_table, progress_bar
 from .amct_quantize import amct_roles
 from .parser import add_command
 from .shared import add_amct_files, add_configuration, add_json, amct_imports, command_session, positive, print_json
@@ -52,9 +52,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done; nothing is written then."""
     from ..amct.evaluators import evaluator_for
-    from ..files import scratch
     from ..flows.auto_calibration import FEW_LEVELS, LEAST_IN_FLOAT, auto_calibrate_file
     from ..flows.sensitivity import ranked_at_outputs
+    from ..support.files import scratch
     from ..transforms.quantization.recover.sensitivity import sensitivities
 
     at_outputs = args.sensitivity == "OutputSQNR"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..tables import print_tables
+from ..support.tables import print_tables
 from .parser import UsageError, add_command
 from .shared import (
     add_batch,
@@ -54,10 +54,10 @@ def run(args: argparse.Namespace) -> None:
 
     from ..data import synthetic_samples
     from ..data.inputs import load_runs
-    from ..diagnostics import CompileError
     from ..flows.latency import benchmark
     from ..ir.functions import main_function
     from ..runtime.plan import RunError
+    from ..support.diagnostics import CompileError
 
     if args.data is None and args.samples is not None:
         raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tables import print_tables
+from ..support.tables import print_tables
 from ..transforms.quantization.options import engine_named
 from .parser import add_command
 from .shared import (
@@ -26,8 +26,8 @@ from .shared import (
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ..checking.bisection import Bisection
-    from ..checking.following import Graph
+    from ..examine.checking.bisection import Bisection
+    from ..examine.checking.following import Graph
 
 _DESCRIPTION = """\
 Runs A, then every layer of B on the values that A has there, so that an error of one layer does not reach the next. Prints how
@@ -55,8 +55,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, inputs that do not fit, and, located at the layer, for models that part."""
-    from ..checking.bisection import bisect, few
-    from ..checking.following import layer_error
+    from ..examine.checking.bisection import bisect, few
+    from ..examine.checking.following import layer_error
     from ..ir.functions import main_function
 
     a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _engine(args: argparse.Namespace) -> Callable[[ModuleOp], Graph]:
-    """What runs A."""
-    from ..checking.following import Graph
+    """The engine that runs A."""
+    from ..examine.checking.following import Graph
 
     if args.engine == "iree":
-        from ..checking.native import NativeGraph
+        from ..examine.checking.native import NativeGraph
 
         session = command_session(args)
         return lambda module: NativeGraph(module, session)

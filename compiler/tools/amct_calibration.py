@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import CompileError
 from ..pipelines.options import shapes
-from ..tables import progress_bar
+from ..support.diagnostics import CompileError
+from ..support.tables import progress_bar
 from ..transforms.quantization.options import EngineOptions
 from .amct_quantize import print_saved
 from .parser import add_command
@@ -120,7 +120,7 @@ def _evaluated(args: argparse.Namespace) -> Data:
     """The data of the evaluator. Raises CompileError if other data is given as well."""
     from ..amct.evaluators import evaluator_for
     from ..data import calibration_runs
-    from ..files import scratch
+    from ..support.files import scratch
 
     for option in ("input_shape", "data_dir", "data_types"):
         if getattr(args, option):

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tables import print_tables
+from ..support.tables import print_tables
 from ..transforms.quantization.options import engine_named
 from .parser import UsageError, add_command
 from .shared import (
@@ -72,12 +72,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _engine(args: argparse.Namespace) -> Engine:
-    """What runs B."""
+    """The engine that runs B."""
     from ..runtime.executor import Executable
     from ..runtime.integer_plan import in_integers
 
     if args.engine == "iree":
-        from ..backends.iree import IreeModule
+        from ..engines.iree import IreeModule
 
         session = command_session(args)
         return lambda module, watched: IreeModule(module, session, watched)

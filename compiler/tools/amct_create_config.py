@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> None:
     from ..configuration.checks import check_observers
     from ..configuration.json_config import json_text
     from ..configuration.simplified_text import simplified_text
-    from ..files import replacing
     from ..flows.saving import framework_of
     from ..frontends import files_of
     from ..lowering.ascend.profiles import like_amct
     from ..pipelines.passes import run_passes
+    from ..support.files import replacing
     from ..transforms.canonicalization import SIMPLIFY
     from ..transforms.quantization.decide.layers import resolve
     from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
     if args.batch_num is not None:
         settings = replace(settings, batch_num=args.batch_num)
     module, session = load_module(args.model, imports, command_session(args))
-    session.profile = args.profile
+    session.profile = args.profile or session.profile
     like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)

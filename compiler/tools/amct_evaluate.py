@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..flows.options import ResultOptions, TextOptions
 from ..pipelines.options import leaves
-from ..tables import print_tables, progress_bar
+from ..support.tables import print_tables, progress_bar
 from ..transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions, engine_named
 from .parser import add_command
 from .shared import (
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for anything that cannot be done."""
     from dataclasses import replace
 
-    from ..diagnostics import CompileError
     from ..flows.evaluation import Metric
     from ..flows.perplexity import perplexities, perplexity_data
     from ..flows.scoring import Scores, evaluate_files
+    from ..support.diagnostics import CompileError
     from ..transforms.quantization.running import sharing_runner
 
     text = options_of(args, TextOptions)

@@ -16,34 +16,35 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from .. import __version__, frontends
-from ..catalogue import PASSES, PIPELINES
-from ..diagnostics import CompileError, Remark, remarks_yaml
-from ..files import filling, refuse_overwriting, replacing
 from ..flows.options import ResultOptions
 from ..frontends.mlir import parse, refuse_options
 from ..ir.text import elided, module_text, print_module, read_text
-from ..limits import HELP
 from ..pipelines.options import build, leaves, options, owners
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
 from ..session import Session
+from ..session.catalogue import PASSES, PIPELINES
+from ..session.universe import new_session
+from ..support.diagnostics import CompileError, Remark, remarks_yaml
+from ..support.files import filling, refuse_overwriting, replacing
+from ..support.limits import HELP
+from ..support.tables import numbered
 from ..targets import Target
 from ..targets.mlir import MlirTarget, check_ending
 from ..transforms.quantization.options import DataOptions, SessionOptions
-from ..universe import new_session
 from .entry import explained, run_tool
 from .parser import TOOLS, USAGE, Parser, UsageError
 from .shared import MODEL, add_import_options, add_option, import_options, options_of
 
 if TYPE_CHECKING:
-    from ..checking.checker import Checker
+    from ..examine.checking.checker import Checker
 
 _SPLIT = re.compile(r"^// -----.*$", re.MULTILINE)
 _STDIN = Path("-")
 _READABLE = 32
 """Bytes of an array that a terminal shows; a reader skips more."""
 _QUANTIZATION = frozenset({"quantize", "calibrate", "convert-observers", "shift-accumulators"})
-"""Passes that do not change operations they do not quantize: a module that cannot be written before cannot be after them."""
+"""Passes that keep operations that they do not quantize: a module that cannot be written before cannot be after them."""
 
 
 def main() -> None:
@@ -55,7 +56,10 @@ def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user error prints one located line on stderr."""
     try:
         known = new_session()
-        return _Driver(parser(known).parse_args(_separated(argv, known)), known).run()
+        args = parser(known).parse_args(_separated(argv, known))
+        if args.list_patterns is not None:
+            return _list_patterns(args)
+        return _Driver(args, known).run()
     except CompileError as e:
         print(e, file=sys.stderr)
         return USAGE if isinstance(e, UsageError) else 1
@@ -115,20 +119,18 @@ class _Help(argparse.Action):
         sys.exit(0)
 
 
-class _Patterns(argparse.Action):
-    """Prints the patterns of the pass that is named."""
+def _list_patterns(args: argparse.Namespace) -> int:
+    """Print a description of the pass, and its patterns, as they are for the profile."""
+    from ..pipelines.described import patterns
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
-    ) -> NoReturn:
-        from ..pipelines.described import patterns
-
-        print("\n".join(patterns(values.removeprefix("--"), new_session())))
-        sys.exit(0)
+    session = new_session()
+    session.profile = args.profile or session.profile
+    print("\n".join(patterns(args.list_patterns.removeprefix("--"), session)))
+    return 0
 
 
 def _help_of(name: str, known: Session) -> str:
-    """What a pass does, and its options. Raises CompileError for a pass that does not exist."""
+    """The help of a pass: its purpose and its options. Raises CompileError for a pass that does not exist."""
     from ..pipelines.described import statement
 
     made = known.passes[name]
@@ -157,8 +159,8 @@ def parser(known: Session) -> Parser:
     add = tool.add_argument
     text = "print this, or what one pass does and its options, and exit"
     add("-h", "--help", metavar="PASS", nargs="?", action=_Help, help=text)
-    text = "print the patterns that a pass is made of, with their conditions, in the order in which they are tried, and exit"
-    add("--list-patterns", metavar="PASS", action=_Patterns, help=text)
+    text = "print what a pass is and its patterns, as the profile has them, with conditions, in the order of trying, and exit"
+    add("--list-patterns", metavar="PASS", help=text)
     add("input", metavar="INPUT", nargs="?", type=Path, default=_STDIN, help=f"{MODEL}; - is stdin")
     add("-o", "--output", metavar="OUT", type=Path, help="write to OUT (and next to it); else module text to stdout")
     text = (
@@ -270,7 +272,7 @@ class _Driver:
         session = new_session()
         session.allow_unregistered = self.args.allow_unregistered_dialect
         given = options_of(self.args, SessionOptions)
-        session.profile, session.skip_fusion = given.profile, frozenset(given.skip_fusion)
+        session.profile, session.skip_fusion = given.profile or session.profile, frozenset(given.skip_fusion)
         session.imports = self.imports
         if self.timer is not None:
             session.phase = self.timer.phase
@@ -298,10 +300,10 @@ class _Driver:
             session.note(checker.summary())
 
     def _checker(self, module: ModuleOp, session: Session) -> Checker | None:
-        """What `--check` asks for."""
+        """The checker for `--check`; None without it."""
         if self.args.check is None:
             return None
-        from ..checking.checker import Checker
+        from ..examine.checking.checker import Checker
         from ..transforms.quantization.data import available
 
         data = DataOptions(self.args.check or None)
@@ -333,7 +335,7 @@ class _Driver:
             session.note(f"arrays printed by their size: {count}; files (-o) and pipes get their bytes")
 
     def _protect(self, module: ModuleOp) -> None:
-        """Refuse to overwrite any file that was read, including files of which the passes left no trace."""
+        """Refuse to overwrite any file that was read, even if the passes left no trace of it."""
         from ..dialects.nn import weights_of
 
         mapped = (file for weight in weights_of(module) if (file := weight.file) is not None)
@@ -348,7 +350,7 @@ class _Driver:
     def _tell_missed(self, session: Session) -> None:
         missed = sum(r.kind == "missed" for r in session.remarks)
         if self.args.remarks is None and missed:
-            print(f"{missed} missed remark{'s' * (missed > 1)}; --remarks=missed shows them", file=sys.stderr)
+            print(f"{numbered(missed, 'missed remark')}; --remarks=missed shows them", file=sys.stderr)
 
 
 _TO_LINALG = "convert-to-linalg"

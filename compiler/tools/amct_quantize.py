@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import CompileError
 from ..flows.options import ResultOptions
-from ..tables import Table, print_table, print_tables, progress_bar
+from ..support.diagnostics import CompileError
+from ..support.tables import Table, numbered, print_table, print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .amct_report import Drawn, draw
 from .parser import add_command
@@ -19,37 +20,41 @@ from .shared import (
     add_model_and_folder,
     add_options,
     add_quantization,
+    note_target,
     options_of,
     print_json,
     quantizing_session,
 )
 
 if TYPE_CHECKING:
+    from ..examine.reports.advice import Advice
     from ..flows.peer import Peer
     from ..flows.summary import Layers, Summary
+    from ..session import Session
 
 _DESCRIPTION = """\
-Imports MODEL, folds what can be folded, calibrates, quantizes and lowers it, and writes into OUTDIR:
-  <stem>_qdq.onnx       the quantized model with QuantizeLinear/DequantizeLinear: any ONNX runtime runs it,
-                        on a CPU faster with --profile qdq. If MODEL is a folder that optimum or onnxruntime-genai
-                        wrote, the file keeps its name, and configuration and tokenizer are copied next to it
-  <stem>_nn.mlir        the same as module text (arrays in <stem>_nn.safetensors), not of huge weights without data
-  <stem>_ascend.mlir    the integer module, lowered to Ascend operators (arrays in <stem>_ascend.safetensors)
-  remarks.yaml          what every pass did to every layer, or why not
-  <stem>_record.txt     the parameters of every quantized layer, as AMCT records them
-  summary.json          the tables that are printed, as data
-  layers.json           the error of each layer and the histogram of each quantized value, on up to 16 samples
-  report.html           all of this on one page, if the extra "report" is installed (see amct report)
+Imports MODEL, folds what can be folded, calibrates and quantizes it, and writes into OUTDIR:
+  <stem>_qdq.onnx           the quantized model with QuantizeLinear/DequantizeLinear: any ONNX runtime runs it, on a CPU
+                            faster with --profile cpu. If MODEL is a folder that optimum or onnxruntime-genai wrote,
+                            the file keeps its name, and configuration and tokenizer are copied next to it
+  <stem>_deploy_model.onnx  profiles ascend and ascend-a2: the integer model that ATC compiles for the NPU, in the format of
+                            MODEL's framework (<stem>_quantized.pb of TensorFlow, <stem>_deploy_model.prototxt of Caffe)
+  remarks.yaml              what every pass did to every layer, or why not
+  summary.json              the result as data, with all that --verbose prints
+  layers.json               the error of each layer and the histogram of each quantized value, on up to 16 samples
+  report.html               all of this on one page, if the extra "report" is installed (see amct report)
+With --also nn,ascend,record it writes <stem>_nn.mlir, the quantized module as text, <stem>_ascend.mlir, the module lowered to
+Ascend operators (arrays of both in .safetensors files), and <stem>_record.txt, the parameters as AMCT records them.
 
 If there are 8 samples or more, the last tenth is held back from calibration to measure accuracy; with --batch-num, the
-batches after the first N are. Accuracy is measured for both modules. With --profile qdq or ppq it is also measured for the
-nn module as integer kernels of ONNX runtimes compute it (amct run --integers).
+batches after the first N are. Accuracy is measured for the module as the target computes it: in Ascend's integers, or with
+--profile qdq or ppq as integer kernels of ONNX runtimes do (amct run --integers).
 If onnxruntime is installed, it times MODEL and the ONNX file, one thread each, and a warning says so if the file is slower.
-It also runs the ONNX file with its default options on two batches of these samples, and the summary
-reports how far its outputs are from the interpreter's. Below 60 dB the summary also reports the first integers that differ.
-A warning says so if onnxruntime is further from the simulation than that is from the float model.
-If a few of them differ by one step, sums of floats rounded the other way and the layers after amplified it. If all of them
-differ, the file is wrong. If onnxruntime runs MODEL but not the file, the exit status is 1.
+It also runs the ONNX file with its default options on the samples that were held back, and on some others if these are fewer
+than 8. The summary reports how far its outputs are from the interpreter's, and below 60 dB the first integers that differ: if a
+few of them differ by one step, sums of floats were rounded the other way, and the layers after them amplified it; if all of them
+differ, the file is wrong. A warning says so if onnxruntime is further from the simulation than that is from the float model.
+If onnxruntime runs MODEL but not the file, the exit status is 1.
 If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
 
 _ESSENTIAL = (
@@ -57,6 +62,10 @@ _ESSENTIAL = (
     *("--weight-bits", "--weight-only", "--round-weights", "--faster-than-float"),
 )
 """The options that most users need."""
+_ATC = {".onnx": "--framework=5", ".pb": "--framework=3", ".prototxt": "--framework=0"}
+"""The option of ATC for the format of a deployable file, by file ending."""
+_MODEL_AT = 3
+"""Position of a second model in the words of `amct evaluate MODEL --data DATA`."""
 _LEAST_LOST, _MOST_LOST = 1.0, 5
 """Layers that lose less, in dB, are not printed, and at most this many are; the report has all of them."""
 
@@ -80,42 +89,63 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.quantization.request import wanted_of
 
     session = quantizing_session(args)
+    note_target(args, session)
     asked, results = options_of(args, AllOptions), options_of(args, ResultOptions)
     wanted = wanted_of(asked.quantization)
     options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report, timed=True)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.output, options, session)
-    report = Drawn() if args.no_report else draw(args.output, summary.module)
+    report = None if args.no_report else draw(args.output)
     if args.json:
-        print_json(args, printed_data(summary, report.path))
+        print_json(args, printed_data(summary, report))
     else:
-        print_summary(summary, report)
+        print_summary(summary, report, session, args.verbose)
     hint = "all files were written"
     if any(remark.rule == NO_KERNEL for remark in session.remarks):
         hint += "; --simulate-formats writes numbers that onnxruntime runs"
     refuse(summary.peer, summary.files["onnx"], summary.model, hint)
 
 
-def printed_data(summary: Summary, report: Path | None) -> dict[str, Any]:
+def printed_data(summary: Summary, report: Drawn | None) -> dict[str, Any]:
     """The data of summary.json, with the paths of files, the report among them."""
     from ..flows.summary import summary_data
 
-    files = summary.files if report is None else {**summary.files, "report": report}
+    files = summary.files if report is None or report.path is None else {**summary.files, "report": report.path}
     paths = {role: str(path) for role, path in files.items()}
     return {**summary_data(summary), "files": paths}
 
 
-def print_summary(summary: Summary, report: Drawn) -> None:
-    """Print the summary as tables, and the layers that lose most before its last one."""
-    from ..reports.network import costliest
+def print_summary(summary: Summary, report: Drawn | None, session: Session, verbose: bool) -> None:
+    """Print the result, the report and what to do next; before them, if `verbose`, all tables and the layers that lose most."""
+    from ..examine.reports.advice import advice
+    from ..examine.reports.network import costliest
 
-    *tables, overview = summary.tables()
-    if lost := costliest(report.layers, _LEAST_LOST, _MOST_LOST):
-        rows = [(x.name, x.op, f"{x.error.sqnr:.2f}", f"{drop:.2f}") for drop, x in lost if x.error is not None]
-        tables.append(Table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows))
-    print_tables([*tables, overview])
-    if report.path is not None:
-        print(f"report: {report.path}")
+    if verbose:
+        tables = [*summary.details()]
+        if lost := costliest(() if report is None else report.run.layers, _LEAST_LOST, _MOST_LOST):
+            rows = [(x.name, x.op, f"{x.error.sqnr:.2f}", f"{drop:.2f}") for drop, x in lost if x.error is not None]
+            tables.insert(-1, Table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows))
+        print_tables(tables)
+    rows = [*summary.tables()[0].rows]
+    if report is not None and report.path is not None:
+        rows.append(("report", str(report.path)))
+    found = [] if report is None else advice(report.run)
+    steps = _next_steps(summary, found, session)
+    print_table("summary", (), [*rows, *zip(("next", ""), steps, strict=False)])
+
+
+def _next_steps(summary: Summary, found: Sequence[Advice], session: Session) -> list[str]:
+    """The next step after a run: the first advice of its report, or the command that uses a good result."""
+    if found:
+        return [*filter(None, found[0])]
+    if (deployable := summary.files.get("deploy")) is not None:
+        words = ["atc", _ATC[deployable.suffix], f"--model={deployable}", f"--output={deployable.stem}"]
+        if deployable.suffix == ".prototxt":
+            name = f"{deployable.stem.removesuffix('_model')}_weights.caffemodel"
+            words.append(f"--weight={deployable.with_name(name)}")
+        return [shlex.join([*words, "--soc_version=SOC"])]
+    words = shlex.split(session.commands["evaluate"])
+    return [shlex.join([*words[:_MODEL_AT], str(summary.files["onnx"]), *words[_MODEL_AT:]])]
 
 
 def refuse(peer: Peer | None, file: Path, source: Path, hint: str = "all files were written") -> None:
@@ -130,7 +160,7 @@ def refuse(peer: Peer | None, file: Path, source: Path, hint: str = "all files w
 def print_saved(
     args: argparse.Namespace, title: str, layers: Layers, files: Sequence[Path], runs: int | None = None
 ) -> None:
-    """Print what became of layers and which of AMCT's files were written, and open the ONNX accuracy file in onnxruntime.
+    """Print the outcome of layers and the written files of AMCT, and open the ONNX accuracy file in onnxruntime.
 
     `runs` calibrated. Raises CompileError as `refuse` does.
     """
@@ -151,7 +181,7 @@ def print_saved(
             *(("wrote", str(file)) for file in files),
         ]
         if runs is not None:
-            rows.append(("calibrated on", "1 run" if runs == 1 else f"{runs} runs"))
+            rows.append(("calibrated on", numbered(runs, "run")))
         print_table(title, (), rows)
         for file, peer in peers.items():
             print_table("onnxruntime", (), [(str(file), described(peer))])
@@ -160,6 +190,6 @@ def print_saved(
 
 
 def amct_roles(save_path: str, files: Iterable[Path]) -> dict[str, str]:
-    """AMCT's files by what follows the prefix in their names: `deploy_model.onnx`, `record.txt`."""
+    """AMCT's files by the part of their names after the prefix: `deploy_model.onnx`, `record.txt`."""
     prefix = save_path.rpartition("/")[2]
     return {file.name.removeprefix(prefix).removeprefix("_"): str(file) for file in files}

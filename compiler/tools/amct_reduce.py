@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..diagnostics import CompileError
-from ..files import scratch
+from ..support.diagnostics import CompileError
+from ..support.files import scratch
 from .parser import add_command
 from .shared import MODEL, add_import_options, add_json, command_session, import_options, positive, print_json, protect
 
@@ -42,10 +42,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for unreadable models, and if the command does not fail."""
-    from ..reduction import Reducer
-    from ..reduction.candidates import Model, form_of, read
-    from ..reduction.command import Command, counted, write
-    from ..reduction.saving import save
+    from ..examine.reduction import Reducer
+    from ..examine.reduction.candidates import Model, form_of, read
+    from ..examine.reduction.command import Command, counted, write
+    from ..examine.reduction.saving import save
 
     session = command_session(args)
     stem: Path = args.output.with_suffix("") if args.output.suffix in (".onnx", ".mlir") else args.output

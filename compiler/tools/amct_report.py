@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,9 +11,7 @@ from .parser import add_command
 from .shared import add_json, print_json
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
-    from ..reports.network import DrawnLayer
+    from ..examine.reports.reading import Run
 
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
@@ -47,25 +44,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 class Drawn(NamedTuple):
-    """The page of a run, None without the extra, and the run's layers."""
+    """The page of a run, None without the extra, and the run."""
 
-    path: Path | None = None
-    layers: Sequence[DrawnLayer] = ()
+    path: Path | None
+    run: Run
 
 
-def draw(folder: Path, module: ModuleOp | None = None) -> Drawn:
-    """Write the page at the end of a run; if the extra is not installed, a note says how to get it.
-
-    `module` is that of a run which has no file of it.
-    """
+def draw(folder: Path) -> Drawn:
+    """Write the page at the end of a run; if the extra is not installed, a note says how to get it."""
+    from ..examine.reports.reading import read_run
     from ..flows.report import can_draw, write_page
-    from ..reports.network import layers_of
-    from ..reports.reading import read_run
-    from ..universe import new_session
 
-    finished = read_run(folder, new_session(), module)
-    layers = layers_of(finished)
+    run = read_run(folder)
     if can_draw():
-        return Drawn(write_page(finished, layers), layers)
+        return Drawn(write_page(run), run)
     print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
-    return Drawn(None, layers)
+    return Drawn(None, run)

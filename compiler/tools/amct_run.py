@@ -52,13 +52,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Raises CompileError for an unreadable model, inputs that do not fit, and a run that fails."""
     from ..data.inputs import load_runs, run_all
-    from ..diagnostics import printable
     from ..frontends import files_of
     from ..ir.functions import main_function
     from ..runtime.executor import Executable
     from ..runtime.half import in_half, require_ascend
     from ..runtime.integer_plan import in_integers
     from ..runtime.outputs import save_arrays
+    from ..support.diagnostics import printable
 
     imports = import_options(args)
     protect([args.output], reads=[*files_of(args.model, imports), args.data])
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     if args.fp16:
         require_ascend(module)
     if args.engine == "iree":
-        from ..backends.iree import IreeModule
+        from ..engines.iree import IreeModule
 
         outputs = run_all(IreeModule(module, session), runs)
     else:

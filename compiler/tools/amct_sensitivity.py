@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tables import print_tables, progress_bar
+from ..support.tables import print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .parser import add_command
-from .shared import MODEL, add_json, add_quantization, options_of, positive, print_json, quantizing_session
+from .shared import MODEL, add_json, add_quantization, note_target, options_of, positive, print_json, quantizing_session
 
 if TYPE_CHECKING:
     from ..flows.sensitivity import Sensitivity
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.sensitivity import sensitivity_of
 
     session, asked = quantizing_session(args), options_of(args, AllOptions)
+    note_target(args, session)
     data, running = asked.calibration, asked.running
     with progress_bar() as session.on_progress:
         found = sensitivity_of(args.model, asked.quantization, data, session, args.measured, running, args.measure)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tables import print_table
+from ..support.tables import print_table
 from ..transforms.quantization.options import SessionOptions
 from .parser import add_command
 from .shared import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
-and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. No data is needed, and
-nothing is written. docs/support.md has the rules."""
+and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. If there are none, the operators
+that AMCT's table names for the type are in brackets. No data is needed, and nothing is written. docs/support.md has the rules."""
 
 
 def add_parser(commands: Any) -> None:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.canonicalization import SIMPLIFY
 
     module, session = load_module(args.model, import_options(args), command_session(args))
-    session.profile = args.profile
+    session.profile = args.profile or session.profile
     run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
     if args.json:
@@ -60,9 +60,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_tables(layers: list[LayerSupport]) -> None:
-    rows = [(x.name, x.type, ", ".join(x.ascend) or "-", x.quantizable, x.rule, x.reason) for x in layers]
+    rows = [(x.name, x.type, _ascend(x), x.quantizable, x.rule, x.reason) for x in layers]
     print_table("layers", ("layer", "type", "Ascend", "quantizable", "rule", "reason"), rows)
     print_table("summary", (), [(kind, str(count)) for kind, count in _counts(layers).items()])
+
+
+def _ascend(layer: LayerSupport) -> str:
+    named = ", ".join(layer.ascend_of_type)
+    return ", ".join(layer.ascend) or (f"({named})" if named else "-")
 
 
 def _counts(layers: list[LayerSupport]) -> dict[str, int]:

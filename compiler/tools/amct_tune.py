@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..diagnostics import CompileError
-from ..files import refuse_overwriting, replacing
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
-from ..tables import print_tables, progress_bar
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_overwriting, replacing
+from ..support.tables import print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .amct_quantize import print_summary, printed_data, refuse
 from .amct_report import draw
@@ -23,6 +23,7 @@ from .shared import (
     add_option,
     add_quantization,
     command_lines,
+    note_target,
     options_of,
     print_json,
     quantize_settings,
@@ -82,6 +83,7 @@ def add_parser(commands: Any) -> None:
     text = "bytes=N, MACs=N, int8-layers=N, ms=N, or several of them with commas: what the model may cost"
     add("--budget", metavar="BUDGET", help=text)
     add_option(add, leaves(ResultOptions)["faster_than_float"])
+    add_option(add, leaves(ResultOptions)["also"])
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(parser.add_argument)
@@ -105,6 +107,7 @@ def run(args: argparse.Namespace) -> None:
     budget = UNLIMITED if args.budget is None else Budget.of(args.budget)
     options, data, running = asked.quantization, asked.calibration, asked.running
     session = quantizing_session(args)
+    note_target(args, session)
     with progress_bar() as session.on_progress:
         test = None if args.test is None else replace(data, data=args.test, batch_num=None)
         faster: bool = args.faster_than_float
@@ -118,16 +121,16 @@ def run(args: argparse.Namespace) -> None:
     with progress_bar() as session.on_progress:
         winning = _with(args, {name: values_of(best)[name] for name in changed})
         session.commands = command_lines(winning)
-        results = ResultOptions(faster_than_float=faster)
+        results = replace(options_of(args, ResultOptions), labels=None)
         options = FileOptions(wanted_of(best), data, running, results, timed=True)
         summary = quantize_file(args.model, args.output, options, session)
     with replacing(tuned) as stream:
         stream.write(quantize_settings(winning).encode())
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
-        print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary, report.path)})
+        print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary, report)})
     else:
-        print_summary(summary, report)
+        print_summary(summary, report, session, args.verbose)
         print(f"the options as a file for --settings: {tuned}\nto write these files again:\n  {again}")
     refuse(summary.peer, summary.files["onnx"], summary.model)
     if not found.best.reached:

@@ -1,4 +1,4 @@
-"""How the command-line tools start and end. It is loaded first, and therefore loads nothing but what Python has loaded."""
+"""Start and end of the command-line tools. It is loaded first, and therefore loads only what Python has loaded already."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn, TextIO
 
-    from ..diagnostics import CompileError
+    from ..support.diagnostics import CompileError
 
 _INTERRUPTS: Mapping[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""The signals that end a tool in one line, with what it says. The status is 128 more than the signal, as a shell reports it."""
+"""The signals that end a tool in one line, with its word for them. The status is 128 more than the signal, as a shell reports it.
+"""
 _GRACE = 2.0
 """Seconds that a tool has to end after a signal. Native code may run longer before Python notices the signal."""
 INTERNAL_ERROR = 70
@@ -28,7 +29,7 @@ _ADDRESSES = 400 << 20
 """Bytes of addresses that Python, numpy and its linear algebra take while they are loaded."""
 _USAGE = 2
 _NEW_OBJECTS = 50_000
-"""How many new objects trigger Python's search for dead cycles. A module consists of millions of objects that stay alive:
+"""Number of new objects that triggers Python's search for dead cycles. A module consists of millions of objects that stay alive:
 with Python's default, 700, a tenth of the time for importing and building large modules is spent on that search in vain.
 """
 _STDERR: list[int] = []
@@ -63,12 +64,12 @@ def _start(name: str, module: str) -> None:
         signal.signal(number, end)
     _require_addresses()
     import_module(".truncated", __package__).end_in_one_line()
-    import_module("..files", __package__).own_temporary_folder()
+    import_module("..support.files", __package__).own_temporary_folder()
     run_tool(name, import_module(f".{module}", __package__).run)
 
 
 def _require_addresses() -> None:
-    """End in one line if this process may have fewer addresses than libraries take: they end it, or fail in any way."""
+    """End in one line if this process may have fewer addresses than libraries need: otherwise they end it, or fail in any way."""
     with suppress(ImportError):  # Windows
         from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
 
@@ -98,7 +99,7 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
 
 
 def _set_up() -> None:
-    """Set up Python, its standard streams, and what libraries read when they are loaded."""
+    """Set up Python, its standard streams, and the environment that libraries read when they are loaded."""
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     # read when numpy is loaded. Threads within a matrix product spin while they wait: they gain little on an idle machine,
     # and take several times the processor time on a busy one. Code that runs many samples uses a thread per batch instead.
@@ -136,8 +137,8 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
 
 def _limit_memory() -> int:
     """Sets the limit of this process. Returns the status to end with, not 0 if the environment's limit is not a size."""
-    from ..diagnostics import CompileError
-    from ..limits import enforce
+    from ..support.diagnostics import CompileError
+    from ..support.limits import enforce
 
     try:
         enforce()
@@ -220,16 +221,17 @@ class _Interrupts:
 
 
 def _in_import(frame: FrameType | None) -> bool:
-    """Whether this frame, or one that called it, loads a library: many make an ImportError of KeyboardInterrupt, which would say
-    that they are not installed."""
+    """Whether this frame, or one that called it, loads a library: many make an ImportError of KeyboardInterrupt, which
+    would report that they are not installed.
+    """
     while frame is not None and frame.f_code.co_filename != _IMPORTS:
         frame = frame.f_back
     return frame is not None
 
 
 def _end_interrupted(name: str, number: int) -> NoReturn:
-    """End at once: neither threads that are still running nor what libraries do at the end may delay or print anything."""
-    files = sys.modules.get(f"{__name__.partition('.')[0]}.files")
+    """End at once: neither running threads nor the exit handlers of libraries may delay or print anything."""
+    files = sys.modules.get(f"{__name__.partition('.')[0]}.support.files")
     if abandon := getattr(files, "abandon", None):  # not while it is being loaded
         abandon()
     with suppress(OSError):
@@ -252,9 +254,9 @@ def _open_closed_streams() -> None:
 
 
 def explained(error: OSError | MemoryError, command: str = "") -> CompileError:
-    """An error of the system as one line: the file or step, or else the command, and what the system says."""
-    from ..diagnostics import CompileError
-    from ..limits import HINT
+    """An error of the system as one line: the file or step, or else the command, and the system's message."""
+    from ..support.diagnostics import CompileError
+    from ..support.limits import HINT
 
     if isinstance(error, MemoryError):
         steps = ", ".join(dict.fromkeys(reversed(getattr(error, "__notes__", ()))))

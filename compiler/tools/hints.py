@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from ..diagnostics import CompileError
+from ..support.diagnostics import CompileError
 
 _HINT = "  hint: "
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*|-t)(?![\w-])")
@@ -16,7 +16,7 @@ _OPSET = re.compile(r"-t '?onnx\{opset=(\d+)\}'?")
 
 
 def printed(error: CompileError, options: Collection[str], complete: Callable[[], Collection[str]]) -> str:
-    """An error as a command with these options prints it; `complete` gives those of `amct-opt`."""
+    """An error in the form that a command with these options prints; `complete` gives those of `amct-opt`."""
     lines = str(error).split("\n")
     fitted = [_fitted(line, options, complete) if line.startswith(_HINT) else line for line in lines]
     return "\n".join(line for line in fitted if line != _HINT)

@@ -1,4 +1,4 @@
-"""How the command-line tools read their arguments."""
+"""The parser of the command-line tools' arguments."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from copy import copy
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
-from ..diagnostics import CompileError
-from ..registry import References
+from ..support.diagnostics import CompileError
+from ..support.registry import References
 
 USAGE = 2
 """The exit status after a `UsageError`."""
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, where=self.prog, hint=self.format_usage().strip() if missing else self.hint(()))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """The value must be one of the action's choices, if it has some."""
+        """Checks that the value is one of the action's choices, if it has any."""
         choices = action.choices
         if choices is None or value in choices:
             return
@@ -94,13 +94,13 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def value_of(self, action: argparse.Action, text: str) -> Any:
-        """What an option becomes when `text` is given for it. Raises ArgumentError or UsageError for a bad value."""
+        """Converts `text`, which is given for an option, to its value. Raises ArgumentError or UsageError for a bad value."""
         value = self._get_value(action, text)
         self._check_value(action, value)
         return value
 
     def actions(self) -> list[argparse.Action]:
-        """What it takes; commands have their own."""
+        """The arguments that the parser takes; commands have their own."""
         return list(self._actions)
 
     def groups(self) -> list[Any]:

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from ..diagnostics import CompileError, first_line
 from ..ir.text import read_text
-from ..limits import check_aliases
+from ..support.diagnostics import CompileError, first_line
+from ..support.limits import check_aliases
 from .parser import Parser
 
 _WITHOUT = frozenset({"help", "settings"})
@@ -81,7 +81,7 @@ def _known(parser: Parser) -> dict[str, argparse.Action]:
 
 
 def _plain(option: str) -> str:
-    """The one name of an option that is written with dashes or underscores, and with or without dashes in front."""
+    """The name of an option without its spellings: with dashes or underscores, and with or without dashes in front."""
     return option.removeprefix("--").replace("_", "-")
 
 
@@ -111,7 +111,7 @@ def _value(parser: Parser, action: argparse.Action, entry: _Entry) -> Any:
 
 
 def _text(action: argparse.Action, value: object) -> str | None:
-    """What stands for a value on the command line; None if nothing does."""
+    """The text of a value on the command line; None if it has none."""
     form = str(action.metavar or "")
     separator = form[-4] if form.endswith("...") else ""
     if isinstance(value, Mapping):

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from ..catalogue import FRONTENDS
-from ..diagnostics import CompileError
-from ..files import refuse_overwriting
 from ..flows.options import ResultOptions
 from ..pipelines.options import Option, composed, leaves, names, numbers, shapes, warn_of_rename
 from ..session import ImportOptions, Session
+from ..session.catalogue import FRONTENDS
+from ..support.diagnostics import CompileError
+from ..support.files import refuse_overwriting
 from ..transforms.quantization.options import AllOptions, ClusterOptions, DataOptions, ImageOptions, SessionOptions
 from .parser import TOOLS, Parser
 from .settings_file import add_settings
@@ -83,7 +83,7 @@ _READING_OPTION = re.compile(r"(?<![\w-])--(inputs|outputs|input-shape|input-val
 
 
 NAMES_OF_INPUTS = "input-names"
-"""What the names of inputs are called where `--inputs` are data."""
+"""The option for the names of inputs in commands where `--inputs` are data."""
 
 
 def load_with(
@@ -122,7 +122,7 @@ def add_configuration(add: Callable[..., object]) -> None:
 
 
 def add_run_data(parser: Parser, *names: str) -> None:
-    """`--data` of a run, under further names as well, and how images become inputs."""
+    """Adds `--data` of a run, under further names as well, and the options for the conversion of images to inputs."""
     text = """an .npz file with one array per model input, by name, a .npy file, a folder with one .npy file per input or with
 .npz files, or, with --preprocess, or --scale, --mean and --std, a folder of images"""
     parser.add_argument(*names, "--data", dest="data", metavar="DATA", type=Path, required=True, help=text)
@@ -130,7 +130,7 @@ def add_run_data(parser: Parser, *names: str) -> None:
 
 
 def add_run_form(parser: Parser) -> None:
-    """How much of a run's data is used, and how images become inputs."""
+    """Adds the options for the part of a run's data to use, and for the conversion of images to inputs."""
     add_option(parser.add_argument, leaves(DataOptions)["samples"])
     add_options(parser, ImageOptions)
 
@@ -149,7 +149,7 @@ def load_runs_of_both(args: argparse.Namespace, a: ModuleOp, b: ModuleOp) -> Run
 
 
 def image_form(args: argparse.Namespace) -> Preprocess | None:
-    """How images become inputs; None for other data. Raises CompileError for malformed options."""
+    """The conversion of images to inputs; None for other data. Raises CompileError for malformed options."""
     from ..transforms.quantization.data import image_form
 
     return image_form(options_of(args, ImageOptions))
@@ -204,7 +204,7 @@ def _flags() -> Mapping[str, str]:
 
 
 def options_of(args: argparse.Namespace, declared: type[_T]) -> _T:
-    """What the flags of a class's options say, or else the defaults. Raises CompileError for malformed ones."""
+    """The options of a class from its flags, or else the defaults. Raises CompileError for malformed ones."""
     said: dict[str, Any] = {}
     for each in (each for each in leaves(declared).values() if each.flags):
         value = getattr(args, each.field, None)
@@ -223,7 +223,7 @@ def _listed(option: Option, words: Sequence[str]) -> tuple[Any, ...]:
 
 
 def add_quantization(parser: Parser, without: Collection[str] = ("record",)) -> None:
-    """What is quantized and how, the data, what runs the model meanwhile, and how it is read."""
+    """Adds the options of quantization, of the data, of the engine that runs the model meanwhile, and of reading the model."""
     add_settings(parser)
     for each in (SessionOptions, AllOptions):
         add_options(parser, each, without=without)
@@ -234,14 +234,23 @@ def quantizing_session(args: argparse.Namespace) -> Session:
     """A session with the profile, the fusions to skip, and how the model is read."""
     session = command_session(args)
     given = options_of(args, SessionOptions)
-    session.profile, session.skip_fusion = given.profile, frozenset(given.skip_fusion)
+    session.profile, session.skip_fusion = given.profile or session.profile, frozenset(given.skip_fusion)
     session.imports = import_options(args)
     session.commands = command_lines(args)
     return session
 
 
+def note_target(args: argparse.Namespace, session: Session) -> None:
+    """Report the target for which a run quantizes, and how to ask for the other one, if no profile is given."""
+    if args.profile is None:
+        from ..transforms.quantization.profiles import QDQ, profile_of
+
+        mine = profile_of(session)
+        session.note(f"quantizing for {mine.target} (profile {mine.name}); --profile cpu is for {QDQ.target}")
+
+
 _OWN = (*leaves(ClusterOptions), "output", "record", "run", "settings", "quiet", "verbose", "json", "labels")
-"""Arguments of one run only, those that change no result, and labels, which not all of the commands have."""
+"""Arguments of one run only, those that do not change a result, and labels, which only some commands have."""
 
 
 def command_lines(args: argparse.Namespace) -> dict[str, str]:
@@ -264,7 +273,7 @@ def _has_folders(data: str | None) -> bool:
 
 
 def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
-    """A line with the options that differ from what they are by default, without those that a run has of its own."""
+    """A line with the options that differ from their defaults, without those that a run has of its own."""
     words: list[str] = parser.prog.split()
     for action, value in _differing(parser, args):
         option = action.option_strings[-1 if value is False else 0 :][:1]
@@ -281,7 +290,7 @@ def _words(parser: Parser, args: argparse.Namespace) -> list[str]:
 
 
 def _differing(parser: Parser, args: argparse.Namespace) -> Iterator[tuple[argparse.Action, Any]]:
-    """The options of a command that differ from what they are by default, without those that a run has of its own."""
+    """Yields the options of a command that differ from their defaults, without those that a run has of its own."""
     for action in parser.actions():
         value = getattr(args, action.dest, action.default)
         if action.help == argparse.SUPPRESS or action.dest in _OWN or value in (action.default, None, ""):
@@ -326,13 +335,13 @@ def positive(text: str) -> int:
 
 
 def add_json(add: Callable[..., object]) -> None:
-    """`--json`, of commands that print tables."""
+    """Adds `--json`, for commands that print tables."""
     add("--json", action="store_true", help="print JSON in place of tables; numbers that are not finite are null")
 
 
 _READ = ("model", "models", "data", "test", "labels")
 _INSIDE = re.compile(r"(?<=\.py|npz):[^:]+$")
-"""What follows a file's name: the function of a script, the array of an archive."""
+"""The part after a file's name: the function of a script, the array of an archive."""
 
 
 def check_files(args: argparse.Namespace) -> None:
@@ -358,7 +367,7 @@ def print_json(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
 
 def command_session(args: argparse.Namespace) -> Session:
     """A new session, which prints every remark to stderr with --verbose."""
-    from ..universe import new_session
+    from ..session.universe import new_session
 
     session = new_session()
     if args.verbose:
@@ -371,7 +380,7 @@ def load_module(
 ) -> tuple[ModuleOp, Session]:
     """Read a model or module as a verified module, in a new session if none is given. Raises CompileError."""
     from ..api import load
-    from ..universe import new_session
+    from ..session.universe import new_session
 
     session = session or new_session()
     if imports is not None:

@@ -8,14 +8,14 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from ..files import abandon
+from ..support.files import abandon
 
 _MAPS = Path("/proc/self/maps")
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def end_in_one_line() -> None:
-    """From now on. Python's own handlers never run: they wait for the instruction that fails."""
+    """Ends the process in one line from now on. Python's own handlers never run: they wait for the instruction that fails."""
     ctypes.CDLL(None).signal(signal.SIGBUS, _END)
 
 

@@ -1,13 +1,15 @@
-"""Where the channels of a value stand, also after operations that keep them apart."""
+"""Positions of a value's channels, also after operations that keep them apart."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import SSAValue, Use
 
 from ..dialects.nn import NNOp, ReshapingOp, SliceOp
+from ..dialects.nn.fused import uses_of
 from ..dialects.nn.shapes import DYNAMIC, shape_of
 from ..ir.array import Array
 
@@ -19,9 +21,26 @@ class Channels(NamedTuple):
     of: Array
 
 
+def followed(
+    value: SSAValue, channels: Channels, behind: Callable[[Use, Channels], Channels | None]
+) -> Iterator[tuple[Use, Channels]]:
+    """Yields the uses of a value's channels, each once, after all operations that keep them apart, as `behind` finds."""
+    waiting = [(use, channels) for use in uses_of(value)]
+    seen: set[Use] = set()
+    while waiting:
+        use, channels = waiting.pop()
+        if use in seen:
+            continue
+        seen.add(use)
+        if (after := behind(use, channels)) is None:
+            yield use, channels
+        else:
+            waiting += [(each, after) for each in uses_of(use.operation.results[0])]
+
+
 def carried(op: NNOp, channels: Channels) -> Channels | None:
-    """The channels of operand 0 in the result of an operation that scales with it; None where it mixes them, or where sizes that
-    are not known hide that it does not.
+    """The channels of operand 0 in the result of an operation that scales with it; None if the operation mixes them, or
+    if sizes that are not known hide that it does not.
     """
     axis, of = channels
     if isinstance(op, SliceOp):
@@ -33,8 +52,8 @@ def carried(op: NNOp, channels: Channels) -> Channels | None:
 
 
 def _reshaped(value: SSAValue, result: SSAValue, channels: Channels) -> Channels | None:
-    """Followed entry by entry, in the part after the last unknown size: as long in both, it is the same elements in both. A
-    value without elements has none to follow.
+    """Follows channels entry by entry, in the part after the last unknown size: if it is as long in both, it contains
+    the same elements. A value without elements has none to follow.
     """
     before, after = shape_of(value), shape_of(result)
     first, second = _known_from(before), _known_from(after)

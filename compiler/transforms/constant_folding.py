@@ -1,4 +1,4 @@
-"""`--fold-constants`: evaluates what is known at compile time, with the runtime's own kernels."""
+"""`--fold-constants`: evaluates everything that is known at compile time, with the runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import op_error
 from ..dialects import nn
 from ..dialects.nn.shapes import Shape, merge_shape, tensor, tensor_of
 from ..ir.dtypes import numpy_dtype
 from ..rewriting import Refusal, Remarks, erase_dead_constants
 from ..runtime.kernels import Array
+from ..support.diagnostics import op_error
 from .dead_code import erase_dead
 from .evaluation import HALF_WEIGHTS, MAX_ELEMENTS, evaluated, is_constant, widens_half
 from .partial_shapes import PartialShapes, expand_target, known_sizes, reshape_target
@@ -27,7 +27,7 @@ from .shape_inference import refine
 
 @dataclass(frozen=True)
 class FoldConstantsPass(ModulePass):
-    """Replaces operations on constants by their result, and shape operands by the property `to` where sizes suffice.
+    """One walk replaces operations on constants by their result, and shape operands by the property `to` where sizes suffice.
 
     Results are the kernels' own, bit for bit (including NaN and Inf). Quantized values stay quantized: quantize and dequantize
     are never evaluated, nor are operators that draw random numbers. A result of more than `max_elements` elements is

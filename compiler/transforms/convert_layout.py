@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnknownLoc
@@ -25,7 +25,7 @@ from ..dialects.nn.permutations import Moved, Perm, compose, identity, inverse
 from ..dialects.nn.shapes import shape_of
 from ..rewriting import Remarks, layer_of, rewrite
 from .dead_code import erase_dead
-from .flattened_weights import PermuteRows
+from .flattened_weights import permute_rows
 from .transposition import (
     build_moved,
     commute,
@@ -40,7 +40,7 @@ from .transposition import (
 
 @dataclass(frozen=True)
 class ConvertLayoutPass(ModulePass):
-    """Gives every operation with a layout the requested one; inputs and outputs of the function keep theirs.
+    """Two walks give every operation with a layout the requested one; inputs and outputs of the function keep theirs.
 
     Constants are transposed themselves; weights do not depend on the layout, except those of a matrix product
     after a flattened feature map, whose rows get the new order. Each rewritten operation leaves
@@ -50,6 +50,8 @@ class ConvertLayoutPass(ModulePass):
     name = "convert-layout"
     positional: ClassVar[str] = "to"
 
+    PATTERNS: ClassVar[tuple[type[Any], ...]] = (permute_rows,)
+
     to: Literal["NCHW", "NHWC"]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -57,7 +59,8 @@ class ConvertLayoutPass(ModulePass):
         for function in [f for f in op.ops if isinstance(f, FuncOp) and not f.is_declaration]:
             block = function.body.block
             _Converter(block, nn.Layout(self.to.lower()), remarks).convert()
-        rewrite(op, PermuteRows(remarks), erase_dead=False)
+        kinds = (*remarks.session.patterns_of(self.name), *self.PATTERNS)
+        rewrite(op, *(kind(remarks) for kind in kinds), erase_dead=False)
         remarks.flush()
 
 
@@ -81,8 +84,9 @@ class _Converter:
         self.wanted: dict[SSAValue, Perm] = {}
         """The form of a value that an operation of the other layout will need, through commuting operations."""
         self.kept: dict[SSAValue, frozenset[SSAValue]] = {}
-        """Values from which the way down, through what commutes, leads to ones that are asked for as they were: these (itself
-        among them, where it is one; of others no more than is needed to know that there are several)."""
+        """Values that commuting operations connect to ones that are needed unpermuted: these (including the value
+        itself; of others only as many as are needed to know that there are several).
+        """
         self.inner: dict[nn.FusedOp, _Converter] = {}
         self.lifted: dict[tuple[SSAValue, int], SSAValue] = {}
         self.here: Operation | None = None
@@ -150,7 +154,7 @@ class _Converter:
                 self.kept[value] = there | ends
 
     def _wanted_by(self, op: Operation) -> Perm | None:
-        """The needed form of a result whose axes are those of the first operand."""
+        """The form in which a result is needed whose axes are those of the first operand."""
         rank = len(shape_of(op.operands[0]))
         return next((p for r in op.results if (p := self.wanted.get(r)) is not None and len(p) == rank), None)
 
@@ -217,7 +221,7 @@ class _Converter:
         return exact and (self._is_moved(op.input) or op.result in self.wanted)
 
     def _moved(self, op: nn.NNOp) -> Moved | None:
-        """How to compute an operation that commutes with permutations; None to keep it."""
+        """The way to compute an operation that commutes with permutations; None to keep it."""
         if not follows(type(op)):
             return None
         wanted = self._wanted_by(op)

@@ -14,13 +14,13 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import CompileError, op_error
 from ..dialects import nn
 from ..dialects.ascend import AscendQuantOp
 from ..dialects.nn.shapes import Shape, compatible, element_of, shape_of, static, tensor, tensor_of
 from ..ir.dtypes import element_type, numpy_dtype
 from ..rewriting import QUANTIZATION_OPS, Refusal
 from ..runtime.kernels import Array, kernel_for
+from ..support.diagnostics import CompileError, op_error
 
 HALF_WEIGHTS = "nn.half_weights"
 """Marks a function whose weights were float16 or bfloat16 before they were folded (AMCT's rule `float16-off`)."""
@@ -81,7 +81,7 @@ def evaluated(
 
 
 def _contradiction(op: Operation, arrays: Sequence[Array]) -> str | None:
-    """How results differ from their declared types."""
+    """The difference between results and their declared types; None if there is none."""
     for result, array in zip(op.results, arrays, strict=True):
         type_ = tensor_of(result)
         if array.shape == type_.get_shape() and array.dtype == numpy_dtype(type_.element_type):

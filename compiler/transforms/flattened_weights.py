@@ -10,54 +10,49 @@ from math import prod
 from typing import cast
 
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ..dialects import nn
 from ..dialects.nn.base import rebuilt
 from ..dialects.nn.permutations import Perm, identity, inverse
 from ..dialects.nn.shapes import Shape, shape_of, static
-from ..rewriting import Remarks, fused_location, layer_of
+from ..rewriting import Remarks, fused_location, layer_of, rewrites
 from .transposition import is_constant
 
 
-class PermuteRows(RewritePattern):
+@rewrites(nn.MatMulOp)
+def permute_rows(op: nn.MatMulOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """`matmul(reshape(transpose(x)), W)` to `matmul(reshape(x), W')`, where the reshape joins all permuted axes to one."""
-
-    def __init__(self, remarks: Remarks):
-        self.remarks = remarks
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: nn.MatMulOp, rewriter: PatternRewriter, /) -> None:
-        flat = op.lhs.owner
-        if not isinstance(flat, nn.ReshapeOp | nn.FlattenOp) or len(flat.operands) != 1:
-            return
-        transpose = flat.input.owner
-        if not isinstance(transpose, nn.TransposeOp) or op.transpose_a is not None:
-            return
-        shape, perm = shape_of(transpose.result), nn.ints(transpose.perm)
-        first = len(shape_of(flat.result)) - 1
-        if not flat.result.has_one_use() or perm[:first] != identity(first) or not _joins(flat, first):
-            return
-        if not is_constant(op.rhs) or len(shape_of(op.rhs)) != 2:
-            return
-        rows = 1 if op.transpose_b is not None else 0
-        made = _permuted_rows(op.rhs, rows, shape[first:], tuple(p - first for p in perm[first:]))
-        if made is None:
-            return
-        reshape = nn.ReshapeOp.make(
-            transpose.input,
-            to=(*(0,) * first, shape_of(flat.result)[-1]),
-            result_types=[flat.result.type],
-            origin=flat.origin,
-            location=flat.location,
-        )
-        new = rebuilt(op, [reshape.result, made[-1].results[0], *op.operands[2:]], op.result_types)
-        new.location = fused_location(transpose, op)
-        self.remarks.applied(op, "rows", f"the transpose of {layer_of(transpose)} is in the order of the rows now")
-        weight = op.rhs.owner
-        rewriter.replace(op, [*made, reshape, new], [new.result])
-        _erase_unused(flat, rewriter)
-        _erase_unused(weight, rewriter)
+    flat = op.lhs.owner
+    if not isinstance(flat, nn.ReshapeOp | nn.FlattenOp) or len(flat.operands) != 1:
+        return
+    transpose = flat.input.owner
+    if not isinstance(transpose, nn.TransposeOp) or op.transpose_a is not None:
+        return
+    shape, perm = shape_of(transpose.result), nn.ints(transpose.perm)
+    first = len(shape_of(flat.result)) - 1
+    if not flat.result.has_one_use() or perm[:first] != identity(first) or not _joins(flat, first):
+        return
+    if not is_constant(op.rhs) or len(shape_of(op.rhs)) != 2:
+        return
+    rows = 1 if op.transpose_b is not None else 0
+    made = _permuted_rows(op.rhs, rows, shape[first:], tuple(p - first for p in perm[first:]))
+    if made is None:
+        return
+    reshape = nn.ReshapeOp.make(
+        transpose.input,
+        to=(*(0,) * first, shape_of(flat.result)[-1]),
+        result_types=[flat.result.type],
+        origin=flat.origin,
+        location=flat.location,
+    )
+    new = rebuilt(op, [reshape.result, made[-1].results[0], *op.operands[2:]], op.result_types)
+    new.location = fused_location(transpose, op)
+    remarks.applied(op, "rows", f"the transpose of {layer_of(transpose)} is in the order of the rows now")
+    weight = op.rhs.owner
+    rewriter.replace(op, [*made, reshape, new], [new.result])
+    _erase_unused(flat, rewriter)
+    _erase_unused(weight, rewriter)
 
 
 def _joins(flat: nn.ReshapeOp | nn.FlattenOp, first: int) -> bool:

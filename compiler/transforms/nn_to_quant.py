@@ -35,7 +35,7 @@ SCALE_KEY = "nn.scale"
 
 @dataclass(frozen=True)
 class NnToQuantPass(ModulePass):
-    """Turns quantization into casts of the quant dialect, integers into their storage; --quant-to-nn is the inverse."""
+    """A rule for each operation turns quantization into casts of the quant dialect; --quant-to-nn is the inverse."""
 
     name = "nn-to-quant"
 

@@ -1,4 +1,4 @@
-"""`--quant-to-nn`: casts of MLIR's `quant` dialect as `nn.quantize` and `nn.dequantize`."""
+"""`--quant-to-nn`: converts casts of MLIR's `quant` dialect to `nn.quantize` and `nn.dequantize`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import first_line, op_error
 from ..dialects.nn import DequantizeOp, NNOp, QParamsAttr, QuantizeOp
 from ..dialects.nn.shapes import element_of, shape_of, tensor
 from ..dialects.quant import DequantizeCastOp, QuantizeCastOp, StorageCastOp, UniformType
 from ..rewriting import Remarks
+from ..support.diagnostics import first_line, op_error
 from .nn_to_quant import PREFIX, SCALE_KEY, erase_unused_casts
 
 _Cast = QuantizeCastOp | DequantizeCastOp | StorageCastOp
@@ -25,7 +25,7 @@ _Cast = QuantizeCastOp | DequantizeCastOp | StorageCastOp
 
 @dataclass(frozen=True)
 class QuantToNnPass(ModulePass):
-    """Turns casts of the quant dialect into quantization of nn. Scales are rounded to float32, the type in nn."""
+    """A rule for each cast of the quant dialect makes quantization of nn of it. Scales are rounded to float32, the type in nn."""
 
     name = "quant-to-nn"
 

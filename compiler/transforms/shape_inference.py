@@ -12,17 +12,17 @@ from xdsl.ir import Block
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import CompileError, describe, op_error
 from ..dialects.nn import FusedOp, NNOp, set_type
 from ..dialects.nn.shapes import DYNAMIC, Shape, compatible, known, merge_dim, merge_shape, tensor, tensor_of
 from ..ir.dtypes import Tensor
 from ..ir.functions import input_dimensions, input_names, main_function
 from ..pipelines.options import shapes, shapes_of
+from ..support.diagnostics import CompileError, describe, op_error
 
 
 @dataclass(frozen=True)
 class InferShapesPass(ModulePass):
-    """Takes for each dimension the more exact of the declared size and the one that the operands imply.
+    """An analysis: each dimension gets the more exact of the declared size and the one that the operands imply.
 
     `input_shape` sets sizes of inputs first: `data:1x3x224x224;ids:?x16` (`?` leaves a size open). A dimension with a name
     gets its size in every input that has it. Raises CompileError, located, for an unknown input and for sizes that
@@ -46,7 +46,8 @@ def parse_input_shapes(text: str) -> dict[str, Shape]:
 
 
 def set_input_shapes(function: FuncOp, given: dict[str, Shape]) -> None:
-    """Gives inputs, by name, these sizes; dimensions of one name have one size. Result types are left to `infer_shapes`.
+    """Gives inputs, by name, these sizes; dimensions with the same name have the same size. Result types are left to
+    `infer_shapes`.
 
     Raises CompileError, located at the function, for an unknown input and for a size that contradicts another.
     """

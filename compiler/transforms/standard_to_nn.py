@@ -1,4 +1,6 @@
-"""`--standard-to-nn`: what other compilers write around `nn`, namely constants, arithmetic, reshapes and calls, as `nn`."""
+"""`--standard-to-nn`: converts what other compilers write around `nn`, namely constants, arithmetic, reshapes and calls, to
+`nn`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ..diagnostics import first_line
 from ..dialects import nn
 from ..dialects.nn.shapes import DYNAMIC, element_of, known, shape_of, static
 from ..ir.dtypes import has_numpy_dtype
 from ..rewriting import Remarks
+from ..support.diagnostics import first_line
 
 _LARGEST = 1 << 16
 """The maximum number of operations that calls may add: calls of calls could multiply without end."""
@@ -27,7 +29,7 @@ _LARGEST = 1 << 16
 
 @dataclass(frozen=True)
 class StandardToNnPass(ModulePass):
-    """Turns operations of arith, math and tensor on tensors into nn, and inlines calls, in functions that contain nn.
+    """A table turns operations of arith, math and tensor on tensors into nn, after calls are inlined, in functions with nn.
 
     An operation that has no counterpart stays, with a remark. Module text is converted when it is read; other compilers put this
     pass before the others.

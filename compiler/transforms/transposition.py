@@ -29,7 +29,7 @@ def follows(kind: type[Operation]) -> bool:
 
 
 def commute(op: Operation, perm: Perm) -> Moved | None:
-    """How `op` computes if the axes of its first data operand (and result) are permuted; None if it cannot."""
+    """`op` on permuted axes of its first data operand (and result); None if it cannot be computed on these."""
     return cast(nn.NNOp, op).commuted(perm) if follows(type(op)) else None
 
 

@@ -28,14 +28,12 @@ _WORDS = {
     "amct": "AMCT's functions",
     "api": "the Python API",
     "flows": "what commands do",
-    "reports": "the HTML page",
-    "reduction": "smaller failing models",
-    "checking": "each step by numbers",
+    "examine": "checks, reports, reduction",
     "frontends": "models in",
     "targets": "files out",
     "lowering": "to ascend, to linalg",
     "transforms": "fusion, quantization",
-    "backends": "cluster, IREE, onnxruntime",
+    "engines": "cluster, IREE, onnxruntime",
     "pipelines": "passes and options",
     "configuration": "settings, records",
     "rewriting": "patterns, conditions",
@@ -44,7 +42,9 @@ _WORDS = {
     "data": "samples in every form",
     "formats": "files, in both directions",
     "dialects": "nn, ascend",
+    "session": "names, options, remarks",
     "ir": "types, text, locations",
+    "support": "files, errors, limits",
 }
 
 

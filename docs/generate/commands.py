@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from amct_opt.session.universe import new_session
 from amct_opt.tools.amct import parser as amct_parser
 from amct_opt.tools.amct_opt import parser as amct_opt_parser
-from amct_opt.universe import new_session
 
 TARGET = Path(__file__).parents[1] / "commands.md"
 

@@ -20,19 +20,19 @@ import onnx
 from onnx import numpy_helper
 
 from amct_opt import Loaded, frontends
-from amct_opt.amct import steps
+from amct_opt.amct import shared
 from amct_opt.configuration.record import LayerRecord, read_record
-from amct_opt.diagnostics import CompileError
-from amct_opt.files import scratch
 from amct_opt.flows.calibration import calibration_options
 from amct_opt.flows.conversion import convert_file
-from amct_opt.flows.model_file import simplify_and_fuse
+from amct_opt.flows.network import simplify_and_fuse
 from amct_opt.lowering.ascend.profiles import like_amct
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
+from amct_opt.support.files import scratch
 from amct_opt.targets.record import RecordTarget
 from amct_opt.transforms.quantization.options import AUTOMATIC, DataOptions
 from amct_opt.transforms.quantization.quantize import quantize
 from amct_opt.transforms.quantization.request import request_of
-from amct_opt.universe import new_session
 
 _NAMED = 2
 """Layers up to this number are named."""
@@ -125,7 +125,7 @@ def beside(here: Path, ours: Path) -> str:
 def row(case: Path, here: Path, work: Path) -> str:
     model, runs = case.parent / "model.pt2", int((case / "batch_num.txt").read_text())
     simple = case / "quant.cfg"
-    steps.create_config(loaded(model), work / "config.json", None, *_defaults(simple, runs), framework="pytorch")
+    shared.create_config(loaded(model), work / "config.json", None, *_defaults(simple, runs), framework="pytorch")
     real, ours = (json.loads((at / "config.json").read_text()) for at in (case, work))
     record = _record(model, case, runs, work)
     cells, last = [differing(real, ours), *records(case / "record.txt", record)], beside(here / "record.txt", record)

@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import FunctionType, IntegerType, ModuleOp
 from xdsl.dialects.func import ReturnOp
 
 import amct_opt
-from amct_opt.backends.iree import IreeModule
-from amct_opt.checking.native import NativeGraph, Operations, operations_apart
 from amct_opt.data.inputs import load_runs
 from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.engines.iree import IreeModule
+from amct_opt.examine.checking.native import NativeGraph, Operations, operations_apart
 from amct_opt.ir.functions import body, main_function, return_op
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import Differences

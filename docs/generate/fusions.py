@@ -16,16 +16,16 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, OpResult
 
-from amct_opt.catalogue import PASSES, pass_named
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module, print_module
 from amct_opt.pipelines.options import Option, options, owners
 from amct_opt.rewriting import FusionPattern
+from amct_opt.session.catalogue import PASSES, pass_named
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.transforms.fusion.selection import FusionOptions
-from amct_opt.universe import new_session
 
 TARGET = Path(__file__).parents[1] / "fusions.md"
 TEXTS = Path(__file__).parents[2] / "test" / "lit" / "transforms" / "fusion"

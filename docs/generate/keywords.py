@@ -1,4 +1,4 @@
-"""Writes the keywords of `compiler/keywords.py` from the classes of options: `python docs/generate/keywords.py`."""
+"""Writes the keywords of `compiler/api/keywords.py` from the classes of options: `python docs/generate/keywords.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amct_opt.flows.options import ResultOptions
 from amct_opt.pipelines.options import Option, leaves
 from amct_opt.transforms.quantization.options import AllOptions, DataOptions
 
-TARGET = Path(__file__).parents[2] / "compiler" / "keywords.py"
+TARGET = Path(__file__).parents[2] / "compiler" / "api" / "keywords.py"
 BEGIN, END = "# begin keywords (generated)\n", "\n\n# end keywords\n"
 OWN = {
     "data": "each function has it by position",

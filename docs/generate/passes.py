@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from amct_opt.catalogue import PASSES, PIPELINES, TARGETS
 from amct_opt.pipelines.described import statement
 from amct_opt.pipelines.options import Option, options, owners
-from amct_opt.registry import load
+from amct_opt.session.catalogue import PASSES, PIPELINES, TARGETS
+from amct_opt.support.registry import load
 
 TARGET = Path(__file__).parents[1] / "passes.md"
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from amct_opt.amct import caffe  # import caffe
-from amct_opt.amct import caffe as amct  # import amct_caffe as amct
+from amct_opt.amct import (
+    caffe,  # import caffe
+    caffe as amct,  # import amct_caffe as amct
+)
 
 DIGITS = Path(__file__).parents[1] / "digits"
 CALIBRATION = np.load(DIGITS / "calib.npz")["image"]

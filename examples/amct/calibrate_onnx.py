@@ -1,4 +1,4 @@
-"""A script of AMCT's for ONNX, on the digits network; only its two marked lines are not AMCT's.
+"""A script of AMCT's for ONNX, on the digits network; only its marked line is not AMCT's.
 
 python examples/amct/calibrate_onnx.py MODEL.onnx OUTDIR
 """
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 
 from amct_opt.amct import onnx as amct  # import amct_onnx as amct
-from amct_opt.amct import onnx as ort  # import onnxruntime as ort
 
 DIGITS = Path(__file__).parents[1] / "digits"
 CALIBRATION = np.load(DIGITS / "calib.npz")["image"]
@@ -22,7 +22,7 @@ BATCH_NUM = 4
 
 def onnx_forward(model_file, batches):
     session = ort.InferenceSession(model_file, amct.AMCT_SO)
-    return np.concatenate([session.run(None, {"image": batch})[0] for batch in batches])
+    return np.concatenate([np.asarray(session.run(None, {"image": batch})[0]) for batch in batches])
 
 
 def accuracy(model_file):

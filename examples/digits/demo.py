@@ -14,7 +14,7 @@ import yaml
 from amct_opt.data.inputs import load_runs, run_all
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import Executable
-from amct_opt.tables import print_table
+from amct_opt.support.tables import print_table
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module
 
@@ -52,7 +52,8 @@ def shown(path: Path) -> str:
 
 
 def main(out: Path) -> int:
-    arguments = ["quantize", shown(HERE / "digits.onnx"), "--data", shown(HERE / "calib.npz"), "-o", shown(out)]
+    arguments = ["quantize", shown(HERE / "digits.onnx"), "--data", shown(HERE / "calib.npz")]
+    arguments += ["--profile", "ascend", "--also", "nn,ascend", "-o", shown(out)]
     print(f"$ amct {' '.join(arguments)}\n")
     if (status := amct.run(arguments)) != 0:
         return status

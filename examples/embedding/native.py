@@ -13,7 +13,7 @@ import iree.runtime as runtime
 import numpy as np
 
 from amct_opt import Executable, load, quantize, run_pipeline, save
-from amct_opt.backends.iree import COMPILE_OPTIONS
+from amct_opt.engines.iree import COMPILE_OPTIONS
 
 
 def build(model: Path, data: Path, out: Path):

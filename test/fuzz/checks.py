@@ -23,7 +23,6 @@ import onnx
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
@@ -32,7 +31,8 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable, RunError
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import ImportOptions, Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 from .case import Array, Case
 from .choices import Choices

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from amct_opt.catalogue import PROFILES
 from amct_opt.ir.number_formats import ACTIVATION_FORMATS, NUMBER_FORMATS
 from amct_opt.observers import OBSERVERS
+from amct_opt.session.catalogue import PROFILES
 
 FLOAT_PASSES = (
     "fold-constants", "canonicalize", "infer-shapes", "convert-layout=to=NCHW", "convert-layout=to=NHWC", "fuse-small-bn",
@@ -85,7 +85,7 @@ def _quantize(profile: str, random: np.random.Generator, pick: Any) -> list[str]
     if random.random() < 0.08:
         formats = [f"weight-format={name}" for name in NUMBER_FORMATS]
         formats += [f"activation-format={name}" for name in ACTIVATION_FORMATS]
-        stored = pick("", "", "group-size=16", "group-size=32", *formats)
+        stored = pick("", "", "group-size=16", "group-size=32", "weight-bits=2 group-size=16", *formats)
         return ["weight-only=true", *filter(None, [stored, pick("", "weight-search=true")])]
     several = {
         "observer": pick(*OBSERVERS),

@@ -18,19 +18,19 @@ import onnx
 from onnx import ModelProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.checking.following import Graph
 from amct_opt.dialects.nn.shapes import element_of, shape_of
+from amct_opt.examine.checking.following import Graph
+from amct_opt.examine.reduction import Reducer
+from amct_opt.examine.reduction.candidates import Model, form_of, read
+from amct_opt.examine.reduction.command import counted, write
+from amct_opt.examine.reduction.saving import save
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.reduction import Reducer
-from amct_opt.reduction.candidates import Model, form_of, read
-from amct_opt.reduction.command import counted, write
-from amct_opt.reduction.saving import save
 from amct_opt.runtime.comparison import layer_values
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 from .case import Array, Case
 from .checks import Mismatch, check

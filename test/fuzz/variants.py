@@ -16,9 +16,9 @@ from onnx import helper
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from amct_opt.diagnostics import Remark
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
+from amct_opt.support.diagnostics import Remark
 
 T = TypeVar("T")
 

@@ -91,7 +91,7 @@ def written(seed: int, folder: Path) -> tuple[Path, Path]:
 
 def quantized(model: Path, data: Path, out: Path, *options: str) -> Path:
     """The folder of a network that `amct quantize` makes, with a few of its samples."""
-    options = (*options, *["--profile", "qdq", "--no-report", "--quiet"])
+    options = (*options, *["--profile", "qdq", "--also", "nn", "--no-report", "--quiet"])
     command = ["quantize", str(model), "--data", str(data), "-o", str(out), *options]
     if amct.run(command) != 0:
         raise SystemExit(f"failed: amct {' '.join(command)}")

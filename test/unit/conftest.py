@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import subprocess
+import sys
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +28,8 @@ from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct
-from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 """Before TensorFlow is imported: without oneDNN, which it uses by itself only with AVX-512, CPUs have no convolutions of NCHW."""
@@ -38,11 +41,40 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what holds generated parts of pages."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="an order by chance, the same for a seed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what holds generated parts of pages; under --shuffle, files come in an order by chance, and tests of a file, too."""
     for item in items:
         if isinstance(item, pytest.Function) and "generated" in item.fixturenames:
             item.add_marker(pytest.mark.page)
+    for module in {item.module for item in items if isinstance(item, pytest.Function)}:
+        if any(isinstance(value, np.random.Generator) for value in vars(module).values()):
+            raise pytest.UsageError(f"{module} holds a generator, which makes tests depend on their order: take `rng`")
+    if (seed := config.getoption("--shuffle")) is not None:
+        random.Random(seed).shuffle(items)
+        first = {item.path: i for i, item in reversed([*enumerate(items)])}
+        items.sort(key=lambda item: first[item.path])
+
+
+def _seed(request: pytest.FixtureRequest) -> int:
+    return zlib.crc32(request.node.nodeid.encode())
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers of a test: always the same, whichever tests run before."""
+    return np.random.default_rng(_seed(request))
+
+
+@pytest.fixture(autouse=True)
+def seeded(request: pytest.FixtureRequest) -> None:
+    """The generators that a process has, which networks of Keras and PyTorch draw their weights from."""
+    random.seed(_seed(request))
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(_seed(request))
 
 
 class Equivalence:

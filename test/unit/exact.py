@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from amct_opt.backends.onnx_runtime import arithmetic
+from amct_opt.engines.onnx_runtime import arithmetic
 
 _MIDDLE = 128
 

@@ -15,10 +15,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.data.arrays import load_arrays
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
-from amct_opt.files import alone, filling, reading, replacing, replacing_all, same_file
 from amct_opt.ir.text import write_module
+from amct_opt.support.diagnostics import CompileError
+from amct_opt.support.files import alone, filling, reading, replacing, replacing_all, same_file
 
 
 def names(folder: Path) -> list[str]:

@@ -17,13 +17,19 @@ LAYERS: Mapping[str, str] = {
     "observers": "runtime",
     "data": "dialects formats runtime",
     "configuration": "dialects formats runtime observers",
-    "transforms": "dialects runtime observers data configuration backends",
+    "transforms": "dialects runtime observers data configuration engines",
     "lowering": "dialects runtime observers data transforms",
     "frontends": "dialects formats runtime observers data transforms",
     "targets": "dialects formats runtime observers data configuration transforms lowering",
-    "backends": "dialects formats runtime observers data transforms lowering targets",
+    "engines": "dialects formats runtime observers data transforms lowering targets",
 }
 """The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
+
+UPWARDS: Mapping[str, str] = {"engines": "targets transforms", "ir": "dialects", "session": "observers"}
+"""The imports of folders above: engines run what is written for them, names and the verifier know operations, a session types."""
+
+STAGES = ("numbers", "decide", "place", "calibrate", "recover", "convert")
+"""The folders of `transforms/quantization`, in the order in which their passes run; arithmetic is before all of them."""
 
 FRAMEWORKS: Mapping[str, str] = {
     "targets.onnx_ascend": "targets.onnx",
@@ -66,6 +72,20 @@ def layer_of(module: str) -> str:
     return module.partition(".")[0]
 
 
+def test_the_top_of_the_package_is_small() -> None:
+    """The folders and modules next to each other, and how many of them stand one on the other."""
+    tops: dict[str, set[str]] = {layer_of(module): set() for module in modules()}
+    for module in modules():
+        tops[layer_of(module)] |= {layer_of(name) for name in imported(module)} - {layer_of(module)}
+    for top, above in UPWARDS.items():
+        assert tops[top] >= set(above.split()), f"{top} does not import all of {above}"
+        tops[top] -= set(above.split())
+    floors = dict.fromkeys(tops, 1)
+    for top in TopologicalSorter(tops).static_order():
+        floors[top] += max((floors[name] for name in tops[top]), default=0)
+    assert (len(tops), max(floors.values())) <= (24, 16), floors
+
+
 def framework_of(module: str) -> str:
     """The folder of a framework, as in `targets.onnx`; empty for what all frameworks share."""
     folder = ".".join(module.split(".")[:2])
@@ -103,5 +123,23 @@ def test_a_framework_knows_its_own_only() -> None:
         if (own := framework_of(module))
         for name in sorted(imported(module))
         if layer_of(name) == layer_of(own) and framework_of(name) not in ("", own, FRAMEWORKS.get(own))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def stage_of(module: str) -> int | None:
+    """The place of a module's stage of quantization in their order; None for a module of none."""
+    parts = module.split(".")
+    stages = parts[2:3] if parts[:2] == ["transforms", "quantization"] else []
+    return STAGES.index(stages[0]) if stages and stages[0] in STAGES else None
+
+
+def test_a_stage_of_quantization_imports_no_later_one() -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules()
+        if (own := stage_of(module)) is not None
+        for name in sorted(imported(module))
+        if (other := stage_of(name)) is not None and other > own
     ]
     assert not wrong, "\n".join(wrong)

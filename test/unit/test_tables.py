@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from amct_opt.tables import Table, Tabled, progress_bar, text_of
+from amct_opt.support.tables import Table, Tabled, progress_bar, text_of
 
 
 class Result(Tabled):

@@ -28,7 +28,7 @@ CORE_PARTS = (
 """Reading, writing, running in onnxruntime, and all of `amct quantize`."""
 
 FRAMEWORKS = {
-    "torch": (_EXTRAS["torch"], ("frontends/torch/test_networks.py", "targets/torch", "backends/test_in_torch.py")),
+    "torch": (_EXTRAS["torch"], ("frontends/torch/test_networks.py", "targets/torch", "engines/test_in_torch.py")),
     "tensorflow": (_EXTRAS["tensorflow"], ("frontends/tensorflow/test_keras.py", "targets/tensorflow")),
 }
 """Requirements, and what is run with them."""

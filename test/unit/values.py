@@ -1,4 +1,7 @@
-"""What tests look up in a module: the numbers of a constant, what makes a value, a kernel. Where there is none, they fail."""
+"""What tests look up in a module: the numbers of a constant, what makes a value, a kernel. Where there is none, they fail.
+
+And random numbers for tables of cases.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,11 @@ from amct_opt.dialects import nn
 from amct_opt.runtime.kernels import kernel_for
 
 T = TypeVar("T", bound=Operation)
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
+    """Normal numbers, always the same for a shape and a seed. Tests draw from the fixture `rng`."""
+    return np.asarray(np.random.default_rng([seed, *shape]).normal(size=shape), np.float32)
 
 
 def numbers_of(value: SSAValue | None) -> np.ndarray[Any, np.dtype[Any]]:

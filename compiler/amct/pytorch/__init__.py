@@ -20,13 +20,13 @@ from ...api import PathLike
 from ...configuration.files import read_settings
 from ...configuration.record import read_record
 from ...configuration.settings import Settings
-from ...diagnostics import CompileError
-from ...files import replacing, scratch
 from ...frontends.onnx import source
+from ...session.universe import new_session
+from ...support.diagnostics import CompileError
+from ...support.files import replacing, scratch
 from ...transforms.quantization.convert.layer_weights import Integers
-from ...universe import new_session
-from .. import steps
-from ..steps import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
+from .. import shared as steps
+from ..shared import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
 from . import tensor_decompose
 from .balancing import Preprocessing, balanced, balances
 from .evaluators import ModelEvaluator
@@ -63,9 +63,9 @@ __all__ = [
 _FRAMEWORK = "pytorch"
 """The framework whose files are written."""
 _DO_FUSION, _SKIPPED = "amct_opt.do_fusion", "amct_opt.skip_fusion_layers"
-"""Properties of a modified model: what its configuration says of fusion, which AMCT's records do not."""
+"""Properties of a modified model: the fusion settings of its configuration, which AMCT's records do not contain."""
 _INTEGERS = "amct_opt.integers/"
-"""What the names of arrays begin with that hold the integers of a layer's weight."""
+"""Prefix of the names of arrays that contain the integers of a layer's weight."""
 
 
 def create_quant_config(
@@ -177,7 +177,7 @@ def _kept(modified: Path) -> dict[str, Integers]:
 
 
 def _settings(modified: Path) -> Settings:
-    """What the configuration of a modified model says of fusion."""
+    """The fusion settings in the configuration of a modified model."""
     properties = {p.key: p.value for p in source.load(modified).model.metadata_props}
     skipped = json.loads(properties.get(_SKIPPED, "[]"))
     return Settings(do_fusion=properties.get(_DO_FUSION) != "false", skip_fusion_layers=tuple(skipped))

@@ -1,4 +1,4 @@
-"""DMQ in AMCT's two steps: factors from a run of the model that `quantize_preprocess` gives, then quantization with them."""
+"""DMQ in AMCT's two steps: a run of the model from `quantize_preprocess` gives factors, then the model is quantized with them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...configuration.record import LayerRecord, Record, record_text
 from ...configuration.settings import Settings
 from ...data import Spool
 from ...dialects.nn import WeightedOp, plan_of, set_plan
-from ...files import made, replacing
 from ...flows.calibration import calibration_options
-from ...flows.model_file import simplify_and_fuse
+from ...flows.network import simplify_and_fuse
 from ...ir.functions import main_function
 from ...lowering.ascend.profiles import like_amct
 from ...rewriting import layer_of
 from ...runtime.executor import Array
 from ...session import Session
+from ...support.files import made, replacing
 from ...transforms.quantization.decide.planning import check_factors
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.options import AUTOMATIC

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...diagnostics import CompileError
 from ...frontends.torch.library import torch_library
+from ...support.diagnostics import CompileError
 
 torch: Any = torch_library("amct_opt.amct.pytorch")
 
@@ -120,7 +120,7 @@ class Ulq(torch.autograd.Function):
 
     @staticmethod
     def symbolic(g: Any, x: Any, high: Any, low: Any, scale: Any, offset: Any, bits: int) -> Any:
-        """For torch's exporter to ONNX."""
+        """Writes the operator in torch's export to ONNX."""
         return g.op("DequantizeLinear", g.op("QuantizeLinear", x, scale, offset), scale, offset)
 
 
@@ -140,7 +140,7 @@ class Arq(torch.autograd.Function):
 
     @staticmethod
     def symbolic(g: Any, weight: Any, scale: Any, offset: Any, bits: int) -> Any:
-        """For torch's exporter to ONNX, opset 13 or later: output channels are the first axis."""
+        """Writes the operator in torch's export to ONNX, opset 13 or later: output channels are the first axis."""
         axis = {} if math.prod(scale.type().sizes()) == 1 else {"axis_i": 0}
         integers = g.op("QuantizeLinear", weight, scale, offset, **axis)
         return g.op("DequantizeLinear", integers, scale, offset, **axis)

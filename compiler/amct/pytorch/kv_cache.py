@@ -11,14 +11,14 @@ import numpy as np
 from ...api import PathLike
 from ...configuration.kv_cache import Cached, KvSettings, default_settings, json_text, read_json, read_simplified
 from ...configuration.record import CacheRecord, Record, record_text
-from ...diagnostics import CompileError
-from ...files import made, replacing
 from ...frontends.torch.batches import array
 from ...frontends.torch.library import torch_library
 from ...observers import make_observer
 from ...runtime.affine import affine
 from ...runtime.executor import Array
-from ...universe import new_session
+from ...session.universe import new_session
+from ...support.diagnostics import CompileError
+from ...support.files import made, replacing
 
 _LAYERS = "kv_cache_quant_layers"
 _BITS = 8
@@ -69,7 +69,7 @@ def create_quant_cali_model(config_file: PathLike, record_file: PathLike, model:
 
 
 def _modules(model: Any, names: Iterable[str], where: str) -> dict[str, Any]:
-    """The modules of these names. Raises CompileError for what is not a Linear."""
+    """The modules of these names. Raises CompileError for a module that is not a Linear."""
     torch = torch_library(type(model).__name__)
     known = dict(model.named_modules())
     for name in names:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
-from ...diagnostics import CompileError
-from .. import steps
+from ...support.diagnostics import CompileError
+from .. import shared as steps
 from .fake_quantization import Arq, Ulq, asymmetric, channels_first, finite, symmetric, torch
 from .retrain_config import BITS, PER_TENSOR
 from .retrained import Ranged
@@ -35,7 +35,7 @@ class QATBase(Ranged):
     """The layer's class in torch.nn."""
 
     def _quantize(self: Any, config: Any, device: Any) -> None:
-        """Check the configuration and register what is learned."""
+        """Check the configuration and register the learned parameters."""
         name = type(self).__name__
         given = _taken(
             config or {}, name, {"retrain_enable": True, "retrain_data_config": {}, "retrain_weight_config": {}}

@@ -14,7 +14,7 @@ Values = NDArray[np.floating[Any]]
 _STEP = 16
 """Ranks are multiples of this number of channels, and at least it."""
 _WIDE = 256
-"""From this number of channels on, both in and out, less is cut away."""
+"""Least number of channels, both in and out, of layers from which less is cut away."""
 _GOLDEN = 0.5 * (3 - sqrt(5))
 _PRECISION = sqrt(2.2e-16)
 _TOLERANCE = 1e-5
@@ -42,7 +42,7 @@ def rank_of(values: Values, channels: tuple[int, int], kernel: tuple[int, int]) 
 
 
 def evident(values: Values, columns: int) -> int:
-    """The number of singular values that stand out of the noise, by empirical variational Bayesian matrix factorization.
+    """The number of singular values above the noise, by empirical variational Bayesian matrix factorization.
 
     The matrix has as many rows as singular values, and `columns` columns, not fewer. Source: Nakajima, Sugiyama, Babacan and
     Tomioka, "Global analytic solution of fully-observed variational Bayesian matrix factorization", JMLR 14 (2013).

@@ -13,8 +13,6 @@ from typing import Any
 from xdsl.dialects.builtin import ArrayAttr
 
 from ...api import PathLike
-from ...diagnostics import CompileError, first_line
-from ...files import made, refuse_overwriting, replacing
 from ...flows.conversion import convert_module
 from ...flows.saving import files_of
 from ...frontends.torch import from_module
@@ -23,8 +21,10 @@ from ...frontends.torch.nodes import module_path, operator_name
 from ...frontends.torch.program import traced
 from ...ir.functions import dimension_names, main_function, value_attributes
 from ...session import Session
-from ...universe import new_session
-from ..steps import MODELS
+from ...session.universe import new_session
+from ...support.diagnostics import CompileError, first_line
+from ...support.files import made, refuse_overwriting, replacing
+from ..shared import MODELS
 from .retrain_config import Trainable, default_config, json_text, read_json, read_simplified
 
 _LAYERS: Mapping[str, str] = {
@@ -176,7 +176,7 @@ def save_quant_retrain_model(
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a traced model says about a layer."""
+    """Facts about a layer of a traced model."""
 
     trainable: Trainable
     source: str
@@ -220,7 +220,7 @@ def _path(node: Any) -> str:
 
 
 def _value(node: Any) -> Any:
-    """The node that computes a value, before what does nothing."""
+    """The node that computes a value, before nodes that do nothing."""
     while operator_name(node) in _PASSIVE:
         node = node.args[0]
     return node
@@ -265,7 +265,7 @@ def _named(attributes: Any, names: Sequence[str], what: str) -> Any:
 def _shapes(
     model: Any, input_data: Any, input_names: Sequence[str] | None, dynamic_axes: Mapping[str, Any] | None
 ) -> Any:
-    """The open axes of inputs as torch.export takes them: by position."""
+    """The open axes of inputs in the form of torch.export: by position."""
     if not dynamic_axes:
         return None
     torch = torch_library(type(model).__name__)

@@ -1,4 +1,4 @@
-"""AMCT's configuration of quantization-aware training, simplified and JSON: what is trained in each layer."""
+"""AMCT's configuration of quantization-aware training, simplified and JSON: the settings for training each layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from ...configuration.json_object import Json, JsonObject, read_object
 from ...configuration.located import Located, parse
-from ...diagnostics import CompileError
 from ...formats.protobuf import Fields, message_classes
 from ...session import Session
+from ...support.diagnostics import CompileError
 
 BITS: Mapping[str, int] = {"INT4": 4, "INT8": 8, "INT16": 16}
-"""By dst_type."""
+"""Bit widths by dst_type."""
 _PAIRS = (("INT8", "INT8"), ("INT4", "INT4"), ("INT16", "INT8"), ("INT8", "INT4"))
 """The types of inputs and weights that AMCT trains: A8W8, A4W4, A16W8, A8W4."""
 PER_TENSOR = frozenset({"Linear"})
@@ -66,8 +66,8 @@ def _message() -> type[Any]:
 
 @dataclass(frozen=True)
 class LayerRetrain:
-    """What is trained in a layer. Without clips, `batch_num` batches give the first range of its input; without
-    `fixed_min`, the range begins at 0 if a Relu gives the input.
+    """The settings for training one layer. Without clips, `batch_num` batches give the first range of its input;
+    without `fixed_min`, the range begins at 0 if a Relu gives the input.
 
     Raises CompileError for types that AMCT does not train together, and for a range without 0.
     """
@@ -105,7 +105,7 @@ class Trainable:
 
 @dataclass(frozen=True)
 class RetrainConfig:
-    """What is trained in each layer, by name in the model's order."""
+    """The settings for training each layer, by layer name in the model's order."""
 
     layers: Mapping[str, LayerRetrain]
     batch_num: int = 1

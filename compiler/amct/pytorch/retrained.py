@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...configuration.record import LayerRecord, Record, record_text
-from ...diagnostics import CompileError
-from ...files import made, replacing
+from ...support.diagnostics import CompileError
+from ...support.files import made, replacing
 from .fake_quantization import (
     EPSILON,
     Arq,
@@ -33,7 +33,7 @@ _BATCHES = 100.0
 
 
 class Ranged:
-    """What is common to modules that learn the range of an input: `acts_clip_max` and `acts_clip_min`, with the last good ones
+    """Mixin of modules that learn the range of an input: `acts_clip_max` and `acts_clip_min`, with the last good ones
     as `acts_clip_max_pre` and `acts_clip_min_pre`, which are NaN before there is a range.
     """
 
@@ -60,7 +60,7 @@ class Ranged:
             getattr(self, f"{name}_pre").copy_(value.detach())
 
     def observe(self: Any, x: Any, bits: int, batch_num: int) -> None:
-        """Take a batch into the search; the last of them gives the range, until then it is that of the batch."""
+        """Take a batch into the search; the last batch gives the range, until then the range is that of the batch."""
         self.search.append(finite(x, "the input").detach().reshape(-1))
         if len(self.search) < batch_num:
             self.set_range(x.max(), x.min())

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ...api import PathLike
 from ...configuration.json_object import read_objects
-from ...diagnostics import CompileError, first_line
-from ...files import made, replacing
 from ...frontends.torch.library import torch_library
-from ...universe import new_session
+from ...session.universe import new_session
+from ...support.diagnostics import CompileError, first_line
+from ...support.files import made, replacing
 from .ranks import rank_of
 
 __all__ = ["auto_decomposition", "decompose_network"]
@@ -124,7 +124,7 @@ def _convolutions(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _mode(layer: Any) -> str | None:
-    """How a layer is decomposed, None if it is not."""
+    """The decomposition mode of a layer, None if it is not decomposed."""
     channels, (height, width) = min(layer.in_channels, layer.out_channels), layer.kernel_size
     kernel = min(height, width)
     if layer.groups > 1 or max(layer.dilation) > 1 or max(layer.stride) > 2 or kernel < 3:
@@ -163,7 +163,7 @@ def _factors(torch: Any, weight: Any, name: str, mode: str) -> tuple[Any, Any]:
 
 
 def _layer_information(name: str, layer: Any) -> dict[str, Any]:
-    """What AMCT's file says of a layer."""
+    """The entry of a layer in AMCT's file."""
     return {
         "name": name,
         "in_channels": layer.in_channels,
@@ -185,7 +185,7 @@ def _information(name: str, decomposition: _Decomposition) -> dict[str, Any]:
 
 
 def _fits(shapes: Shapes, layer: Any, mode: str) -> bool:
-    """Whether weights of these shapes can replace that of a layer: along the sides of its kernel, by any number of channels."""
+    """Whether weights of these shapes can replace that of a layer: along the sides of its kernel, with any number of channels."""
     if mode not in _MODES.values():
         return False
     height, width = layer.kernel_size

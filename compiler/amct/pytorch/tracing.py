@@ -1,4 +1,4 @@
-"""A live `nn.Module` as a model of ONNX, and what its calls have as inputs and results."""
+"""Traces a live `nn.Module` to a model of ONNX, with the inputs and results of its calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from onnx import ModelProto, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ...api import Loaded
-from ...diagnostics import CompileError, first_line
-from ...files import made
 from ...formats.onnx.file import Initializer, write_model
 from ...frontends import onnx
 from ...frontends.torch.batches import array
@@ -25,7 +23,9 @@ from ...ir.functions import input_names, main_function, set_input_orders, set_la
 from ...ir.verification import verify
 from ...rewriting import layer_of
 from ...runtime.executor import Array, Executable
-from ...universe import new_session
+from ...session.universe import new_session
+from ...support.diagnostics import CompileError, first_line
+from ...support.files import made
 
 Axes = Mapping[str, "Mapping[int, str] | Sequence[int]"]
 """The axes whose size stays open, by the names of inputs and results, with the names of the sizes (`torch.onnx.export`)."""
@@ -45,7 +45,7 @@ class Traced(NamedTuple):
     results: Any
     """The tree of torch that says how results are returned."""
     returned: tuple[bool, ...]
-    """For each leaf of the tree, whether it is a tensor; the others are None."""
+    """Whether each leaf of the tree is a tensor; the others are None."""
     orders: Sequence[Sequence[int]]
     """The axes of the inputs as they lie in memory."""
     modules: Sequence[str]
@@ -136,7 +136,9 @@ def trace_open(model: Any, input_data: Any, fixed: Traced, dynamic_axes: Axes | 
 
 
 def write(traced: Traced, path: Path, properties: Mapping[str, str]) -> None:
-    """Write the model, with these properties as metadata; the arrays of one above 2 GB go next to it. It loses its arrays."""
+    """Write the model, with these properties as metadata; arrays of a model above 2 GB go into a separate file. It
+    loses its arrays.
+    """
     model = traced.model
     for key, value in properties.items():
         model.metadata_props.add(key=key, value=value)
@@ -177,7 +179,7 @@ def computing(model: Any, traced: Traced, module: ModuleOp) -> Any:
 
 
 def _network(module: ModuleOp) -> Callable[..., Any]:
-    from ...torch import fake_quantized  # imports torch
+    from ...api.torch import fake_quantized  # imports torch
 
     try:
         return cast("Callable[..., Any]", fake_quantized(module))
@@ -215,7 +217,7 @@ class _Opened:
         self.axes = [_axes(axes.get(name, ())) for name in self._names]
 
     def each(self, tree: Any, function: Callable[[Any, Mapping[int, str]], Any]) -> Any:
-        """A tree of arguments with the result of a function of each tensor and its axes; what is not a tensor becomes None."""
+        """A tree of arguments with the result of a function of each tensor and its axes; everything but tensors becomes None."""
         remaining = iter(self.axes)
 
         def apply(x: Any) -> Any:
@@ -224,7 +226,7 @@ class _Opened:
         return _trees().tree_map(apply, tree)
 
     def enlarged(self, tree: Any) -> Any:
-        """Arguments whose open axes have a size of at least two: torch fixes those of size one."""
+        """Arguments whose open axes are enlarged to at least two: torch fixes axes of size one."""
         remaining = iter(self.axes)
 
         def several(x: Any) -> Any:

@@ -123,7 +123,7 @@ class AscendOp(NNOp):
     TYPES: ClassVar[Mapping[str, ElementTypes]] = {}
     """The element types that each operand takes."""
     DEVIATION: ClassVar[str] = ""
-    """How the operation differs from the Ascend IR header; empty if it does not."""
+    """The difference between the operation and the Ascend IR header; empty if there is none."""
     MEANS: ClassVar[Counterpart] = None
     """The `nn` operation with the same operands, results and numbers; kernel, form in files and lowering rule follow from it."""
 
@@ -139,7 +139,7 @@ class AscendOp(NNOp):
 
     @classmethod
     def like(cls, op: Any) -> dict[str, Any]:
-        """The properties with which it computes what an operation of `nn` does: the way back from `meaning`.
+        """The properties with which it computes an operation of `nn`: the inverse of `meaning`.
 
         Raises VerifyException for padding that depends on sizes that are not known.
         """

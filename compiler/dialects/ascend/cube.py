@@ -24,7 +24,7 @@ class Row(NamedTuple):
     bias: ElementTypes
     y: ElementTypes
     weight: Attribute | None = None
-    """None for that of x."""
+    """The type of the weight; None for that of x."""
 
 
 FLOAT16_ROW = Row(bias=(f16, f32), y=(f16, f32))

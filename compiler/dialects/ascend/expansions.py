@@ -91,7 +91,7 @@ def _from_axis(b: Steps, parameter: SSAValue) -> SSAValue:
 def bn_inference(
     b: Steps, x: SSAValue, mean: SSAValue, variance: SSAValue, momentum: SSAValue, epsilon: float, **_: Any
 ) -> SSAValue:
-    """Statistics are divided by their factor first, and rounded to their type; where it is 0 they are 0."""
+    """Divides statistics by their factor first, and rounds them to their type; with a factor of 0 they are 0."""
     import numpy as np
 
     arrays = [nn.array_of(v) for v in b.op.operands[1:]]

@@ -30,7 +30,7 @@ class MatrixOp(OffsetOp):
     y: Result = result_def(ANY_TENSOR)
 
     FLAGS: ClassVar[tuple[str, str]]
-    """The properties that say that the last two axes of x1, and of x2, are stored transposed."""
+    """The properties for x1 and x2 that tell whether their last two axes are stored transposed."""
 
     @property
     def transposes(self) -> tuple[bool, bool]:

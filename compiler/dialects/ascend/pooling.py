@@ -232,7 +232,9 @@ def _sizes(channels_last: bool, kernel: Shape, strides: Shape) -> dict[str, Any]
 
 
 class AveragingOp(WindowOp):
-    """For int8 x, gives the exact int32 sum of `x - offset_x` over each window; dequantization divides it."""
+    """Base of average pooling: for int8 x it gives the exact int32 sum of `x - offset_x` over each window;
+    dequantization divides it.
+    """
 
     offset_x: Int = prop_def(INT, default_value=integer(0))
 

@@ -1,4 +1,6 @@
-"""From reals to integers and back. One rounding order for the dialect: each step rounds once to float32, in the order written."""
+"""Conversions from reals to integers and back. One rounding order for the dialect: each step rounds once to float32, in
+the order written.
+"""
 
 from __future__ import annotations
 

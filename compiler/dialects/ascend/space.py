@@ -56,7 +56,7 @@ IMAGE_FLAGS: Mapping[Coordinates, tuple[bool, bool]] = {
 
 
 def image_nearest(flags: tuple[bool, bool]) -> Nearest:
-    """How positions round: down, with either flag to the nearest."""
+    """The rounding of positions: down, or with either flag to the nearest."""
     return Nearest.ROUND_PREFER_CEIL if any(flags) else Nearest.FLOOR
 
 

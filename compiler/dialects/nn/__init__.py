@@ -18,6 +18,7 @@ from . import (
     elementwise,
     expansions,
     fused,
+    how,
     linear,
     normalization,
     opaque,
@@ -38,6 +39,7 @@ from .convolution import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .expansions import *  # noqa: F403
 from .fused import *  # noqa: F403
+from .how import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .opaque import *  # noqa: F403
@@ -84,6 +86,7 @@ __all__ += convolution.__all__
 __all__ += elementwise.__all__
 __all__ += expansions.__all__
 __all__ += fused.__all__
+__all__ += how.__all__
 __all__ += linear.__all__
 __all__ += normalization.__all__
 __all__ += opaque.__all__

@@ -1,4 +1,4 @@
-"""Arrays next to the text: `#nn.external`, and how a key finds its file."""
+"""Arrays outside the text: `#nn.external`, and the mapping from a key to its file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from ...files import lies_beside
 from ...ir.dtypes import Tensor, as_stored, from_stored, numpy_dtype
 from ...ir.text import ModuleParser, ModulePrinter, parse_text
 from ...ir.weights import Weight, WeightError, separate_key, side_file_of
+from ...support.files import lies_beside
 
 if TYPE_CHECKING:
     from ...ir.array import Array

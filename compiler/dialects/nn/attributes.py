@@ -19,8 +19,7 @@ from ...ir.text import parse_text
 from .arrays import ExternalAttr
 from .numbers import f32, f32_text, parse_f32
 from .qparams import QParamsAttr
-from .shapes import DYNAMIC, known
-from .shapes import text as shape_text
+from .shapes import DYNAMIC, known, text as shape_text
 
 
 class Layout(StrEnum):
@@ -100,7 +99,7 @@ class DepthModeAttr(EnumAttribute[DepthMode], SpacedOpaqueSyntaxAttribute):
 
 
 class ResizeMode(StrEnum):
-    """How values between input elements are computed (ONNX Resize, mode)."""
+    """Interpolation between input elements (ONNX Resize, mode)."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -115,7 +114,7 @@ class ResizeModeAttr(EnumAttribute[ResizeMode], SpacedOpaqueSyntaxAttribute):
 
 
 class Coordinates(StrEnum):
-    """How an output index maps to an input position (ONNX Resize, coordinate_transformation_mode)."""
+    """Mapping of an output index to an input position (ONNX Resize, coordinate_transformation_mode)."""
 
     HALF_PIXEL = "half_pixel"
     HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
@@ -148,7 +147,7 @@ class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
 
 
 class ParamsSource(StrEnum):
-    """Where quantization parameters came from."""
+    """The source of quantization parameters."""
 
     USER = "user"
     RECORD = "record"

@@ -35,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from ...ir.name_hints import name_hint
-from ...registry import load
+from ...support.registry import load
 from .attributes import OriginAttr
 from .permutations import Moved, Perm
 from .plan import check_plan
@@ -137,11 +137,13 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         return any(shape_of(v) for v in self.operands[:1]) and self.axis_behind(0) == 0
 
     def axis_behind(self, axis: int) -> int | None:
-        """The axis of the result whose entry i depends, of operand 0, on entry i of `axis` alone; None if there is none."""
+        """The axis of the result whose entry i depends only on entry i of `axis`, as far as operand 0 is concerned;
+        None if there is none.
+        """
         return None
 
     def commuted(self, perm: Perm) -> Moved | None:
-        """How it computes the permuted results if the axes of its first data operand are permuted; None if it cannot."""
+        """The way to compute the permuted results if the axes of its first data operand are permuted; None if there is none."""
         return None
 
     @classmethod
@@ -251,7 +253,7 @@ class MovingOp(NNOp):
 
     @property
     def moved(self) -> Sequence[SSAValue]:
-        """The operands whose elements are moved; the others give the places."""
+        """The operands whose elements are moved; the others are indices."""
         return self.operands[:1]
 
     @property

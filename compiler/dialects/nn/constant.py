@@ -1,4 +1,4 @@
-"""Constants: small ones in the text, arrays next to it."""
+"""Constants: small ones in the text, arrays in a separate file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import op_error
 from ...ir.dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
 from ...ir.text import Dense, print_dense
 from ...ir.weights import Weight, WeightError, is_finite
+from ...support.diagnostics import op_error
 from .arrays import External, ExternalAttr
 from .base import ANY_TENSOR, Result, name_hint, operation
 from .shapes import element_of, static, tensor_of
@@ -32,7 +32,7 @@ INLINE_ELEMENTS = 16
 """Constants of up to this many elements are in the text."""
 
 CORRECTED = ".corrected"
-"""In the name of a bias that makes up for the mean error that quantization makes of its layer."""
+"""Part of the name of a bias that makes up for the mean error that quantization causes in its layer."""
 
 _TRAITS: OpTraits = traits_def(Pure(), ConstantLike())
 
@@ -101,7 +101,7 @@ class ConstantOp(IRDLOperation):
 
     @property
     def finite(self) -> bool:
-        """Whether no value is NaN or Inf; an array next to the text is looked at once. Raises as `array` does."""
+        """Whether no value is NaN or Inf; an array outside the text is examined once. Raises as `array` does."""
         values = self.array
         return self.value.data.weight.finite if isinstance(self.value, ExternalAttr) else is_finite(values)
 

@@ -45,7 +45,7 @@ class ActivationOp(ElementwiseOp):
 
 
 class UnaryOp(ElementwiseOp):
-    """One operand of any shape, a result of the same type."""
+    """Base of operations with one operand of any shape, and a result of the same type."""
 
     KEEPS_SHAPE: ClassVar[bool] = True
 
@@ -322,7 +322,7 @@ class PReluOp(ActivationOp):
 
 
 class BinaryOp(ElementwiseOp):
-    """Two operands of one element type; shapes broadcast as in numpy."""
+    """Base of operations with two operands of one element type; shapes broadcast as in numpy."""
 
     lhs: Operand = operand_def(ANY_TENSOR)
     rhs: Operand = operand_def(ANY_TENSOR)

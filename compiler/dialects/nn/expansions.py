@@ -1,4 +1,4 @@
-"""Operations in simpler ones: what writes, lowers or runs an operation that its own table lacks falls back on these.
+"""Expansions of operations into simpler ones: a fallback for targets, lowerings and kernels whose own table lacks an operation.
 
 An expansion computes what the operation's kernel computes, within rounding; `test_expansions.py` holds the two together. Steps on
 float16 and bfloat16 compute in float32 and round once, unless there is only one step, which rounds once itself.
@@ -62,7 +62,7 @@ class Steps:
         return partial(self._step, kind)
 
     def widen(self) -> None:
-        """Further steps compute in float32 or wider."""
+        """Makes further steps compute in float32 or wider."""
         self.element = f32 if _is_narrow(self.element) else self.element
 
     def shaped(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
@@ -72,7 +72,7 @@ class Steps:
         return x if shape_of(x) == tuple(shape) else self.reshape(x, to=shape)
 
     def grouped(self, x: SSAValue, scale: SSAValue, groups: int, layout: Layout) -> tuple[SSAValue, Sequence[int]]:
-        """`x` with its groups of channels on an axis of their own, and the axes of what is in a group."""
+        """`x` with its groups of channels on an axis of their own, and the axes of the elements in a group."""
         if layout is not Layout.NHWC:
             return self.reshape(x, to=(0, groups, -1)), (2,)
         (channels,) = shape_of(scale)
@@ -139,7 +139,7 @@ class Expansion:
         constant: Callable[[ConstantOp], _Value],
         step: Callable[[NNOp, Sequence[_Value]], _Value],
     ) -> Sequence[_Value]:
-        """What the results are, where these are the operands and functions give what constants and steps are.
+        """Computes the results from these operands, with functions that give the values of constants and steps.
 
         A value is given up after the last step that reads it: memory that is free again serves the next one.
         """
@@ -184,7 +184,7 @@ def expands(kind: type[NNOp], *, stepwise: bool = False) -> Callable[[_Registere
 
 
 def expanded(op: Operation) -> Expansion | None:
-    """An operation in simpler ones; None if it has no expansion, or none for these sizes and properties."""
+    """Expands an operation into simpler ones; None if it has no expansion, or none for these sizes and properties."""
     if not isinstance(op, NNOp) or (expand := _EXPANSIONS.get(type(op))) is None:
         return None
     found = _expanded(op, expand, widens=False)
@@ -242,7 +242,7 @@ def prelu(b: Steps, x: SSAValue, slope: SSAValue) -> SSAValue:
 
 @expands(elementwise.EluOp)
 def elu(b: Steps, x: SSAValue, alpha: float) -> SSAValue:
-    """By that of factor 1, which is `exp(x) - 1` below 0, exact near 0."""
+    """Uses `elu` of factor 1, which is `exp(x) - 1` below 0, exact near 0."""
     if alpha == 1:
         raise NoExpansion
     y = b.elu(x)
@@ -327,7 +327,7 @@ def _channels(b: Steps, values: SSAValue, layout: Layout, rank: int) -> SSAValue
 
 
 def _affine(b: Steps, y: SSAValue, scale: SSAValue, bias: SSAValue, layout: Layout) -> SSAValue:
-    """`y * scale + bias` per channel, without what is 1 or 0 throughout."""
+    """`y * scale + bias` per channel, without factors of 1 and summands of 0 throughout."""
     rank, (factor, summand) = len(shape_of(y)), map(array_of, (scale, bias))
     if factor is None or (factor != 1).any():
         y = b.mul(y, _channels(b, scale, layout, rank))
@@ -354,7 +354,7 @@ def instance_norm(b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue, epsilo
 def group_norm(
     b: Steps, x: SSAValue, scale: SSAValue, bias: SSAValue, num_groups: int, epsilon: float, layout: Layout
 ) -> SSAValue:
-    """Groups as the channels of an instance norm; as an axis of their own where channels are last."""
+    """Normalizes groups as the channels of an instance norm; with channels last, as an additional axis."""
     import numpy as np
 
     grouped, axes = b.grouped(x, scale, num_groups, layout)
@@ -366,7 +366,7 @@ def group_norm(
 
 
 def _as(b: Steps, y: SSAValue, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-    """`y` in the sizes of `x`, which has as many elements."""
+    """`y` reshaped to the sizes of `x`, which has as many elements."""
     if shape.count(DYNAMIC) <= 1:
         return b.reshape(y, to=[d if known(d) else -1 for d in shape])
     return b.reshape(y, b.shape(x), result_types=[TensorType(element_of(y), shape)])
@@ -415,7 +415,7 @@ def batch_norm(
     epsilon: float,
     layout: Layout,
 ) -> SSAValue:
-    """One factor and one summand per channel."""
+    """Uses one factor and one summand per channel."""
     rank, arrays = len(shape_of(x)), [array_of(v) for v in b.op.operands[1:]]
     constants = [a for a in arrays if a is not None]
     if len(constants) == 4:
@@ -493,7 +493,7 @@ def _to(b: Steps, x: SSAValue, sizes: _Sizes) -> SSAValue:
 
 @expands(space.DepthToSpaceOp, stepwise=True)
 def depth_to_space(b: Steps, x: SSAValue, block: int, mode: DepthMode, layout: Layout) -> SSAValue:
-    """The blocks are axes of their own, in front of the channels or (CRD) after them, and move after rows and columns."""
+    """Makes the blocks axes of their own, in front of the channels or (CRD) after them, and moves them after rows and columns."""
     depth_first = mode is DepthMode.DCR
     if layout is Layout.NHWC:
         before, after = [1, 1, 1, block**2], [1, block, block, 1]
@@ -512,7 +512,7 @@ def depth_to_space(b: Steps, x: SSAValue, block: int, mode: DepthMode, layout: L
 
 @expands(space.SpaceToDepthOp, stepwise=True)
 def space_to_depth(b: Steps, x: SSAValue, block: int, layout: Layout) -> SSAValue:
-    """The blocks are axes of their own, after rows and columns, and move in front of the channels."""
+    """Makes the blocks axes of their own, after rows and columns, and moves them in front of the channels."""
     if layout is Layout.NHWC:
         before, after = [1, block, block, 1], [1, 1, 1, block**2]
         order, perm = (0, 1, 4, 2, 5, 3), (0, 1, 3, 2, 4, 5)
@@ -526,7 +526,7 @@ def space_to_depth(b: Steps, x: SSAValue, block: int, layout: Layout) -> SSAValu
 
 @expands(space.SpaceToBatchOp, stepwise=True)
 def space_to_batch(b: Steps, x: SSAValue, block: Sequence[int], pads: Sequence[int], layout: Layout) -> SSAValue:
-    """Padded sizes `s*b` are seen as `[s, b]`, and the blocks move in front of the batch."""
+    """Sees padded sizes `s*b` as `[s, b]`, and moves the blocks in front of the batch."""
     rank, n, first = len(shape_of(x)), len(block), 1 if layout is Layout.NHWC else 2
     if any(pads):
         x = b.pad(x, pads=[*_around(pads[:n], first, rank), *_around(pads[n:], first, rank)])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType, StringAttr
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, BlockArgument, Operation, OpTraits, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpTraits, Region, SSAValue, Use
 from xdsl.irdl import (
     IRDLOperation,
     Operand,
@@ -167,6 +167,30 @@ def outside(value: SSAValue) -> SSAValue:
     while isinstance(value, BlockArgument) and isinstance(parent := value.block.parent_op(), FusedOp):
         value = parent.inputs[value.index]
     return value
+
+
+def computed(value: SSAValue) -> SSAValue:
+    """Follows a value out of the fused regions that take it, and into those that yield it, to the result of an
+    operation or an argument of the function.
+    """
+    value = outside(value)
+    while isinstance(region := value.owner, FusedOp):
+        value = outside(region.terminator.value)
+    return value
+
+
+def uses_of(value: SSAValue) -> Iterator[Use]:
+    """The operands that read a value. A fused region counts by its operations that read it, and a value that a region yields also
+    by the readers of its result.
+    """
+    for use in value.uses:
+        match use.operation:
+            case FusedOp() as region:
+                yield from uses_of(region.body.block.args[use.index])
+            case YieldOp() as end if isinstance(region := end.parent_op(), FusedOp):
+                yield from uses_of(region.result)
+            case _:
+                yield use
 
 
 def single_block(arguments: Sequence[SSAValue]) -> Block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError, describe, op_error
+from ...support.diagnostics import CompileError, describe, op_error
 from .quantization import DequantizeOp, ObserveOp, QuantizeOp
 
 

@@ -1,4 +1,4 @@
-"""Matrix multiplication, and the bias that a frontend saw as a layer of its own."""
+"""Matrix multiplication, and the bias that a frontend saw as a separate layer."""
 
 from __future__ import annotations
 
@@ -68,6 +68,11 @@ class WeightedOp(NNOp):
         """The input channel that each number of the weight multiplies: int64, in a shape that broadcasts to the weight's, whose
         sizes must be known.
         """
+
+    @property
+    def weight_channels(self) -> int:
+        """The number of input channels of the weight, whose sizes must be known."""
+        return int(self.weight_inputs().max(initial=-1)) + 1
 
     @abstractmethod
     def weight_outputs(self) -> Array:
@@ -140,7 +145,9 @@ class MatMulOp(WeightedOp):
 
     @property
     def acts_by_sample(self) -> bool:
-        """One matrix for all samples, or one each; rows are samples where the left operand is a matrix."""
+        """Whether it acts on each sample: one matrix for all samples, or one each; rows are samples if the left operand
+        is a matrix.
+        """
         lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
         if constant_of(outside(self.rhs)) is not None:
             return len(lhs) > len(rhs) or (len(lhs) == len(rhs) == 2 and self.transpose_a is None)

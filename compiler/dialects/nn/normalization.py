@@ -160,7 +160,7 @@ class LayerNormOp(MomentsOp):
         return self.first_axis != 0 and None not in (constant_of(v) for v in self.operands[1:])
 
     def commuted(self, perm: Perm) -> Moved | None:
-        """None unless the normalized axes, and with them scale and bias, stay in place."""
+        """The operation on permuted axes; None unless the normalized axes, and with them scale and bias, stay in place."""
         axis = self.first_axis
         fixed = all(perm[i] == i for i in range(axis, len(perm)))
         if not fixed or any(len(shape_of(v)) > len(perm) - axis for v in self.operands[1:]):

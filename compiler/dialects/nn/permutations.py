@@ -13,10 +13,10 @@ Perm = tuple[int, ...]
 
 
 class Moved(NamedTuple):
-    """How an operation computes on permuted operands: the permuted results, if its properties are mapped."""
+    """An operation on permuted operands: it gives the permuted results, if its properties are mapped."""
 
     operands: tuple[Perm | None, ...]
-    """For each operand its permutation, None if unchanged; longer than its rank if it broadcasts."""
+    """The permutation of each operand, None if unchanged; longer than the operand's rank if it broadcasts."""
     properties: dict[str, Any]
     """Changed properties, as Python values or attributes."""
     results: tuple[Perm, ...]
@@ -57,5 +57,5 @@ def keeps_order(shape: Shape, perm: Perm) -> bool:
 
 
 def along_axis(op: Operation, axis: int, perm: Perm) -> Moved:
-    """How an operation along one axis of all its operands computes on permuted ones."""
+    """An operation along one axis of all its operands, moved to permuted operands."""
     return Moved((perm,) * len(op.operands), {"axis": perm.index(axis)}, (perm,) * len(op.results))

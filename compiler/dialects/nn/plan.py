@@ -7,76 +7,32 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
-from xdsl.dialects.builtin import IntegerType, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Data, Operation
-from xdsl.irdl import base, irdl_attr_definition
+from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.number_formats import NUMBER_FORMATS
-from ...ir.text import parse_optional_text, parse_text
+from ...ir.text import parse_text
 from ...ir.weights import Weight
 from .arrays import ExternalAttr
+from .how import How
 from .numbers import f32_text, f64_text, parse_f32, parse_f64
 from .qparams import QParamsAttr
 from .shapes import shape_of
 
 _KEY = "nn.plan"
-_BITS = range(2, 9)
 _SHIFTS = range(1, 17)
-_INTEGER = base(IntegerType)
-
-
-@dataclass(frozen=True)
-class WeightPlan:
-    """How to convert a weight to integers, or to a number format. Scales are computed from its values unless they are given."""
-
-    bits: int
-    axis: int | None = None
-    """The axis with one scale per index; None for a single scale."""
-    block: int | None = None
-    """The size of the groups along `axis` that have a scale each, next to one per index of the other axes (`QParams.block`)."""
-    asymmetric: bool = False
-    levels: int | tuple[int, ...] | None = None
-    """The number of distinct integers, or the integers themselves; None for no limit."""
-    given: QParamsAttr | None = None
-    """Scales and zero points of a record, with these bits and this axis."""
-    rounding: str | None = None
-    """How `--round-weights` rounds it, with options: `adaround{num-iteration=10000}`; None for the nearest number."""
-    epsilon: bool = False
-    """Whether computed scales below float32's epsilon are 1, so that such a channel is zero (AMCT)."""
-    search: bool = False
-    """Whether computed scales are those of least squared error, in place of those that cover all values."""
-    first: bool = False
-    """Whether the layer computes with the integers of this weight while ranges of activations are found (AMCT)."""
-    number_format: str | None = None
-    """The number format (`NUMBER_FORMATS`), in place of integers of these bits."""
-    portable: bool = False
-    """Whether scales are large enough for integers whose sums of products are exact on every processor."""
-
-    @property
-    def scaled_by_divergence(self) -> bool:
-        """Whether its scales are those that AMCT for PyTorch gives what it rounds by AdaRound."""
-        return self.epsilon and self.rounding is not None
-
-
-class Spec(NamedTuple):
-    """How a value is quantized; with parameters it needs no calibration."""
-
-    observer: str
-    bits: int
-    symmetric: bool
-    qparams: QParamsAttr | None = None
-    number_format: str | None = None
-    """The number format of the point, in place of integers. Text of plans does not contain it, as these points are in no plan."""
 
 
 class Unobserved(NamedTuple):
-    """Why a value has no point of its own."""
+    """The reason why a value does not have a point of its own."""
 
-    how: Literal["shared with", "derived", "float"]
-    """It has the parameters of another value, or those that its layer's input and weight give (a bias), or is not quantized."""
+    kind: Literal["shared with", "derived", "float"]
+    """The source of its parameters: another value, or (`derived`) those of its layer's input and weight (a bias); or it
+    is not quantized.
+    """
     of: str = ""
     """The point of the other value, or the rule that leaves this one in float."""
 
@@ -85,19 +41,19 @@ class Point(NamedTuple):
     """An operand or result of a layer, and how it is quantized."""
 
     at: Literal["operand", "value", "result"]
-    """operand: the layer reads it through a point in front of it, of its own or shared with layers that have it equal. value: the
-    operand has its point where it is made. result: all readers read this result through a point.
+    """The place of the point. operand: the layer reads it through a point in front of it, of its own or shared with layers that
+    have it equal. value: the operand has its point where it is made. result: all readers read this result through a point.
     """
     number: int
     """The index of the operand or the result."""
-    spec: Spec | Unobserved
+    how: How | Unobserved
     name: str = ""
     """The name of the point where it is not that of the operand."""
 
 
 Aligned = Literal["large", "output", "input", "joint"]
-"""Which values around a layer have equal parameters. large: its operands, which take the range that holds all of them. output:
-all take those of the result. input: all take those of the operands. joint: all are observed together.
+"""The values around a layer that have equal parameters. large: its operands, which take the range that holds all of
+them. output: all take those of the result. input: all take those of the operands. joint: all are observed together.
 """
 _ALIGNMENTS: tuple[Aligned, ...] = ("large", "output", "input", "joint")
 
@@ -111,12 +67,12 @@ class Plan:
     input: bool = False
     """Whether the layer computes on quantized inputs; otherwise only its weights are quantized."""
     points: tuple[Point, ...] = ()
-    """Operands, but for weights, and results."""
+    """The points on results, and on operands other than weights."""
     aligned: Aligned | None = None
     apart: bool = False
-    """Whether an operand that others read as well, or that is an output, has one more point, which alone is aligned."""
-    weights: tuple[WeightPlan, ...] = ()
-    """One for a convolution or matrix product, two for a recurrent layer."""
+    """Whether an operand that others read as well, or that is an output, has an additional point, which alone is aligned."""
+    weights: tuple[How, ...] = ()
+    """The quantization of its weights: one for a convolution or matrix product, two for a recurrent layer."""
     balance: float | tuple[float, ...] | None = None
     """The share of its input's spread that moves into the weight (DMQ), or the factors of a record."""
     shift: bool | tuple[int, ...] = False
@@ -127,9 +83,9 @@ class Plan:
         return self.rule is not None
 
     @property
-    def specs(self) -> list[Spec]:
-        """How the values with points of their own are quantized."""
-        return [spec for _, _, spec, _ in self.points if isinstance(spec, Spec)]
+    def of_points(self) -> list[How]:
+        """The quantization of each value that has a point of its own."""
+        return [how for _, _, how, _ in self.points if isinstance(how, How)]
 
 
 @irdl_attr_definition
@@ -160,7 +116,7 @@ class PlanAttr(Data[Plan]):
             if parser.parse_optional_keyword("float") is not None:
                 return Plan(parse_text(parser, "rule"))
             parts = parser.parse_comma_separated_list(parser.Delimiter.NONE, lambda: _parse_part(parser))
-        weights = tuple(part for part in parts if isinstance(part, WeightPlan))
+        weights = tuple(part for part in parts if isinstance(part, How))
         points = tuple(part for part in parts if isinstance(part, Point))
         named = dict(item for part in parts if isinstance(part, dict) for item in part.items())
         return Plan(points=points, weights=weights, **named)  # pyright: ignore[reportArgumentType]
@@ -185,7 +141,7 @@ class PlanAttr(Data[Plan]):
                 begin = ", "
             for weight in plan.weights:
                 printer.print_string(f"{begin}weight ")
-                _print_weight(weight, printer)
+                weight.print(printer)
                 begin = ", "
             if plan.balance is not None:
                 printer.print_string(f"{begin}balance {_balance_text(plan.balance)}")
@@ -196,19 +152,7 @@ class PlanAttr(Data[Plan]):
     def verify(self) -> None:
         plan = self.data
         for weight in plan.weights:
-            if weight.block is not None and (weight.axis is None or weight.block < 1):
-                raise VerifyException(f"block must be positive and needs an axis, but is {weight.block}")
-            if weight.bits not in _BITS:
-                raise VerifyException(f"bits must lie in [{_BITS[0]}, {_BITS[-1]}], not {weight.bits}")
-            if weight.block is not None and plan.input:
-                raise VerifyException("a weight with blocks goes with a float input")
-            others = weight.asymmetric, weight.block, weight.levels, weight.given, weight.number_format
-            if weight.portable and (weight.bits != _BITS[-1] or any(others)):
-                raise VerifyException(
-                    "a portable weight has 8 bits, without zero points, blocks, levels or given scales"
-                )
-            _check_format(weight, plan.input)
-            _check_levels(weight)
+            weight.check_weight(plan.input)
         if isinstance(plan.balance, tuple):
             if not plan.balance or not all(0 < factor < inf for factor in plan.balance):
                 raise VerifyException("balance needs factors that are positive and finite")
@@ -248,33 +192,11 @@ def check_plan(op: Operation) -> None:
             raise VerifyException(f"nn.plan: axis {weight.axis} is out of range for a weight of rank {rank}")
 
 
-def _check_format(weight: WeightPlan, is_input_quantized: bool) -> None:
-    if weight.number_format is None:
-        return
-    if (known := NUMBER_FORMATS.get(weight.number_format)) is None:
-        raise VerifyException(f"'{weight.number_format}' is not a number format: {', '.join(NUMBER_FORMATS)}")
-    if weight.block != known.block:
-        raise VerifyException(f"{known.name} has blocks of {known.block}, not {weight.block}")
-    if is_input_quantized:
-        raise VerifyException("a weight in a number format goes with a float input")
-    only = WeightPlan(weight.bits, weight.axis, weight.block, search=weight.search, number_format=known.name)
-    if weight != only:
-        raise VerifyException("a number format has no zero points, levels, rounding or given scales")
-
-
-def _check_levels(weight: WeightPlan) -> None:
-    levels, half = weight.levels, 2 ** (weight.bits - 1)
-    if isinstance(levels, int) and not 1 <= levels <= 2 * half:
-        raise VerifyException(f"{levels} levels of {weight.bits} bits: there are 1 to {2 * half}")
-    if isinstance(levels, tuple) and not (levels and all(-half <= level < half for level in levels)):
-        raise VerifyException(f"levels must be numbers in [{-half}, {half - 1}]")
-
-
 def weights_of(module: ModuleOp) -> Iterator[Weight]:
     """Every array that a module stores next to its text: constants and scales, including scales in plans."""
     for op in module.walk():
         plan = plan_of(op)
-        planned = () if plan is None else [*(w.given for w in plan.weights), *(spec.qparams for spec in plan.specs)]
+        planned = () if plan is None else [how.given for how in (*plan.weights, *plan.of_points)]
         for attribute in (*op.properties.values(), *op.attributes.values(), *planned):
             if isinstance(attribute, ExternalAttr):
                 yield attribute.data.weight
@@ -282,12 +204,12 @@ def weights_of(module: ModuleOp) -> Iterator[Weight]:
                 yield attribute.data.scale
 
 
-def _parse_part(parser: AttrParser) -> WeightPlan | Point | dict[str, object]:
+def _parse_part(parser: AttrParser) -> How | Point | dict[str, object]:
     word = parser.parse_keyword_in(("input", "operand", "result", "weight", "aligned", "balance", "shift"))
     if word in ("operand", "result"):
         return _parse_point(parser, word)
     if word == "weight":
-        return _parse_weight(parser)
+        return How.parse(parser)
     if word == "input":
         return {word: True}
     if word == "aligned":
@@ -305,23 +227,11 @@ def _parse_point(parser: AttrParser, word: Literal["operand", "result"]) -> Poin
     if index is None and word == "operand":
         parser.raise_error("integer expected")
     at = "value" if word == "operand" and parser.parse_optional_keyword("value") is not None else word
-    spec = _parse_spec(parser)
-    return Point(at, index or 0, spec, parse_text(parser, "name") if parser.parse_optional_keyword("as") else "")
+    how = _parse_how(parser)
+    return Point(at, index or 0, how, parse_text(parser, "name") if parser.parse_optional_keyword("as") else "")
 
 
-def _parse_storage(parser: AttrParser) -> tuple[int, QParamsAttr | None]:
-    """The bits, `i8`, or the parameters with which they are given, `by <...>`."""
-    if parser.parse_optional_keyword("by") is not None:
-        given = QParamsAttr.new(QParamsAttr.parse_parameter(parser))
-        return given.data.storage.width.data, given
-    start = parser.pos
-    storage = parser.parse_type()
-    if not _INTEGER.verifies(storage):
-        parser.raise_error("integer type expected", start, parser.pos)
-    return storage.width.data, None
-
-
-def _parse_spec(parser: AttrParser) -> Spec | Unobserved:
+def _parse_how(parser: AttrParser) -> How | Unobserved:
     if parser.parse_optional_keyword("derived") is not None:
         return Unobserved("derived")
     if parser.parse_optional_keyword("float") is not None:
@@ -329,85 +239,27 @@ def _parse_spec(parser: AttrParser) -> Spec | Unobserved:
     if parser.parse_optional_keyword("shared") is not None:
         parser.parse_keyword("with")
         return Unobserved("shared with", parse_text(parser, "point"))
-    bits, given = _parse_storage(parser)
-    symmetric = parser.parse_optional_keyword("symmetric") is not None
-    parser.parse_keyword("observer")
-    return Spec(parse_text(parser, "observer"), bits, symmetric, given)
+    return How.parse(parser)
 
 
 def _print_point(point: Point, printer: Printer) -> None:
-    at, index, spec, name = point
+    at, index, how, name = point
     which = f"result{f' {index}' if index else ''}" if at == "result" else f"operand {index}"
     printer.print_string(f"{which}{' value' if at == 'value' else ''} ")
-    if isinstance(spec, Unobserved):
-        printer.print_string(spec.how)
-        if spec.of:
+    if isinstance(how, Unobserved):
+        printer.print_string(how.kind)
+        if how.of:
             printer.print_string(" ")
-            printer.print_string_literal(spec.of)
+            printer.print_string_literal(how.of)
         return
-    if spec.qparams is None:
-        printer.print_string(f"i{spec.bits}")
-    else:
-        printer.print_string("by ")
-        spec.qparams.print_parameter(printer)
-    printer.print_string(" symmetric observer " if spec.symmetric else " observer ")
-    printer.print_string_literal(spec.observer)
+    how.print(printer)
     if name:
         printer.print_string(" as ")
         printer.print_string_literal(name)
-
-
-def _parse_weight(parser: AttrParser) -> WeightPlan:
-    number_format = parse_optional_text(parser)
-    bits, given = (8, None) if number_format is not None else _parse_storage(parser)
-    axis, block = (None, None) if given is None else (given.data.axis, given.data.block)
-    if given is None:
-        if parser.parse_optional_keyword("axis") is not None:
-            axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
-        if parser.parse_optional_keyword("block") is not None:
-            block = parser.parse_integer(allow_boolean=False, allow_negative=False)
-    asymmetric = parser.parse_optional_keyword("asymmetric") is not None
-    levels: int | tuple[int, ...] | None = None
-    if parser.parse_optional_keyword("levels") is not None:
-        several = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        levels = parser.parse_integer(allow_boolean=False) if several is None else tuple(several)
-    rounding = parse_text(parser, "rounding") if parser.parse_optional_keyword("rounding") is not None else None
-    epsilon = parser.parse_optional_keyword("epsilon") is not None
-    search = parser.parse_optional_keyword("search") is not None
-    first = parser.parse_optional_keyword("first") is not None
-    portable = parser.parse_optional_keyword("portable") is not None
-    return WeightPlan(
-        bits, axis, block, asymmetric, levels, given, rounding, epsilon, search, first, number_format, portable
-    )
-
-
-def _print_weight(weight: WeightPlan, printer: Printer) -> None:
-    if weight.given is not None:
-        printer.print_string("by ")
-        weight.given.print_parameter(printer)
-    else:
-        axis = "" if weight.axis is None else f" axis {weight.axis}"
-        stored = f"i{weight.bits}" if weight.number_format is None else f'"{weight.number_format}"'
-        printer.print_string(f"{stored}{axis}{'' if weight.block is None else f' block {weight.block}'}")
-    if weight.asymmetric:
-        printer.print_string(" asymmetric")
-    if weight.levels is not None:
-        printer.print_string(f" levels {weight.levels if isinstance(weight.levels, int) else list(weight.levels)}")
-    if weight.rounding is not None:
-        printer.print_string(" rounding ")
-        printer.print_string_literal(weight.rounding)
-    if weight.epsilon:
-        printer.print_string(" epsilon")
-    if weight.search:
-        printer.print_string(" search")
-    if weight.first:
-        printer.print_string(" first")
-    if weight.portable:
-        printer.print_string(" portable")
 
 
 def _balance_text(balance: float | tuple[float, ...]) -> str:
     return f64_text(balance) if not isinstance(balance, tuple) else f"[{', '.join(map(f32_text, balance))}]"
 
 
-__all__ = ["Plan", "PlanAttr", "Point", "Spec", "Unobserved", "WeightPlan", "plan_of", "set_plan", "weights_of"]
+__all__ = ["Plan", "PlanAttr", "Point", "Unobserved", "plan_of", "set_plan", "weights_of"]

@@ -125,7 +125,7 @@ SYNTAXES: dict[AttrConstraint[Any], Syntax] = {
 
 
 def _syntax(constraint: AttrConstraint[Any]) -> Syntax:
-    """By constraint, otherwise by the class of attribute."""
+    """The syntax for a constraint, otherwise for its class of attribute."""
     if constraint in SYNTAXES:
         return SYNTAXES[constraint]
     classes = constraint.get_bases() or set[type[Attribute]]()
@@ -144,7 +144,9 @@ def _words(cls: Any) -> Syntax:
 
 
 def _own(cls: Any) -> Syntax:
-    """Any other attribute of ours: prints without its name (`from <onnx, ...>`, not `from #nn.origin<...>`)."""
+    """Syntax of any other attribute of the dialect: it prints without its name (`from <onnx, ...>`, not `from
+    #nn.origin<...>`).
+    """
     if issubclass(cls, Data):
         return _own_data(cls)
     return Syntax(_refuse, lambda p: cls.new(cls.parse_parameters(p)), lambda v, p: v.print_parameters(p))

@@ -18,8 +18,7 @@ from ...ir.dtypes import Tensor, from_stored, integer_range, numpy_dtype
 from ...ir.text import parse_optional_text
 from ...ir.weights import Weight, WeightError
 from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
-from .numbers import f32 as nearest_f32
-from .numbers import f32_text, parse_f32
+from .numbers import f32 as nearest_f32, f32_text, parse_f32
 
 if TYPE_CHECKING:
     from ...ir.array import Array
@@ -44,7 +43,7 @@ class QParams:
     zero_point: tuple[int, ...] = (0,)
     axis: int | None = None
     block: int | None = None
-    """How many numbers in a row along `axis` share a scale; each index of the other axes then has scales of its own."""
+    """Number of elements in a row along `axis` that share a scale; each index of the other axes then has scales of its own."""
 
     def __post_init__(self) -> None:
         """Normalizes: scales are rounded to float32, equal zero points become one."""
@@ -145,7 +144,9 @@ class QParamsAttr(Data[QParams]):
         key: str = "scale",
         block: int | None = None,
     ) -> QParamsAttr:
-        """Parameters from numbers; vectors longer than 16 go next to the text under `key`. Scales are rounded to float32."""
+        """Parameters from numbers; vectors longer than 16 are stored outside the text under `key`. Scales are rounded to
+        float32.
+        """
         import numpy as np
 
         scales = np.asarray(scale, np.float32).reshape(-1)

@@ -1,4 +1,4 @@
-"""Quantization: where values are observed, and the steps from reals to integers and back."""
+"""Quantization: points where values are observed, and the steps from reals to integers and back."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .shapes import axes_of, axis_of, element_of, shape_of, tensor
 
 
 class ReducingOp(NNOp):
-    """Base of operations that make one number of all those along some axes, which `keepdims` keeps as size 1."""
+    """Base of operations that reduce some axes to one number, which `keepdims` keeps as size 1."""
 
     input: Operand = operand_def(ANY_TENSOR)
     keepdims: Flag | None = opt_prop_def(FLAG)

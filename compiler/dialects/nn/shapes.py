@@ -15,7 +15,7 @@ from .numbers import f32
 
 DYNAMIC = DYNAMIC_INDEX
 LARGEST = 1 << 60
-"""More elements than any file holds: numpy cannot make their shape, even if another size of it is 0."""
+"""A number of elements larger than in any file: numpy cannot make their shape, even if another size of it is 0."""
 
 Shape = tuple[int, ...]
 
@@ -78,7 +78,7 @@ def compatible(a: Tensor, b: Tensor) -> bool:
 
 
 def merge_dim(a: int, b: int, what: str = "sizes") -> int:
-    """The known one of two sizes that must be equal. Raises VerifyException if both are known and differ."""
+    """Merges two sizes that must be equal into the known one. Raises VerifyException if both are known and differ."""
     if a == DYNAMIC or a == b:
         return b
     if b == DYNAMIC:
@@ -107,7 +107,7 @@ def same_element(*values: SSAValue | None) -> Attribute:
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """numpy broadcasting; an unknown size against 1 stays unknown, against a known size above 1 becomes that size."""
+    """Broadcasts as numpy does; an unknown size against 1 stays unknown, against a known size above 1 becomes that size."""
     rank = max((len(s) for s in shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
     return tuple(_broadcast_dim(dims, shapes) for dims in zip(*padded, strict=True))
@@ -130,7 +130,7 @@ def size(shape: Sequence[int]) -> int:
 
 
 def scaled_size(size: int, scale: float) -> int:
-    """A size times a scale, in float32 and rounded down as in ONNX; what is beyond float32 is larger than LARGEST."""
+    """A size times a scale, in float32 and rounded down as in ONNX; a size beyond float32 is larger than LARGEST."""
     return int(min(f32(size * scale), 2.0 * LARGEST)) if known(size) else DYNAMIC
 
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...files import alone, made
 from ...frontends.folders import model_in
 from ...ir.metadata import tool_version
 from ...session import Session
-from ...tables import Table, Tabled, some
+from ...support.files import alone, made
+from ...support.tables import Table, Tabled, some
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.observing import in_batches
-from ...transforms.quantization.data import available, split
+from ...transforms.quantization.data import available
 from ...transforms.quantization.options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
-from ...transforms.quantization.request import request_of
+from ...transforms.quantization.request import wanted_of
 from ...transforms.quantization.running import runner_of
-from ..float_regions import Networks, layers_to_return
-from ..model_file import files_read, read_model, simplify_and_fuse
-from ..quantization import outputs_of
+from ..float_regions import layers_to_return
+from ..network import files_read, read_network
+from ..saving import outputs_of
 from ..sensitivity import MEASURES
 from ..significance import Share
 from ..summary import finite, measured_on
 from .budget import UNLIMITED, Budget, work_of
 from .goal import TOP1, Goal
-from .network import Network, merged
+from .network import TrialNetwork, merged
 from .search import TuneSearch, ranked_recipe
 from .trials import Trials, TuneTrial, name_of
 from .widths import LayerWidth, layer_widths
@@ -38,7 +38,7 @@ LOCK = ".amct-tune"
 
 @dataclass(frozen=True, repr=False)
 class Tuned(Tabled):
-    """All trials in order, the best of them, and how they were measured."""
+    """The result of tuning: all trials in order, the best of them, and how they were measured."""
 
     trials: Sequence[TuneTrial]
     best: TuneTrial
@@ -52,9 +52,9 @@ class Tuned(Tabled):
     returned: tuple[str, ...] = ()
     """The layers that are in float in every trial, because the file would be slower than float otherwise."""
     float_bytes: int = 0
-    """What the arrays of the float network take in an ONNX file."""
+    """The size of the float network's arrays in an ONNX file."""
     widths: Sequence[LayerWidth] = ()
-    """What each layer got in the best trial, the one first that alone costs most; empty where no width was chosen."""
+    """The widths of layers in the best trial, the most expensive layer by itself first; empty if no width was chosen."""
 
     def __repr__(self) -> str:
         return (
@@ -143,23 +143,20 @@ def tune_file(
     """
     outputs = outputs_of(model, folder)
     model = model_in(model)
-    onnx, log = outputs["onnx"], folder / "tune.json"
+    onnx, log = OnnxTarget(), folder / "tune.json"
     given = [*options.settings.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
-    whole = read_model(model, session, [*outputs.values(), log], given)
-    read = {*files_read(model, whole, session), *given}
-    request = request_of(options, session)
-    request.check_by_layer()
-    samples = split(data, request.settings, whole, session)
+    network = read_network(model, wanted_of(options), data, running, session, [*outputs.values(), log], given)
+    read = {*files_read(model, network.original, session), *given}
+    network.request.check_by_layer()
     if test is not None:
-        samples = samples._replace(held=available(test, whole, session), apart=True)
-    held = samples.held
+        held = available(test, network.original, session)
+        network = replace(network, samples=network.samples._replace(held=held, apart=True))
+    held = network.samples.held
     goal = goal.of(held, session)
-    original = whole.clone() if faster_than_float else whole
-    simplify_and_fuse(request, whole, session)
-    returned: tuple[str, ...] = ()
+    network = network.fused()
+    whole, returned = network.module, tuple[str, ...]()
     if faster_than_float:
-        networks = Networks(model, original, whole, OnnxTarget(), samples.calibrating, held, running)
-        returned = tuple(each.layer for each in layers_to_return(networks, request, session))
+        returned = tuple(each.layer for each in layers_to_return(network, onnx))
         options = merged(options, {"skip_layers": returned})
     known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
     with made(folder), alone(folder / LOCK):
@@ -167,16 +164,16 @@ def tune_file(
         judge = goal.judge(whole, measuring, session, runner_of(running))
         work, rank = work_of(whole, measuring, session), MEASURES[rank_by]
         timed = None if budget.ms is None else next(iter(held.batches()))
-        network = Network(whole, options, samples.calibrating, running, measuring, rank, work, session, timed)
-        results = Trials(onnx, log, _digest(read, repr(known)), judge.original)
+        trials = TrialNetwork(network, options, measuring, rank, work, timed)
+        results = Trials(outputs["onnx"], log, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)
-        TuneSearch(network, judge, budget, results).run()
-    best, size = results.best, OnnxTarget().stored_bytes(whole, session.silent())
+        TuneSearch(trials, judge, budget, results).run()
+    best, size = results.best, onnx.stored_bytes(whole, session.silent())
     first = next(iter(results.programs.values()), None)  # by it widths were chosen before other options were tried
     program = results.programs.get(name_of(ranked_recipe(best.recipe)), first)
     widths = () if program is None else layer_widths(program, best.changes)
-    found = tuple(results.trials), best, judge.measure, judge.original, held.count, samples.apart, resumed
+    found = tuple(results.trials), best, judge.measure, judge.original, held.count, network.samples.apart, resumed
     return Tuned(*found, returned, size, widths)
 
 

@@ -1,4 +1,4 @@
-"""What a quantized network may cost: bytes, multiply-accumulates in float, layers in int8, time."""
+"""Limits for a quantized network: bytes, multiply-accumulates in float, layers in int8, time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xdsl.dialects.builtin import AnyFloat, IntegerType, ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
 from ...data import Samples
-from ...diagnostics import CompileError
 from ...dialects.nn import DequantizeOp, NNOp, WeightedOp, before_points
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.array import Array
 from ...rewriting import layer_of
 from ...runtime.executor import Executable
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ...targets.onnx import OnnxTarget
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.decide.layers import is_dequantized
@@ -34,7 +34,7 @@ _EXAMPLE = "write --budget bytes=150k, MACs=2M, int8-layers=20 or ms=1.5, or sev
 
 @dataclass(frozen=True)
 class Costs:
-    """What a quantized network costs."""
+    """The costs of a quantized network."""
 
     bytes: int
     """The size of all arrays in the ONNX file: weights, biases, scales, zero points."""
@@ -43,7 +43,8 @@ class Costs:
     int8_layers: int
     """Convolutions and matrix products that compute on integers."""
     read: int
-    """Bits that layers read for one sample, of their weights and inputs: what wider layers cost. A weight of 3 bits counts 3."""
+    """Bits that layers read for one sample, of their weights and inputs: the cost of wider layers. A weight of 3 bits counts 3.
+    """
     ms: float = 0.0
     """Milliseconds of a run in onnxruntime, with one thread; 0 without a budget of time."""
 
@@ -110,7 +111,7 @@ _REASONS = "amct support says which layers, and why"
 
 @dataclass(frozen=True)
 class Work:
-    """What layers do for one sample, by their names."""
+    """The work of layers for one sample, by layer name."""
 
     macs: Mapping[str, int]
     """Multiply-accumulates of convolutions and matrix products."""
@@ -119,7 +120,7 @@ class Work:
 
 
 def costs_of(module: ModuleOp, work: Work, session: Session) -> Costs:
-    """What a quantized module costs."""
+    """The costs of a quantized module."""
     found = [site for site in sites(module, (WeightedOp,)) if computes_on_integers(site)]
     names = {layer_of(site.compute) for site in found}
     in_float = sum(count for name, count in work.macs.items() if name not in names)
@@ -164,7 +165,7 @@ def before_passive(value: SSAValue) -> SSAValue:
 
 
 def work_of(module: ModuleOp, samples: Samples, session: Session) -> Work:
-    """What the layers of a float module do for one sample, counted in a run: sizes may be unknown before."""
+    """Counts the work of a float module's layers for one sample in a run: sizes may be unknown before."""
     module = module.clone()
     inline_fused(module)
     layers = [op for op in module.walk() if isinstance(op, WeightedOp)]

@@ -1,4 +1,4 @@
-"""Goals of a search, and what judges a network by them."""
+"""Goals of a search, and the judges of networks by them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ...backends import HERE, Runner
 from ...data import Samples
+from ...engines import HERE, Runner
 from ...runtime.executor import Executable
 from ...session import Session
-from ..engines import as_file
 from ..evaluation import Evaluator, Labels, Metric, ranks
 from ..labels import load_labels
+from ..runnable import as_file
 from ..sensitivity import difference_by, difference_of
 from ..shared_ranks import shared_ranks
 
@@ -31,7 +31,7 @@ class Goal:
 
     sqnr: float | None = None
     drop: float | None = None
-    """The largest loss of `score`: points of top-1, or what the metric counts."""
+    """The largest loss of `score`: points of top-1, or units of the metric."""
     score: str | Labels | Metric | None = None
     """Labels may be given as text, as `load_labels` reads it."""
     evaluator: Evaluator | None = None
@@ -54,7 +54,7 @@ class Goal:
         return [each.path for each in (self.score, self.evaluator) if isinstance(each, Metric | Evaluator)]
 
     def key(self) -> object:
-        """What the goal depends on, besides files."""
+        """Identifies what the goal depends on, besides files."""
         match self.score:
             case Labels() as labels:
                 return self.drop, labels.classes.tolist()
@@ -64,7 +64,7 @@ class Goal:
                 return self.sqnr
 
     def judge(self, whole: ModuleOp, samples: Samples, session: Session, runner: Runner = HERE) -> Judge:
-        """Measures the float network, where that is needed. The cluster of `runner` shares the samples that labels judge.
+        """Measures the float network, if that is needed. The cluster of `runner` shares the samples that labels judge.
         Raises CompileError, located, if it cannot be measured.
         """
         if self.score is not None:
@@ -82,7 +82,7 @@ class Goal:
 
 
 def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, samples: Samples) -> float:
-    """How often the label ranks first, in percent."""
+    """The share of samples whose label ranks first, in percent."""
     with as_file(module, session) as model:
         if runner.cluster is None or not isinstance(model, Executable):
             return ranks(model, samples, labels, session).top(1).percent
@@ -90,7 +90,7 @@ def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, sa
 
 
 def _measured(metric: Metric, session: Session, module: ModuleOp, samples: Samples) -> float:
-    """What the metric gives."""
+    """The value of the metric."""
     with as_file(module, session) as model:
         return metric.measure(module, samples, model.run)
 
@@ -100,7 +100,7 @@ class Judge(Protocol):
 
     @property
     def measure(self) -> str:
-        """What is measured."""
+        """The name of the measure."""
         ...
 
     @property

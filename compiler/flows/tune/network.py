@@ -12,28 +12,24 @@ from xdsl.ir import SSAValue
 from ...configuration.layer_settings import weight_bits
 from ...configuration.settings import Arq
 from ...data import Samples
-from ...files import scratch
 from ...pipelines.options import composed, values_of
-from ...pipelines.passes import run_on_verified
 from ...rewriting import layer_of
 from ...runtime.metrics import Measure
-from ...session import Session
+from ...support.files import scratch
 from ...targets.onnx import OnnxTarget
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.decide.sites import Site, sites
-from ...transforms.quantization.options import DataOptions, EngineOptions, QuantizeOptions
+from ...transforms.quantization.options import QuantizeOptions
 from ...transforms.quantization.profiles import profile_of
-from ...transforms.quantization.quantize import Quantize
-from ...transforms.quantization.recover.equalize import Equalize
-from ...transforms.quantization.recover.exchange import exchanged, layer_values, rounded
-from ...transforms.quantization.recover.rotate import Rotate
+from ...transforms.quantization.recover.layer_effects import exchanged, layer_values, rounded
 from ...transforms.quantization.recover.sensitivity import by_itself, inputs_of, quantized_layers
-from ...transforms.quantization.request import request_of
+from ...transforms.quantization.request import Request, request_of
 from ...transforms.quantization.running import runner_of
 from .. import latency
 from ..float_regions import regions
 from ..latency import Inputs
+from ..network import Network
 from ..widening import WIDE, can_widen, own_values
 from .budget import Costs, Work, before_passive, bits_read, computes_on_integers, costs_of
 from .trials import WIDTHS, Changes, name_of
@@ -44,17 +40,14 @@ RANKED = 32
 
 
 @dataclass
-class Network:
-    """A fused network, with what quantizes it and what measures its layers."""
+class TrialNetwork:
+    """A fused network that trials quantize, with what measures its layers."""
 
-    whole: ModuleOp
+    network: Network
     options: QuantizeOptions
-    calibration: DataOptions
-    running: EngineOptions
     measuring: Samples
     rank_by: type[Measure]
     work: Work
-    session: Session
     timed: Inputs | None = None
     """The inputs of one run of the model, if the budget is one of time."""
     kept: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
@@ -62,17 +55,16 @@ class Network:
 
     def quantized(self, changes: Changes) -> ModuleOp:
         """A quantized copy of the network."""
-        name, session = name_of(changes), self.session.silent()
-        if name in self.kept:
-            return self.kept[name]
-        module = self.whole.clone()
-        request = request_of(merged(self.options, changes), self.session)
-        run_on_verified(module, [Quantize(request, self.calibration, self.running)], session)
-        return module
+        kept = self.kept.get(name_of(changes))
+        return kept or self.network.quiet.quantized(self.request(changes)).module
+
+    def request(self, changes: Changes) -> Request:
+        """The request that the options make with the changes of a trial."""
+        return request_of(merged(self.options, changes), self.network.session)
 
     def costs(self, module: ModuleOp) -> Costs:
-        """What a quantized copy of the network costs. Raises CompileError if onnxruntime cannot time it for a budget of time."""
-        costs = costs_of(module, self.work, self.session)
+        """The costs of a quantized copy. Raises CompileError if onnxruntime cannot time it for a budget of time."""
+        costs = costs_of(module, self.work, self.network.session)
         if self.timed is None:
             return costs
         with scratch() as folder:
@@ -80,57 +72,51 @@ class Network:
         return replace(costs, ms=found.median * 1e3)
 
     def _file(self, module: ModuleOp, folder: Path) -> Path:
-        OnnxTarget().write(module, folder / "network.onnx", self.session.silent())
+        OnnxTarget().write(module, folder / "network.onnx", self.network.session.silent())
         return folder / "network.onnx"
 
     def _times(self, module: ModuleOp, names: Sequence[str]) -> Mapping[str, float]:
-        """By layer the milliseconds of its region in onnxruntime; none without a budget of time."""
+        """The milliseconds of each layer's region in onnxruntime, by layer name; empty without a budget of time."""
         if self.timed is None:
             return {}
         with scratch() as folder:
             return {name: 1e3 * each for name, each in regions(self._file(module, folder), names, self.timed).items()}
 
     def program(self, recipe: Changes, *, low_bits: bool) -> Program:
-        """What each layer costs at each width; with `low_bits` also at fewer bits than the options have."""
-        whole, silent = self.whole.clone(), self.session.silent()
-        request = request_of(merged(self.options, recipe), self.session)
-        on = self.calibration, self.running
-        run_on_verified(whole, [Rotate(request, *on), Equalize(request, *on)], silent)
-        evened = whole.clone()
-        given = self.quantized(recipe)
+        """The cost of each layer at each width; with `low_bits` also at fewer bits than the options have."""
+        evened, session = self.network.quiet.asking(self.request(recipe)).evened(), self.network.session
+        whole, given = evened.inlined().module, self.quantized(recipe)
         rest = self.costs(given)
         given = given.clone()
-        for module in (whole, given):
-            inline_fused(module)
+        inline_fused(given)
         samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
-        layers = quantized_layers(given, self.session)
+        layers = quantized_layers(given, session)
         found: dict[str, list[Choice]] = {name: [] for name in layers}
         times = self._times(whole, layers)
         for name, site in self._sites(whole, layers).items():
             found[name].append(Choice(name, FLOAT, FLOAT, 0.0, self._costs_of(site, times)))
         first, *narrow, wide = self._forms(layers, low_bits)
-        values = {} if request.profile.points == "layers" else wide
+        values = {} if evened.request.profile.points == "layers" else wide
         networks = [given]
         for form in filter(None, (first, *narrow, {} if values else wide)):
             module = given if form is first else self._in_form(evened, {**recipe, **changes_of(form, first)})
-            names = [name for name in quantized_layers(module, self.session) if name in form]
+            names = [name for name in quantized_layers(module, session) if name in form]
             alone = module
             if values:  # what layers read belongs to those that make it
                 widened = {name: form.get(name, own) for name, own in first.items()}
                 widened |= {name: widened[name]._replace(inputs=WIDE) for name in values}
                 alone = self._in_form(evened, {**recipe, **changes_of(widened, first)})
                 networks.append(alone)
-            runner = runner_of(self.running)
-            noise = exchanged(whole, alone, names, whole, samples, self.session, "rank layers", self.rank_by, runner)
+            runner = runner_of(self.network.running)
+            noise = exchanged(whole, alone, names, whole, samples, session, "rank layers", self.rank_by, runner)
             times = self._times(module, layers)
             for name, site in self._sites(module, names).items():
                 found[name].append(Choice(name, *form[name], noise[name].noise, self._costs_of(site, times)))
         if values:
-            places = own_values(evened, request.equalized, self.session)
+            places = own_values(evened.module, evened.request, session)
             places = {name: places[name] for name in values if name in places}
             before, after = (
-                rounded(whole, each, places, samples, self.session, "rank values", self.rank_by)
-                for each in networks[:2]
+                rounded(whole, each, places, samples, session, "rank values", self.rank_by) for each in networks[:2]
             )
             read = self._numbers_read(whole, places)
             for name in places:
@@ -141,7 +127,7 @@ class Network:
 
     def _forms(self, layers: Sequence[str], low_bits: bool) -> list[dict[str, Width]]:
         """Widths of layers: those that the options give, then others that a layer can have and the options leave open."""
-        request = request_of(self.options, self.session).within(self.whole, self.session)
+        request = self.request({}).within(self.network.module, self.network.session)
         given = dict.fromkeys(layers, Width(None, WHOLE))
         weights: dict[str, tuple[int, Sequence[int]]] = {}
         for each in request.layers.able:
@@ -170,29 +156,25 @@ class Network:
         return [given, *other, wide]
 
     def _numbers_read(self, whole: ModuleOp, places: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """By layer the numbers that are read for one sample by all readers of its own values."""
+        """The number of elements that all readers of a layer's own values read for one sample, by layer name."""
         readers: dict[SSAValue, int] = {}
-        for site in sites(whole, profile_of(self.session).rows):
+        for site in sites(whole, profile_of(self.network.session).rows):
             for value in {before_passive(each) for each in inputs_of(site)}:
                 readers[value] = readers.get(value, 0) + self.work.inputs.get(layer_of(site.compute), 0)
         values = layer_values(whole)
         return {name: sum(readers.get(values[i], 0) for i in own) for name, own in places.items()}
 
-    def _in_form(self, evened: ModuleOp, changes: Changes) -> ModuleOp:
+    def _in_form(self, evened: Network, changes: Changes) -> ModuleOp:
         """A quantized copy of the network whose channels are evened out already: those of all forms alike."""
-        module = evened.clone()
-        request = request_of(merged(self.options, changes), self.session).equalized.layer_by_layer
-        run_on_verified(module, [Quantize(request, self.calibration, self.running)], self.session.silent())
-        inline_fused(module)
-        return module
+        return evened.quantized(self.request(changes).equalized.layer_by_layer).inlined().module
 
     def _sites(self, module: ModuleOp, names: Sequence[str]) -> dict[str, Site]:
-        found = {layer_of(site.compute): site for site in sites(module, profile_of(self.session).rows)}
+        found = {layer_of(site.compute): site for site in sites(module, profile_of(self.network.session).rows)}
         return {name: found[name] for name in names if name in found}
 
     def _costs_of(self, site: Site, times: Mapping[str, float]) -> Costs:
         integer, name = computes_on_integers(site), layer_of(site.compute)
-        stored = OnnxTarget().stored_bytes(by_itself(site), self.session.silent())
+        stored = OnnxTarget().stored_bytes(by_itself(site), self.network.session.silent())
         macs = 0 if integer else self.work.macs.get(name, 0)
         return Costs(stored, macs, int(integer), bits_read(site, self.work), times.get(name, 0.0))
 

@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from ...diagnostics import CompileError
 from ...pipelines.options import values_of
-from ...transforms.quantization.options import QuantizeOptions
-from ...transforms.quantization.recover.rotate import can_rotate
+from ...support.diagnostics import CompileError
+from ...transforms.quantization.options import RECOVERY, QuantizeOptions
+from ...transforms.quantization.recover.even_out import channels_pass
 from ..auto_calibration import fewest
 from .budget import UNLIMITED, Budget
 from .goal import Judge
-from .network import Network
+from .network import TrialNetwork
 from .trials import Changes, Trials, TuneTrial, name_of
 from .widths import Program
 
 STEPS: Sequence[Changes] = (
-    {"round_weights": "mismatch"},
-    {"equalize": True},
-    {"rotate": True},
-    {"correct_bias": True},
-    {"fit_ranges": True},
+    *({each.option: each.tried} for each in sorted(RECOVERY, key=lambda each: each.place) if each.option),
     {"observer": "octav"},
     {"observer": "ifmr"},
     {"observer": "percentile{percentile=0.99999}"},
@@ -32,7 +28,7 @@ STEPS: Sequence[Changes] = (
 """Steps tried before layers are left in float, the most promising first; each is added to the best options so far."""
 
 CORRECTIONS = 4
-"""How often predicted costs are corrected by measured ones."""
+"""Number of times that predicted costs are corrected by measured ones."""
 
 MARGIN = 1.01
 """Bits that layers read are saved until less than this factor could be won."""
@@ -40,9 +36,9 @@ MARGIN = 1.01
 
 @dataclass
 class TuneSearch:
-    """A network, what judges it, and the results so far."""
+    """A search: the network, its judge, and the results so far."""
 
-    network: Network
+    network: TrialNetwork
     judge: Judge
     budget: Budget
     results: Trials
@@ -51,17 +47,19 @@ class TuneSearch:
         """Try the steps until the goal is reached, then spend bits."""
         won = self.attempt({}) if self.budget == UNLIMITED else self.narrowed({})
         given, usual = values_of(self.network.options), values_of(QuantizeOptions())
+        network = self.network.network
         for step in STEPS:
             if won.reached:
                 return
             if any(given[name] != usual[name] for name in step):
                 continue  # it is given for all trials
-            if "rotate" in step and not can_rotate(self.network.whole, self.network.session):
+            changes = (each.name for each in RECOVERY if each.of_channels and each.option in step)
+            if not all(channels_pass(name).applies(network.module, network.session) for name in changes):
                 continue
             try:
                 trial = self.attempt({**won.changes, **step})
             except CompileError as e:
-                self.network.session.warn(f"{', '.join(step)} is not tried: {e.message}")
+                network.session.warn(f"{', '.join(step)} is not tried: {e.message}")
                 continue
             won = max(won, trial, key=lambda each: (each.reached, each.kept, each.quality))
         if not won.reached:
@@ -107,12 +105,14 @@ class TuneSearch:
         quality, reached = self.judge.judge(module)
         kept = self.budget.holds(costs)
         trial = TuneTrial(dict(changes), quality, reached and kept, kept, costs, round(time.monotonic() - start, 2))
-        if self.results.add(trial, module, self.network.session):
+        if self.results.add(trial, module, self.network.network.session):
             self.network.kept = {name: module}
         return trial
 
     def narrowed(self, recipe: Changes) -> TuneTrial:
-        """The best widths that keep the budget and read no more bits than the options have, in float only what it forces."""
+        """The best widths that keep the budget and do not read more bits than the options have, with only as many
+        layers in float as it forces.
+        """
         program = self.program(recipe).narrow
         return self.fitted(recipe, program, program.fewest_floats(self.budget))
 
@@ -135,8 +135,8 @@ class TuneSearch:
         return max(tried, key=lambda each: (each.reached, each.kept, each.quality))
 
     def program(self, recipe: Changes) -> Program:
-        """What each layer costs at each width, with rounding that fits each layer to its own inputs, and no corrected biases:
-        what a layer corrects of others is not its own.
+        """The cost of each layer at each width, with rounding that fits each layer to its own inputs, and no corrected
+        biases: what a layer corrects of others is not its own.
         """
         ranked = ranked_recipe(recipe)
         name = name_of(ranked)

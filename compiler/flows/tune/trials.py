@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...files import filling, reading, replacing
 from ...session import Session
-from ...tables import some
+from ...support.files import filling, reading, replacing
+from ...support.tables import some
 from ...targets.onnx import OnnxTarget
 from .budget import Costs
 from .widths import WIDTHS, Program
@@ -24,7 +24,7 @@ Changes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TuneTrial:
-    """One quantization that was measured."""
+    """A quantization that was measured."""
 
     changes: dict[str, Any]
     quality: float
@@ -51,14 +51,14 @@ class TuneTrial:
         return "reached" if self.reached else "missed" if self.kept else "over budget"
 
     def _widths(self) -> Iterator[str]:
-        """For weights and for inputs, the number of layers of each width that the trial sets."""
+        """Yields the number of layers of each width that the trial sets, for weights and for inputs."""
         for name, letter in (("layer_weight_bits", "W"), ("layer_bits", "A")):
             counts = Counter(int(each.rpartition(":")[2]) for each in self.changes.get(name, ()))
             yield from (f"{count} {letter}{bits}" for bits, count in sorted(counts.items()))
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The trial in a table: its options, what they give, and what they cost."""
+        """The trial in a table: its options, their result, and its costs."""
         costs = self.costs
         return (
             " ".join(_flags(self.recipe)) or "as given",
@@ -97,12 +97,12 @@ class Trials:
     """The quality of the float network, if that says anything."""
     trials: list[TuneTrial] = field(default_factory=list[TuneTrial])
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
-    """What layers cost, by the changes with which that was measured."""
+    """Costs of layers, by the changes with which they were measured."""
 
     @property
     def best(self) -> TuneTrial:
-        """The best trial: of those that reach the goal the one with the fewest layers in float, then the fewest bits; the first
-        of equal ones, which changes less.
+        """The best trial: of those that reach the goal the one with the fewest layers in float, then the fewest bits;
+        the first of equal ones, because it changes less.
         """
 
         def quality(each: TuneTrial) -> tuple[float, ...]:
@@ -127,7 +127,7 @@ class Trials:
         return True
 
     def save(self) -> None:
-        """Write all results, of which none has a better model."""
+        """Write all results, none of which has a better model."""
         with replacing(self.log) as stream:
             stream.write(self.text())
 

@@ -1,4 +1,4 @@
-"""Which layer gets which width: an integer program over sensitivities that add up."""
+"""Chooses the width of each layer: an integer program over sensitivities that add up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...diagnostics import CompileError
+from ...support.diagnostics import CompileError
 from .budget import UNLIMITED, Budget, Costs
 
 WIDTHS = "skip_layers", "layer_weight_bits", "layer_bits"
 """The options that give layers a width. They add to those that are given for all trials."""
 FLOAT, LOW, WHOLE = 0, 4, 8
-"""Bits: of what is in float; of weights that a file of few bytes has; of weights and activations as they are by default."""
+"""Bits of a layer in float, of weights in files of few bytes, and of weights and activations by default."""
 
 
 class Width(NamedTuple):
@@ -28,7 +28,7 @@ class Width(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A layer at a width: the noise that it alone causes at the network's outputs, and what it adds to the costs."""
+    """A layer at a width: the noise that it alone causes at the network's outputs, and the costs that it adds."""
 
     layer: str
     bits: int | None
@@ -38,13 +38,15 @@ class Choice:
 
     @property
     def width(self) -> Width:
-        """Its bits."""
+        """The bits of the layer."""
         return Width(self.bits, self.inputs)
 
 
 @dataclass(frozen=True)
 class LayerWidth:
-    """What a layer got in a trial. Noise is what the layer alone causes at the outputs, of the sum of all layers as given."""
+    """The width of a layer in a trial. Noise is what the layer alone causes at the outputs, as a share of the sum of
+    all layers as given.
+    """
 
     layer: str
     bits: int | None
@@ -62,7 +64,7 @@ class LayerWidth:
 
 
 def changes_of(chosen: Mapping[str, Width], given: Mapping[str, Width]) -> dict[str, tuple[str, ...]]:
-    """The options that give layers their widths, where these differ from those that they have, without empty ones."""
+    """The options that give layers their widths, if these differ from those that they have, without empty ones."""
     skipped = tuple(name for name, width in chosen.items() if width.bits == FLOAT)
     others = {name: width for name, width in chosen.items() if width.bits != FLOAT}
     weights = tuple(f"{name}:{width.bits}" for name, width in others.items() if width.bits != given[name].bits)
@@ -87,7 +89,7 @@ class Program:
 
     @property
     def given(self) -> list[Choice]:
-        """Each layer as the options have it."""
+        """Each layer at the width of the options."""
         return [layer[1] for layer in self.layers]
 
     def changes(self, chosen: Sequence[Choice]) -> dict[str, tuple[str, ...]]:
@@ -144,22 +146,22 @@ class Program:
         budget.check(replace(smallest, ms=fastest.ms))
 
     def most_in_float(self, budget: Budget) -> int:
-        """How many layers can be in float: not all of them, and within the budget as many as causes the least noise."""
+        """The most layers that can be in float: not all of them, and within the budget as many as causes the least noise."""
         if budget == UNLIMITED:
             return len(self.layers) - 1
         return sum(choice.bits == FLOAT for choice in self.choose(budget, len(self.layers) - 1))
 
     def costs(self, chosen: Sequence[Choice]) -> Costs:
-        """What a network of these choices costs, as far as costs add up."""
+        """The costs of a network of these choices, as far as costs add up."""
         return sum((choice.costs for choice in chosen), self.rest)
 
     def corrected(self, chosen: Sequence[Choice], measured: Costs) -> Program:
-        """The program with other costs of everything else, such that these choices cost what was measured."""
+        """The program with other costs of everything else, such that these choices have the measured costs."""
         return replace(self, rest=self.rest + (measured - self.costs(chosen)))
 
 
 def layer_widths(program: Program, changes: Mapping[str, Any]) -> list[LayerWidth]:
-    """What each layer got by the options of a trial, the one first that alone costs most as given."""
+    """The width of each layer by the options of a trial, the one first that alone costs most as given."""
     total = sum(each.noise for each in program.given)
     skipped, weights, inputs = (changes.get(name, ()) for name in WIDTHS)
     bits, wide = (
@@ -184,8 +186,8 @@ def _solved(
     read: int | None,
     least: Sequence[float],
 ) -> Sequence[bool] | None:
-    """Whether each choice is taken, so that the sum of `least` is; `sizes` are the numbers of choices of the layers. None without
-    a solution.
+    """Whether each choice is taken, such that the sum of `least` is the smallest; `sizes` are the numbers of choices of
+    the layers. None without a solution.
     """
     optimize = _scipy()
     owner = np.repeat(np.arange(len(sizes)), sizes)

@@ -18,8 +18,8 @@ import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ...diagnostics import CompileError
-from ...files import replacing_all
+from ...support.diagnostics import CompileError
+from ...support.files import replacing_all
 from ..wire import BYTES, MOST_BYTES, Field, MalformedError, fields, header, mapped, only, text
 from .schema import BlobProto, LayerParameter, Message, NetParameter
 
@@ -33,7 +33,7 @@ _DATA, _DOUBLE_DATA, _INT8_DATA = 5, 8, 10
 _NUMBERS = {_DATA: np.dtype("<f4"), _DOUBLE_DATA: np.dtype("<f8"), _INT8_DATA: np.dtype("i1")}
 """Number and element type of BlobProto's fields that may be mapped."""
 _FIELDS = {"double_data": np.float64, "int32_data": np.int32, "uint64_data": np.uint64}
-"""Its other fields for weights."""
+"""The other fields for weights."""
 _GRADIENTS = (6, 9)
 _LEGACY = ("num", "channels", "height", "width")
 _RAW = {"float32": _DATA, "int8": _INT8_DATA}

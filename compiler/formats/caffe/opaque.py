@@ -1,6 +1,4 @@
-"""The parts of a carried layer besides its bottoms: blobs, which are its last operands, and the prototxt's text of
-it.
-"""
+"""The parts of a carried layer besides its bottoms: blobs, which are its last operands, and its text in the prototxt."""
 
 from __future__ import annotations
 

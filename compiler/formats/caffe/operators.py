@@ -1,4 +1,4 @@
-"""The layers of Caffe that are operations of `nn`: read and written by these rows. Names are those of a message and its field.
+"""The layers of Caffe that are operations of `nn`: these rows read and write them. Names are those of a message and its field.
 
 What reads or writes in another way for other parameters has a converter in the frontend or the target.
 """

@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from ...diagnostics import CompileError
 from ...dialects import nn
+from ...support.diagnostics import CompileError
 from .tensors import TensorReader
 
 Value = int | float | str | list[int] | list[float] | list[str]
@@ -65,7 +65,9 @@ def mlir_of(attribute: AttributeProto) -> Attribute | None:
 
 
 def carried(attributes: Mapping[str, AttributeProto], tensors: TensorReader, where: str) -> dict[str, Attribute]:
-    """All attributes of a node in MLIR, tensors in the form of `nn.constant`. Raises CompileError for subgraphs and types."""
+    """Carries all attributes of a node in MLIR, tensors in the form of `nn.constant`. Raises CompileError for subgraphs
+    and types.
+    """
     result: dict[str, Attribute] = {}
     for name in sorted(attributes):
         attribute = attributes[name]

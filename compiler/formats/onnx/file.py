@@ -13,9 +13,9 @@ from typing import IO, NamedTuple
 
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
-from ...diagnostics import CompileError
-from ...files import replacing, replacing_all
 from ...ir.weights import place_of, release
+from ...support.diagnostics import CompileError
+from ...support.files import replacing, replacing_all
 from ..wire import MOST_BYTES, Field, Places, header, only, rewritten, text, without
 from .tensors import Array, packed, stored_size
 
@@ -29,7 +29,7 @@ _NAME, _RAW_DATA = 8, 9
 INLINE = 1024
 """Arrays of up to this many bytes stay in the model: runtimes read shapes and axes there."""
 _ALIGNMENT = 4096
-"""Where arrays start in the external file, so that they can be mapped."""
+"""Alignment of arrays in the external file, in bytes, so that they can be mapped."""
 
 
 class Initializer(NamedTuple):
@@ -60,7 +60,7 @@ def without_weights(data: memoryview) -> tuple[bytes, Places]:
 
 
 def external_file(path: Path) -> Path:
-    """The file next to `path` that holds its large arrays."""
+    """The file in the same folder as `path` that contains its large arrays."""
     return path.with_name(f"{path.name}.data")
 
 
@@ -94,8 +94,8 @@ def write_model(
 
 
 def write_to_run(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path) -> None:
-    """Writes a model that this process runs and deletes: its large arrays go next to it unless they are mapped from a file of the
-    same folder, there is no checksum, and nothing waits for the disk. Raises CompileError if it cannot be written.
+    """Writes a model that this process runs and deletes: its large arrays go into a separate file unless they are mapped from a
+    file of the same folder, there is no checksum, and nothing waits for the disk. Raises CompileError if it cannot be written.
     """
     beside = external_file(path)
     small = [i for i in initializers if i.array.nbytes <= INLINE]

@@ -90,7 +90,7 @@ def replace_names(node: NodeProto, names: Mapping[str, str]) -> None:
 
 
 def take_weights(nodes: Sequence[NodeProto], larger_than: int) -> Iterator[TensorProto]:
-    """Removes larger tensors from the graphs inside nodes, under their names, so that they are captured."""
+    """Takes larger tensors out of the graphs inside nodes, under their names, so that they are captured."""
     for node in nodes:
         for graph in subgraphs(node):
             outputs = {o.name for o in graph.output}

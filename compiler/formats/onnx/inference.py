@@ -15,7 +15,7 @@ from .graphs import all_nodes, subgraphs
 _WEIGHT = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
 """The input of a convolution that is its weight."""
 _SAME_SHAPE = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear"})
-"""Operators that may stand between a weight and its convolution; their result has the shape of the first input."""
+"""Operators that may be between a weight and its convolution; their result has the shape of the first input."""
 
 
 def infer_shapes(model: ModelProto, *, strict: bool = False, data_prop: bool = False) -> ModelProto:
@@ -63,7 +63,7 @@ def _input(node: NodeProto, index: int) -> str:
 
 
 def _shapes(graph: GraphProto) -> Iterator[tuple[str, Sequence[int]]]:
-    """The shapes by name of what may be a weight: inputs of known sizes, initializers and constants, in inner graphs too."""
+    """Yields the shapes of possible weights by name: inputs of known sizes, initializers and constants, in inner graphs too."""
     found: dict[str, Sequence[int]] = {}
     for value in graph.input:
         dims = value.type.tensor_type.shape.dim

@@ -1,4 +1,4 @@
-"""The operators of ONNX that are operations of `nn`: read and written by these rows.
+"""The operators of ONNX that are operations of `nn`: these rows read and write them.
 
 What reads or writes in another way for other inputs or opsets has a converter in the frontend or the target.
 """
@@ -17,7 +17,7 @@ _KEEPDIMS = Flag("keepdims", default=True)
 
 
 def _has_whole_parameters(op: nn.LayerNormOp) -> bool:
-    """Whether scale and bias have the shape that is normalized, and float32, in which it computes, is not too narrow."""
+    """Whether scale and bias have the shape that is normalized, and the type of the computation, float32, is wide enough."""
     normalized = shape_of(op.input)[axis_of(op.axis.value.data, len(shape_of(op.input))) :]
     parameters = [shape_of(v) for v in (op.scale, op.bias) if v is not None]
     return all(p == normalized for p in parameters) and element_of(op.input) != f64

@@ -59,7 +59,8 @@ to sizes without a check.
 
 
 def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
-    """How a node violates its operator's definition: number of inputs, names and types of attributes. None if it does not.
+    """Reports how a node violates its operator's definition: number of inputs, names and types of attributes. None if
+    it does not.
 
     Must be called before onnx infers types, which crashes the process for some invalid nodes.
     """
@@ -99,7 +100,7 @@ _NAMES = {
 
 
 def type_mismatch(schema: defs.OpSchema, elements: Sequence[str | None]) -> str | None:
-    """Why inputs of these element types (None: absent or unknown) do not fit a schema; None if they do."""
+    """The reason why inputs of these element types (None: absent or unknown) do not fit a schema; None if they do."""
     bound: dict[str, str] = {}
     for i, element in enumerate(elements):
         if element is None:
@@ -133,7 +134,7 @@ def _name_of_code(code: int) -> str:
 
 
 def rejected_output(schema: defs.OpSchema, element: str | None) -> str | None:
-    """Why a first output of this element type does not fit; None if it does or is unknown."""
+    """The reason why a first output of this element type does not fit; None if it does or is unknown."""
     if element is None or not schema.outputs or f"tensor({element})" in schema.outputs[0].types:
         return None
     return f"gives no {element}"

@@ -11,12 +11,12 @@ import numpy as np
 from onnx import TensorProto, TypeProto, numpy_helper
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import CompileError
-from ...dialects.nn.shapes import DYNAMIC, LARGEST
-from ...dialects.nn.shapes import tensor as tensor_of_sizes
-from ...files import lies_beside
-from ...ir.dtypes import Tensor, dtype_named, element_type
+from ...dialects.nn.shapes import DYNAMIC, LARGEST, tensor as tensor_of_sizes
+from ...ir.dtypes import AS_BYTES, SUB_BYTE, Tensor, dtype_named, element_type
 from ...ir.weights import digest_of
+from ...support.diagnostics import CompileError
+from ...support.files import lies_beside
+from . import packing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,11 +26,13 @@ ELEMENT_NAMES: dict[int, str] = {
     TensorProto.FLOAT16: "float16",
     TensorProto.BFLOAT16: "bfloat16",
     TensorProto.BOOL: "bool",
+    TensorProto.INT2: "int2",
     TensorProto.INT4: "int4",
     TensorProto.INT8: "int8",
     TensorProto.INT16: "int16",
     TensorProto.INT32: "int32",
     TensorProto.INT64: "int64",
+    TensorProto.UINT2: "uint2",
     TensorProto.UINT4: "uint4",
     TensorProto.UINT8: "uint8",
     TensorProto.UINT16: "uint16",
@@ -46,10 +48,6 @@ left out.
 """
 
 _ELEMENT_CODES = {name: code for code, name in ELEMENT_NAMES.items()}
-_HALF_BYTE = frozenset({"int4", "uint4", "float4_e2m1fn"})
-_PIECE = 1 << 16
-"""How many pairs of them are packed at a time, so that they stay in the cache."""
-"""Two elements per byte, the first in the low half."""
 
 _FIELDS: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
@@ -79,7 +77,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 
 _MOST_DIGITS = 40
-"""What has more digits is not read as a number: Python takes quadratic time for it."""
+"""Most digits of a number: Python takes quadratic time to read longer ones."""
 
 
 class TensorReader:
@@ -196,28 +194,25 @@ def _natural(entries: dict[str, str], key: str, default: int, where: str) -> int
 
 def _size(count: int, dtype: np.dtype[Any]) -> int:
     """Bytes that `count` elements take in a file."""
-    return (count + 1) // 2 if dtype.name in _HALF_BYTE else count * dtype.itemsize
+    return -(-count // (8 // SUB_BYTE[dtype.name])) if dtype.name in SUB_BYTE else count * dtype.itemsize
 
 
 def _decode(data: Array, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The elements in a run of little-endian bytes."""
-    if dtype.name in _HALF_BYTE:
-        halves = _unpack(data, prod(shape), signed=dtype.name == "int4")
-        return (halves.view(dtype) if dtype.name == "float4_e2m1fn" else halves.astype(dtype)).reshape(shape)
-    return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _unpack(data: Array, count: int, *, signed: bool) -> Array:
-    halves = np.stack([data & 0x0F, data >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
-    return np.where(halves >= 8, halves - 16, halves) if signed else halves
+    if (bits := SUB_BYTE.get(dtype.name)) is None:
+        return np.frombuffer(data, dtype).reshape(shape)
+    parts = packing.unpacked(data, bits)[: prod(shape)]
+    if AS_BYTES.get(dtype.name) == "int8":
+        parts = (parts << 8 - bits).view(np.int8) >> 8 - bits
+    return parts.view(dtype).reshape(shape)
 
 
 def _typed(tensor: TensorProto, count: int, where: str) -> Array:
     """The elements of a tensor that uses the typed lists (float_data, int32_data, ...)."""
-    code = tensor.data_type
+    name = ELEMENT_NAMES[code := tensor.data_type]
     field = _FIELDS.get(code, "int32_data")
     given = len(getattr(tensor, field))
-    if given != (wanted := (count + 1) // 2 if ELEMENT_NAMES[code] in _HALF_BYTE else count):
+    if given != (wanted := _size(count, dtype_named(name)) if name in SUB_BYTE else count):
         raise CompileError(
             f"holds {given} numbers in {field}, but its shape {list(tensor.dims)} needs {wanted}", where=where
         )
@@ -231,17 +226,7 @@ def stored_size(array: Array) -> int:
 
 def packed(array: Array) -> Array:
     """The bytes of an array in ONNX's form; a view if the array is contiguous."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if array.dtype.name not in _HALF_BYTE:
-        return flat
-    even = flat.size // 2 * 2
-    pairs = flat[:even].view("<u2")
-    result = np.empty(stored_size(array), np.uint8)
-    for i in range(0, pairs.size, _PIECE):
-        some = pairs[i : i + _PIECE]
-        result[i : i + some.size] = some & 0x0F | some >> 4 & 0xF0
-    result[even // 2 :] = flat[even:] & 0x0F
-    return result
+    return packing.packed(np.ascontiguousarray(array).reshape(-1).view(np.uint8), SUB_BYTE.get(array.dtype.name, 8))
 
 
 def tensor_type(type_: TypeProto, what: str, where: str) -> Tensor:

@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, TypeAttribute
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC
 from ...ir.dtypes import element_type, numpy_dtype
+from ...support.diagnostics import CompileError
 from .schema import MESSAGES, Message, NodeDef
 from .tensors import array_of, code_of, dtype_of, shape_proto, tensor_proto
 
@@ -30,8 +30,9 @@ _AttrValue, _ListValue = MESSAGES["AttrValue"], MESSAGES["AttrValue.ListValue"]
 
 
 GROUPS = "_groups"
-"""The number of groups of a convolution whose number of channels is not known, from which TensorFlow takes it at run time.
-TensorFlow ignores attributes that begin with an underscore."""
+"""The number of groups of a convolution whose number of channels is not known; TensorFlow derives it from the channels
+at run time. TensorFlow ignores attributes that begin with an underscore.
+"""
 
 
 def make_node(op_type: str, inputs: Sequence[str], attributes: Mapping[str, Any], name: str) -> Message:
@@ -103,7 +104,7 @@ _TO_MLIR: dict[str, Callable[[Any, str], Attribute]] = {
     "shape": _shape,
     "tensor": lambda proto, where: nn.ConstantOp.of(array_of(proto, where), "value").value,
 }
-"""By the field of AttrValue; the text gives the place."""
+"""Converters to MLIR by the field of AttrValue; the text gives the place."""
 
 
 def attr_value(attribute: Attribute) -> Message:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ...diagnostics import CompileError
+from ...support.diagnostics import CompileError
 from ..wire import MalformedError, mapped
 from .crc32c import masked_crc32c
 from .leveldb import entries

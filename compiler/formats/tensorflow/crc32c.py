@@ -51,7 +51,7 @@ def _moved(words: Words, count: int) -> Words:
 
 @cache
 def _tables(count: int) -> tuple[Words, Words]:
-    """What `_moved` makes of each low and each high half of a word; `count` is a power of two."""
+    """The results of `_moved` for each low and each high half of a word; `count` is a power of two."""
     low = np.arange(1 << 16, dtype=np.uint32)
     high = low << np.uint32(16)
     if count > 1:
@@ -68,7 +68,7 @@ def _moved_by_byte(words: Words) -> Words:
 
 @cache
 def _bytes() -> Words:
-    """What a zero byte after it makes of each byte."""
+    """The checksum of each byte with a zero byte after it."""
     one, sums = np.uint32(1), np.arange(256, dtype=np.uint32)
     for _ in range(8):
         sums = sums >> one ^ np.uint32(_POLYNOMIAL) * (sums & one)

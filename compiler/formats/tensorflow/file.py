@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...diagnostics import CompileError
-from ...files import replacing
+from ...support.diagnostics import CompileError
+from ...support.files import replacing
 from ..wire import MOST_BYTES, Field, Places, delimited, header, only, rewritten, text, without
 from .schema import GraphDef, Message, NodeDef, TensorProto
 from .tensors import Array, code_of

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from ...diagnostics import CompileError, first_line
 from ...dialects.nn import RANDOM
 from ...dialects.nn.shapes import DYNAMIC, Shape
 from ...ir.dtypes import Tensor, numpy_dtype
+from ...support.diagnostics import CompileError, first_line
 from .schema import GraphDef, Message
 from .tensors import Array, code_of, shape_proto, tensor_proto
 
@@ -111,7 +111,7 @@ def _reason(message: str) -> str:
 
 
 def _objection(op_type: str, definition: Any) -> str | None:
-    """Why an operator must not run: it may have effects besides its results."""
+    """The reason why an operator must not run: it may have effects besides its results."""
     if not definition.output_arg:
         return "it has no result"
     if op_type in _REFUSED or (definition.is_stateful and op_type not in RANDOM["tensorflow"]):

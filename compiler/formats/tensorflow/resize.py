@@ -21,7 +21,7 @@ ROUNDING: Mapping[Coordinates, Nearest] = {
     Coordinates.ALIGN_CORNERS: Nearest.ROUND_PREFER_CEIL,
     Coordinates.HALF_PIXEL: Nearest.ROUND_PREFER_CEIL,
 }
-"""How ONNX, whose positions with half-pixel centers are half an element less, has to round for the same elements."""
+"""The rounding of ONNX that selects the same elements: its positions with half-pixel centers are half an element less."""
 
 
 def places(coordinates: Coordinates, size: int, out: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...diagnostics import CompileError
 from ...dialects.nn.shapes import Shape, known
 from ...ir.dtypes import as_stored, dtype_named, from_stored
+from ...support.diagnostics import CompileError
 from .schema import DATA_TYPES, REFERENCE, Message, TensorProto, TensorShapeProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -21,18 +21,20 @@ _NAMES: dict[int, str] = {
     DATA_TYPES["DT_HALF"]: "float16",
     DATA_TYPES["DT_BFLOAT16"]: "bfloat16",
     DATA_TYPES["DT_BOOL"]: "bool",
+    DATA_TYPES["DT_INT2"]: "int2",
     DATA_TYPES["DT_INT4"]: "int4",
     DATA_TYPES["DT_INT8"]: "int8",
     DATA_TYPES["DT_INT16"]: "int16",
     DATA_TYPES["DT_INT32"]: "int32",
     DATA_TYPES["DT_INT64"]: "int64",
+    DATA_TYPES["DT_UINT2"]: "uint2",
     DATA_TYPES["DT_UINT4"]: "uint4",
     DATA_TYPES["DT_UINT8"]: "uint8",
     DATA_TYPES["DT_UINT16"]: "uint16",
     DATA_TYPES["DT_UINT32"]: "uint32",
     DATA_TYPES["DT_UINT64"]: "uint64",
 }
-"""numpy's (or ml_dtypes') names of element types with arrays; each element takes whole bytes, also those of 4 bits."""
+"""numpy's (or ml_dtypes') names of element types with arrays; each element takes whole bytes, also those of 4 and 2 bits."""
 
 _CODES = {name: code for code, name in _NAMES.items()}
 _TYPE_NAMES = {code: name for name, code in DATA_TYPES.items()}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 
-from ...diagnostics import CompileError
 from ...formats.caffe.schema import Message
 from ...formats.prototxt import Entry
+from ...support.diagnostics import CompileError
 from ..naming import NamedLayer, Namer
 from ..ordering import CycleError, in_order
 from .phases import included, is_measure
@@ -112,7 +112,7 @@ def _define(graph: Graph, made: NetLayer) -> None:
 
 
 def _undefined(kept: Sequence[NetLayer], at: int, name: str) -> CompileError:
-    """Why layer `at` cannot read a blob: it is never computed, or only later, or depends on the layer itself."""
+    """The error that layer `at` cannot read a blob: it is never computed, or only later, or depends on the layer itself."""
     where = kept[at].layer.where
     later = [each.layer.name for each in kept[at:] if name in each.proto.top]
     if not later:
@@ -127,7 +127,9 @@ def _undefined(kept: Sequence[NetLayer], at: int, name: str) -> CompileError:
 
 
 def _needs(kept: Sequence[NetLayer]) -> Iterator[set[int]]:
-    """For each layer the writers of the blobs that it reads: the last one before it, otherwise the first one from it on."""
+    """Yields for each layer the writers of the blobs that it reads: the last one before it, otherwise the first one from it
+    on.
+    """
     for at, each in enumerate(kept):
         needed: set[int] = set()
         for name in each.proto.bottom:

@@ -11,7 +11,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, shape_of, size
 from ...formats.caffe.schema import NetParameter
@@ -20,6 +19,7 @@ from ...ir.dtypes import Tensor
 from ...ir.functions import value_attributes
 from ...pipelines.options import shapes_of
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ..building import Binding, Unmapped
 from ..import_report import ImportReport
 from ..naming import Namer

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...diagnostics import CompileError
 from ...session import ImportOptions
+from ...support.diagnostics import CompileError
 from .graph import Graph, NetLayer, Ref
 from .phases import DATA
 
@@ -34,10 +34,9 @@ class Interface:
 
 
 def interface_of(graph: Graph, options: ImportOptions) -> Interface:
-    """Inputs and outputs of the options, otherwise those of the net. Raises CompileError for names that it does
-    not have. Without options, the inputs of a net are what its Input layers declare, unless only losses read it
-    (labels), and what its other data layers bring and outputs need; its outputs are all blobs that no layer reads,
-    losses aside.
+    """Inputs and outputs of the options, otherwise those of the net. Raises CompileError for names that it does not have. Without
+    options, the inputs of a net are what its Input layers declare, unless only losses read it (labels), and what its other data
+    layers bring and outputs need; its outputs are all blobs that no layer reads, losses aside.
     """
     outputs = [_named_output(graph, n) for n in options.outputs] or _free(graph)
     if options.inputs:

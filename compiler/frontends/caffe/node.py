@@ -37,7 +37,7 @@ class Conversion:
 
 
 CONVERTERS: dict[str, Conversion] = {}
-"""By layer type."""
+"""Converters by layer type."""
 
 
 def converter(
@@ -112,7 +112,7 @@ class Node(SourceNode):
 
     @property
     def blobs(self) -> Sequence[Blob] | None:
-        """The layer's blobs; None if there are none with its name."""
+        """The layer's blobs; None if no layer in the weights has its name."""
         return self.shared.weights.get(self.proto.name)
 
     def parameters(self, **shapes: Sequence[int]) -> list[Constant]:

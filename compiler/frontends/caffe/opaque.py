@@ -32,8 +32,8 @@ _TRAINING = frozenset({"param", "blobs_lr", "weight_decay"})
 
 
 def carry(node: Node, text: Entry, shapes: Mapping[str, Sequence[int]]) -> nn.OpaqueOp:
-    """The layer as `nn.opaque`: its bottoms, then its blobs as operands; attribute `blobs` counts these, `text` holds what the
-    prototxt says of it next to names and rules.
+    """The layer as `nn.opaque`: its bottoms, then its blobs as operands; attribute `blobs` counts these, `text`
+    contains the layer's text in the prototxt apart from names and rules.
 
     `shapes` are those that the user gives, by blob. A layer works in place only on a result of its input's shape, so there, and
     for types in SAME_SHAPE, the shape is known. Raises CompileError where it is not.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...diagnostics import CompileError
 from ...formats.caffe.schema import ENUMS, Message
+from ...support.diagnostics import CompileError
 
 TEST, TRAIN = ENUMS["Phase"]["TEST"], ENUMS["Phase"]["TRAIN"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ...diagnostics import CompileError, first_line
 from ...formats.caffe.file import Blob, blob_of, read_weights
 from ...formats.caffe.schema import LayerParameter, Message, NetParameter, upgraded
 from ...formats.prototxt import Entry, entries, unknown
 from ...ir.text import read_text
+from ...support.diagnostics import CompileError, first_line
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Source:
     state: Message
     """The state that `include` and `exclude` rules are compared with."""
     layers: list[SourceLayer]
-    """In the order in which they run; inputs outside any layer have become layers, the first ones."""
+    """The layers in the order in which they run; inputs outside any layer have become layers, the first ones."""
     weights: Mapping[str, list[Blob]]
-    """By layer name."""
+    """Weights by layer name."""
     weights_path: Path | None
     unknown: list[str]
     """Fields of the net itself that the schema does not have."""

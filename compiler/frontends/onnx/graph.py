@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
-from ...diagnostics import CompileError, describe
 from ...formats.onnx.graphs import domain_of, free_names, subgraphs
+from ...support.diagnostics import CompileError, describe
 from .. import naming
 from ..ordering import CycleError, in_order
 
@@ -47,7 +47,7 @@ def sorted_layers(graph: GraphProto, namer: naming.Namer, outside: Container[str
 
 
 _GIVEN = -1
-"""Means "defined by an input or initializer" among the indices of producing nodes."""
+"""Index for values that an input or initializer defines, among the indices of producing nodes."""
 
 
 def _producers(graph: GraphProto, layers: Sequence[NodeLayer], where: str) -> dict[str, int]:

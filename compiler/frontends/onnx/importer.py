@@ -14,7 +14,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import compatible, element_of, known, shape_of, tensor_of
 from ...formats.onnx.graphs import STANDARD, all_nodes, free_names
@@ -23,6 +22,7 @@ from ...formats.onnx.tensors import Array, TensorReader, dimension_names, tensor
 from ...ir import precision
 from ...ir.functions import value_attributes
 from ...session import Session
+from ...support.diagnostics import CompileError
 from .. import naming
 from ..import_report import ImportReport
 from ..naming import Namer
@@ -37,11 +37,11 @@ from .source import MEMORY, OLDEST_OPSET, Source, checked, load, opsets
 from .symbols import Symbols
 
 _DEFAULTS_SINCE = 4
-"""Since this IR version an initializer that is also declared as an input is a default, not just a weight."""
+"""The IR version from which on an initializer that is also declared as an input is a default, not just a weight."""
 
 
 def read(path: Path, session: Session) -> ModuleOp:
-    """The model at `path` as a module in `nn`, with a remark for each node that is carried and one that counts them all.
+    """The model at `path` as a module in `nn`, with a remark for each node that is carried and one with their number.
 
     Raises CompileError, located at the file or at a node, for a file that is not such a model and for anything that
     cannot be represented.
@@ -291,8 +291,9 @@ class _Importer:
 
 
 def _with_scalars(node: Node, results: Sequence[Binding]) -> list[Binding]:
-    """The results of a definition, those that the operator gives as scalars reshaped: definitions that compute with vectors of
-    one number (Celu's) make such vectors of scalars."""
+    """The results of a definition, with those reshaped that the operator gives as scalars: definitions that compute
+    with vectors of one number (Celu's) make such vectors of scalars.
+    """
     if not any(shape_of(r) == (1,) for r in results if isinstance(r, SSAValue)):
         return [*results]
     scalars = {

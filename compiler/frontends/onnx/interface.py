@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from ...diagnostics import CompileError
 from ...formats.onnx.graphs import all_nodes, free_names
 from ...pipelines.options import shapes_of
 from ...session import ImportOptions
+from ...support.diagnostics import CompileError
 from ..options import overridden, take_only
 from .symbols import inferred_types
 

@@ -19,8 +19,7 @@ _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _NAMESPACE = "namespace"
 """The key of the path and class of each module, as `path: class` joined by slashes."""
 _RULES = "pkg.onnxscript.rewriter.rule_name"
-"""The rule with which the exporter's optimizer made the node. A node that replaces others has the metadata of the last
-of them.
+"""The rule with which the exporter's optimizer made the node. A node that replaces others has the metadata of the last of them.
 """
 MODULE = "amct_opt.module"
 """The class of torch.nn whose only operator the node is, as the importer of PyTorch finds it."""

@@ -11,13 +11,13 @@ from onnx import AttributeProto, NodeProto
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.attributes import Value, mlir_of, value_of
 from ...formats.onnx.graphs import STANDARD
 from ...formats.onnx.schema import schema_defaults
 from ...formats.onnx.tensors import TensorReader
 from ...formats.rows import Ints
+from ...support.diagnostics import CompileError
 from ...transforms.partial_shapes import Dimension
 from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
 from ..node import SourceNode
@@ -29,7 +29,7 @@ Converter = Callable[["Node"], Converted]
 """Maps a node to the values of its outputs, in order. Raises Unmapped if `nn` has no equivalent."""
 
 CONVERTERS: dict[tuple[str, str], Converter] = {}
-"""By domain and operator type."""
+"""Converters by domain and operator type."""
 
 
 def converter(*op_types: str, domains: Sequence[str] = (STANDARD,)) -> Callable[[Converter], Converter]:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.constant import INLINE_ELEMENTS
 from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of, free_names, renamed, take_weights
@@ -18,6 +17,7 @@ from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.unique_names import Names
+from ...support.diagnostics import CompileError
 from ..building import SHOWN_ELEMENTS
 from .graph import NodeLayer
 from .node import Binding, Constant, Shared
@@ -25,7 +25,7 @@ from .single import asked_types, declared, inferred_types_of
 
 
 class Untyped(Exception):
-    """A result has no type of known rank, which `nn` requires; the operation may be carried with its readers."""
+    """Raised for a result without a type of known rank, which `nn` requires; the operation may be carried with its readers."""
 
     def __init__(self, error: CompileError):
         super().__init__(str(error))
@@ -41,7 +41,7 @@ class Split(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Layers as a model of their own, with the values of its inputs and the names of its outputs."""
+    """Layers as a separate model, with the values of its inputs and the names of its outputs."""
 
     model: ModelProto
     inputs: dict[str, Binding]
@@ -79,7 +79,7 @@ def region_of(
 
 
 def _reaching(order: Iterable[int], names: set[str], ends: Sequence[set[str]], others: Sequence[set[str]]) -> set[int]:
-    """The layers, visited in this order, with one of their `ends` among the names, which their `others` join."""
+    """The layers, visited in this order, with one of their `ends` among the names; their `others` join the names."""
     found: set[int] = set()
     for i in order:
         if ends[i] & names:
@@ -95,7 +95,7 @@ def carry_region(
     shared: Shared,
     typed: Mapping[str, TypeProto],
 ) -> tuple[nn.OpaqueOp, list[str]]:
-    """One operation for the layers, and the names of its results: the wanted results of the layers.
+    """Carries the layers as one operation, and returns it with the names of its results: the wanted results of the layers.
 
     Raises Untyped if one of these has no type of known rank, CompileError for invalid nodes.
     """

@@ -1,4 +1,4 @@
-"""One node as a model of its own: its shape inference, and the function that defines it."""
+"""One node as a separate model: its shape inference, and the function that defines it."""
 
 from __future__ import annotations
 

@@ -11,17 +11,17 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, inliner
 from onnx.external_data_helper import uses_external_data
 
-from ...diagnostics import CompileError
 from ...formats.onnx.attributes import GRAPHS
 from ...formats.onnx.file import without_weights
 from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of
 from ...formats.onnx.schema import NEWEST_OPSET
 from ...formats.onnx.tensors import Array
 from ...formats.wire import MalformedError, mapped
+from ...support.diagnostics import CompileError
 from ..ordering import CycleError, in_order
 
 OLDEST_OPSET = 7
-"""In an older opset, only operators that are the same in this one are read."""
+"""The oldest supported opset. Of older ones, only operators that are the same in this one are read."""
 MEMORY = Path("<memory>", "model")
 """The place of a model that is not in a file."""
 

@@ -56,7 +56,7 @@ def inferred_types(model: ModelProto) -> dict[str, TypeProto]:
 
 
 def _without_weights(model: ModelProto) -> ModelProto:
-    """The model with large initializers as inputs, and with a name for every size of its inputs that has none."""
+    """The model with large initializers as inputs, and with a name for every size of its inputs without one."""
     copy = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     graph = copy.graph
     graph.name = "stripped"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...diagnostics import CompileError
+from ...support.diagnostics import CompileError
 from ..ordering import CycleError, in_order
 
 NodeDef = Any
@@ -113,7 +113,7 @@ class Graph:
         return [self.nodes[names[i]] for i in order]
 
     def _needs(self, outputs: Iterable[str], fed: Collection[str]) -> dict[str, set[str]]:
-        """For each node that outputs depend on, its inputs."""
+        """The inputs of each node that outputs depend on, by node."""
         needs: dict[str, set[str]] = {}
         stack = [o for o in outputs if o in self.nodes]
         while stack:
@@ -153,7 +153,7 @@ _ARGUMENTS: Mapping[str, Sequence[str]] = {
 
 
 def flat_index(output: Output, op_type: str) -> int | None:
-    """Its index among all outputs of the node; None if the operator's output arguments are unknown."""
+    """The index among all outputs of the node; None if the operator's output arguments are unknown."""
     if not output.argument:
         return output.index
     arguments = _ARGUMENTS.get(op_type)

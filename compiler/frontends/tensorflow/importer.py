@@ -19,12 +19,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...diagnostics import CompileError
 from ...formats.tensorflow.schema import Message
 from ...formats.tensorflow.tensors import array_of
 from ...ir.dtypes import Tensor
 from ...ir.functions import value_attributes
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ..building import Binding, Constant, Sink, Unmapped
 from ..import_report import ImportReport
 from ..naming import Namer
@@ -182,7 +182,7 @@ class _Importer:
         return results[index]
 
     def _index(self, scope: _Scope, output: Output) -> int | None:
-        """Its index among all outputs of its node; None if it does not exist."""
+        """The index among all outputs of the node; None if it does not exist."""
         kind = scope.graph.nodes[output.node].op if output.node in scope.graph.nodes else ""
         if not output.argument or kind not in self.library:
             return flat_index(output, kind)
@@ -260,8 +260,8 @@ class _Importer:
         return [self.constants[key]]
 
     def placeholder(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
-        """A placeholder that is not an input: what a function captures, a training flag, which is false, or one with a
-        default.
+        """Converts a placeholder that is not an input: one that a function captures, a training flag, which is false,
+        or one with a default.
         """
         if node.name in self.source.variables:
             return self.variable(scope, node, inputs)

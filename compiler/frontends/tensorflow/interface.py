@@ -9,13 +9,13 @@ from difflib import get_close_matches
 
 from xdsl.dialects.builtin import TensorType
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.tensorflow.schema import DATA_TYPES
 from ...formats.tensorflow.tensors import dtype_of
 from ...ir.dtypes import Tensor, element_type
 from ...pipelines.options import shapes_of
 from ...session import ImportOptions
+from ...support.diagnostics import CompileError
 from ..options import overridden
 from .graph import Graph, NodeDef, Output, consumers, parse_input
 from .source import Signature, Source, TensorInfo
@@ -142,7 +142,7 @@ class Interface:
         return Input(name, node.name, TensorType(element_type(dtype_of(code, where)), shape))
 
     def _declared_shape(self, node: NodeDef) -> tuple[int, ...] | None:
-        """In old graphs a placeholder without a shape looks like one of rank 0."""
+        """The declared shape; in old graphs a placeholder without a shape looks like one of rank 0."""
         shape = _declared_shape(node)
         return None if self._old and node.op in _PLACEHOLDERS and not shape else shape
 

@@ -19,11 +19,11 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError, first_line
 from ...formats.tensorflow.library import tensorflow
 from ...formats.tensorflow.schema import GraphDef
 from ...formats.tensorflow.tensors import Array
 from ...session import Session
+from ...support.diagnostics import CompileError, first_line
 from ..options import take_only
 from .importer import build
 from .source import Signature, Source, TensorInfo

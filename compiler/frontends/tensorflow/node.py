@@ -24,7 +24,7 @@ Converter = Callable[["Node"], Converted]
 """Maps a node to the values of its outputs, in order. Raises Unmapped if `nn` has no equivalent."""
 
 CONVERTERS: dict[str, Converter] = {}
-"""By operator type."""
+"""Converters by operator type."""
 
 
 def converter(*op_types: str) -> Callable[[Converter], Converter]:

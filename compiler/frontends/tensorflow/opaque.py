@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import DictionaryAttr
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor, tensor_of
 from ...formats.tensorflow.attributes import mlir_of
 from ...formats.tensorflow.library import inferred
 from ...formats.tensorflow.tensors import Array, dtype_of
 from ...ir.dtypes import Tensor, element_type
+from ...support.diagnostics import CompileError
 from ..building import SHOWN_ELEMENTS, Binding, Constant
 from .node import AttrValue, Node
 
 _POSITIVE = frozenset({"ksize", "ksizes", "strides", "rates", "dilations"})
 """Attributes that TensorFlow's shape inference divides by, or takes for sizes, without a check."""
 _SIZES = {"CropAndResize": 3, "ResizeArea": 1}
-"""Operators with an input, by index, of sizes, of which it takes -1 for one that is not known."""
+"""Operators with an input of sizes, by its index, in which -1 is a size that is not known."""
 
 
 def carry(node: Node, types: Sequence[Tensor] | None = None) -> nn.OpaqueOp:

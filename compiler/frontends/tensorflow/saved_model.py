@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ...diagnostics import CompileError
 from ...formats.tensorflow.checkpoint import Checkpoint, parse_part
 from ...formats.tensorflow.schema import DATA_TYPES, REFERENCE, Message
 from ...formats.tensorflow.tensors import Array
+from ...support.diagnostics import CompileError
 from .graph import NodeDef, Output, parse_input
 
 _SERVE = "serve"

@@ -10,12 +10,12 @@ from pathlib import Path
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from ...diagnostics import CompileError, first_line
 from ...formats.tensorflow.file import graph_without_weights, saved_model_without_weights
 from ...formats.tensorflow.schema import GraphDef, Message, SavedModel
 from ...formats.tensorflow.tensors import Array
 from ...formats.wire import VARINT, Field, MalformedError, fields, mapped
 from ...ir.text import read_text
+from ...support.diagnostics import CompileError, first_line
 from .saved_model import file_in, serving_graph, variables
 
 
@@ -49,9 +49,9 @@ class Source:
     weights: Mapping[str, Array]
     """The bytes of the large constants (uint8, views of the mapped file) by `node`, of those in functions by `function/node`."""
     variables: Mapping[str, Array]
-    """By the name of the variable's node (of its handle's, for resource variables)."""
+    """Values by the name of the variable's node (of its handle's, for resource variables)."""
     signatures: Mapping[str, Signature] | None
-    """By name; None for graphs, which have no signatures."""
+    """Signatures by name; None for graphs, which have no signatures."""
     producer: str
 
 

@@ -1,4 +1,4 @@
-"""`.pt2` files, read without running anything that is in them.
+"""Reads `.pt2` files without running anything that is in them.
 
 `torch.export.load` unpickles example inputs and some weights, evaluates sizes as Python expressions, looks operators up by any
 path below `torch`, imports modules that trees of inputs name, and loads compiled code. Therefore torch gets a copy of the file
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-from ...diagnostics import CompileError, first_line
-from ...files import spooling
+from ...support.diagnostics import CompileError, first_line
+from ...support.files import spooling
 from .library import quiet
 
 _MODEL = "models/model.json"
@@ -26,7 +26,7 @@ _CONFIGS = {
 }
 _PLAIN = ("archive_format", "archive_version", "byteorder", ".data/version")
 _SAMPLES = "data/sample_inputs/model.pt"
-"""Pickled, and not needed: the copy has none."""
+"""Sample inputs, which are pickled and not needed: the copy does not contain them."""
 _COMPILED = "data/aotinductor/"
 _FILE = re.compile(r"(weight|tensor)_\d+")
 """Weights and constants as bytes; constants of other names are pickled objects."""
@@ -41,7 +41,7 @@ _FUNCTIONS = re.compile(
 _FILES = re.compile(r"torch\.ops\.aten\.(from_file|save)\b")
 _SYMBOL = re.compile(r"Symbol\('([szu]\d+)'(, \w+=True)*\)")
 _POWER = re.compile(r"Pow\([szu]\d+, Integer\(\d\)\)")
-"""Other powers could take forever: nothing may be computed from numbers alone."""
+"""Powers that may be computed. Others could take forever: nothing may be computed from numbers alone."""
 _NUMBER = re.compile(r"\d{1,18}")
 _SIZES = re.compile(
     r"[szu]\d+|Integer|Rational|Float|Add|Mul|Max|Min|Abs|Eq|Ne|Lt|Le|Gt|Ge|And|Or|Not|Where|oo|int_oo|True|False|true|false"
@@ -139,7 +139,7 @@ def _is_operator(text: str) -> bool:
 
 
 def _is_size(text: str) -> bool:
-    """Whether an expression consists of numbers, symbols of sizes, and what torch computes sizes by."""
+    """Whether an expression consists of numbers, symbols of sizes, and functions by which torch computes sizes."""
     plain = _POWER.sub("s0", _SYMBOL.sub(r"\1", text))
     words = _PUNCTUATION.sub(" ", plain).split()
     return "**" not in plain and all(_SIZES.fullmatch(word) or _NUMBER.fullmatch(word) for word in words)

@@ -11,8 +11,8 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from ...diagnostics import CompileError, first_line
 from ...runtime.executor import Array
+from ...support.diagnostics import CompileError, first_line
 
 _LABELS = ("labels", "label", "targets", "target", "y")
 
@@ -37,14 +37,16 @@ class Arguments:
         return Arguments([p.name for p in parameters], required)
 
     def inputs(self, batch: Any) -> dict[str, Any]:
-        """The inputs in a batch, by name: a tensor, a sequence that begins with them, or a dictionary that has them.
+        """The inputs in a batch, by name: a tensor, a sequence that begins with them, or a dictionary that contains them.
 
         Raises CompileError for a batch without them.
         """
         return self._split(batch)[0]
 
     def labels(self, batch: Any) -> Any:
-        """What follows the inputs in a sequence, or stands next to them in a dictionary. Raises CompileError if nothing does."""
+        """Gets the labels of a batch: they follow the inputs in a sequence, or are next to them in a dictionary. Raises
+        CompileError if there are none.
+        """
         found = self._split(batch)[1]
         if found is None:
             hint = "batches are (inputs, labels), or dictionaries with 'labels'"

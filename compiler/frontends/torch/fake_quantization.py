@@ -1,4 +1,4 @@
-"""Fake quantization in exported programs: what training writes becomes quantize and dequantize by the scales that it has.
+"""Converts fake quantization in exported programs, which training writes, to quantize and dequantize by its present scales.
 
 Training writes operators that quantize, observe and learn (`torch.ao`, torchao, Horizon's plugin), or rounding and bounds between
 two scalings (LSQ, PACT, AMCT's modules). The integers of constants must survive, therefore this runs before anything is folded.
@@ -21,14 +21,16 @@ _CONSTANT_RULES = frozenset(
         *("reciprocal", "reshape", "round", "softplus", "sqrt", "sub", "to", "unsqueeze", "view"),
     }
 )
-"""The operators by which scales are computed from parameters; none of them makes large tensors of small ones."""
+"""The operators that compute scales from parameters; none of them makes large tensors of small ones."""
 _PASSED = frozenset({"detach", "alias", "clone"})
 _SAME = 1e-6
 """The relative distance between a scale and the reciprocal of the factor before the rounding: both are float32."""
 
 
 class _Points(NamedTuple):
-    """What is quantized, and how. Along `axis` scale and zero point are nodes of one number per channel, else numbers."""
+    """A quantized value with its parameters. Along `axis` scale and zero point are nodes of one number per channel, else
+    numbers.
+    """
 
     x: Any
     scale: Any
@@ -106,7 +108,7 @@ def _result(node: Any) -> Any:
 
 
 def _operator_points(node: Any, values: _Values) -> _Points | None:
-    """The points of an operator that fake-quantizes; None for other nodes, and for what is switched off."""
+    """The points of an operator that fake-quantizes; None for other nodes, and for operators that are switched off."""
     if not _fakes(node):
         return None
     given = arguments_of(node)
@@ -172,12 +174,12 @@ def _written_points(node: Any, values: _Values) -> _Points | None:
 
 
 def _reciprocal(first: Any, second: Any) -> bool:
-    """Whether two factors cancel, but for the rounding of the reciprocal."""
+    """Whether two factors cancel, apart from the rounding of the reciprocal."""
     return first.size in (1, second.size) and bool(np.allclose(first * second, 1, rtol=_SAME, atol=0))
 
 
 def _scaled_points(x: Any, back: _Scaled, zero: int, bounds: tuple[int, int]) -> _Points | None:
-    """None for scales along several axes; scales of channels have no zero points."""
+    """The points of two scalings; None for scales along several axes. Scales of channels have no zero points."""
     if back.factor.size == 1:
         return _Points(x, float(back.factor.reshape(())), zero, *bounds, None)
     axis = _axis(x, back.factor)
@@ -185,12 +187,12 @@ def _scaled_points(x: Any, back: _Scaled, zero: int, bounds: tuple[int, int]) ->
 
 
 class _Scaled(NamedTuple):
-    """What is multiplied by a constant, or divided by one."""
+    """A value that is multiplied by a constant, or divided by one."""
 
     x: Any
     factor: Any
     node: Any
-    """The constant as it stands."""
+    """The node of the constant."""
     divided: bool
 
 
@@ -211,7 +213,7 @@ def _axis(x: Any, scale: Any) -> int | None:
 
 
 def _shifted(node: Any, values: _Values) -> tuple[Any, float]:
-    """What a number is added to, and the number; the node itself and 0 for other nodes."""
+    """Splits `x + number` into the value and the number; the node itself and 0 for other nodes."""
     sign = {"add": 1, "sub": -1}.get(operator_name(node))
     shift = None if sign is None else values.of(node.args[1])
     if sign is None or shift is None or shift.size != 1:
@@ -220,7 +222,7 @@ def _shifted(node: Any, values: _Values) -> tuple[Any, float]:
 
 
 def _bounded(node: Any, values: _Values) -> tuple[Any, tuple[float, float] | None]:
-    """What is bounded by two numbers, and the numbers; the node itself and None for other nodes."""
+    """The value that two numbers bound, and the numbers; the node itself and None for other nodes."""
     if operator_name(node) not in ("clamp", "hardtanh") or len(node.args) != 3:
         return node, None
     low, high = (values.of(bound) for bound in node.args[1:])
@@ -230,7 +232,7 @@ def _bounded(node: Any, values: _Values) -> tuple[Any, tuple[float, float] | Non
 
 
 def _rounded(node: Any) -> Any:
-    """What is rounded, directly or past the gradient as `x + (round(x) - x).detach()`; None for other nodes."""
+    """The value that is rounded, directly or past the gradient as `x + (round(x) - x).detach()`; None for other nodes."""
     if operator_name(node) == "round" and len(node.args) == 1 and not node.kwargs:
         return node.args[0]
     if operator_name(node) != "add":

@@ -28,7 +28,7 @@ def with_exportable_forms(torch: Any, program: Any) -> Any:
 
 
 def _results(node: Any, values: Any) -> dict[Any, Any]:
-    """The value by the node, or the values by what takes them out of its results."""
+    """The value by the node, or the values by the nodes that take them out of its results."""
     if len(node.target._schema.returns) == 1:
         return {node: values}
     return {user: values[user.args[1]] for user in node.users if user.users}
@@ -45,7 +45,7 @@ def _form(torch: Any, node: Any) -> Form | None:
 
 
 def _inlined(torch: Any, graph: Any, node: Any, form: Form) -> Any:
-    """New nodes before a node that compute its results by a form: one, or a tuple of them."""
+    """Makes nodes before a node that compute its results by a form: one, or a tuple of them."""
     inputs, given = node.all_input_nodes, arguments_of(node)
     fakes = [each.meta["val"] for each in inputs]
 
@@ -82,7 +82,7 @@ def _fixed(sizes: Sequence[Any], what: str) -> Sequence[int]:
 
 
 def _average_pool(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
-    """With `divisor_override`, which the exporter leaves out."""
+    """Average pooling with `divisor_override`, which the exporter leaves out."""
     if given.get("divisor_override") is None:
         return None
     if given.get("ceil_mode"):
@@ -116,7 +116,7 @@ def _each(sizes: Sequence[int], rank: int) -> list[int]:
 
 
 def _beyond(size: int, kernel: int, step: int, pad: int) -> int:
-    """The elements of the last window, where sizes are rounded up, after the padding; windows that begin there are left out."""
+    """The elements of the last window, if sizes are rounded up, after the padding; windows that begin there are left out."""
     steps = -(-(size + 2 * pad - kernel) // step)
     steps -= steps * step >= size + pad
     return max(0, steps * step + kernel - size - 2 * pad)
@@ -147,7 +147,9 @@ def _adaptive_pool(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | No
 
 
 def _upsample(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
-    """Aligned corners with factors, by sizes: ONNX aligns the corners of a size before it is rounded, torch those after."""
+    """Upsample with aligned corners and factors, by sizes: ONNX aligns the corners of a size before it is rounded,
+    torch those after.
+    """
     factors = given.get("scale_factors")
     if not given.get("align_corners") or factors is None or all(float(factor).is_integer() for factor in factors):
         return None
@@ -156,12 +158,12 @@ def _upsample(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
 
 
 def _cross_entropy(_: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
-    """With smoothed labels, which the exporter leaves out, as the operators that torch defines it by."""
+    """Cross entropy with smoothed labels, which the exporter leaves out, as the operators that torch defines it by."""
     return node.target if given.get("label_smoothing") else None
 
 
 def _rrelu(torch: Any, _: Any, given: Mapping[str, Any]) -> Form | None:
-    """In evaluation its slope is the mean of the bounds."""
+    """RReLU in evaluation: its slope is the mean of the bounds."""
     if given.get("training", False):
         return None
     slope = (given.get("lower", 1 / 8) + given.get("upper", 1 / 3)) / 2
@@ -173,7 +175,7 @@ _SUM, _MEAN, _MAX = 0, 1, 2
 
 
 def _embedding_bag(torch: Any, node: Any, given: Mapping[str, Any]) -> Form | None:
-    """By a mask of the words of each bag: the exporter writes a loop over a sequence of tensors."""
+    """Reduces each bag by a mask of its words: the exporter writes a loop over a sequence of tensors."""
     if not _only_first(node):
         return None
     _fixed(given["offsets"].meta["val"].shape, "EmbeddingBag")
@@ -234,7 +236,7 @@ _REDUCED_TO_MEAN = 1
 
 
 def _lstm(torch: Any, _: Any, given: Mapping[str, Any]) -> Form | None:
-    """With projections, which ONNX's LSTM does not have, step by step as torch decomposes it."""
+    """LSTM with projections, which ONNX's LSTM does not have, step by step as torch decomposes it."""
     weights, biases, layers = given["params"], given["has_biases"], given["num_layers"]
     if len(weights) == (4 if biases else 2) * layers * (2 if given["bidirectional"] else 1):
         return None
@@ -261,4 +263,4 @@ _FORMS: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Form | None]] = {
         ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"), _upsample
     ),
 }
-"""By operator: the form for a call of it, None for calls that the exporter writes well."""
+"""Functions by operator: each gives the form for a call, None for calls that the exporter writes well."""

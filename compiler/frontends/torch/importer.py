@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError
 from ...ir.functions import main_function, set_input_orders, set_layer_order
 from ...rewriting import layer_of
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ...transforms.fusion.fuse_modules import fuse_modules
 from .. import onnx
 from ..options import take_only

@@ -1,4 +1,4 @@
-"""torch itself, which the extra `torch` installs."""
+"""Imports torch, which the extra `torch` installs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from importlib import import_module
 from io import StringIO
 from typing import Any
 
-from ...diagnostics import CompileError
+from ...support.diagnostics import CompileError
 
 HINT = "pip install 'amct-opt[torch]'"
 _LOUD = ("torch", "onnxscript", "onnx_ir")
 
 
 def torch_library(where: str) -> Any:
-    """The package, if what its exporter to ONNX needs is there, too.
+    """Imports torch, if the packages that its exporter to ONNX needs are there, too. Raises CompileError, located at
+    `where`, if the extra is not installed.
 
     Raises CompileError, located at `where`, if the extra is not installed.
     """
@@ -30,7 +31,7 @@ def torch_library(where: str) -> Any:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Without what torch logs, warns of and prints to stderr while it traces and translates: failures are exceptions."""
+    """Hides what torch logs, warns of and prints to stderr while it traces and translates: failures are exceptions."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [each.level for each in loggers]
     for each in loggers:

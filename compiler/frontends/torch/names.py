@@ -1,4 +1,4 @@
-"""Names of layers: the paths of PyTorch modules, from what the exporter writes next to each node."""
+"""Names layers by the paths of PyTorch modules, from the data that the exporter writes next to each node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..onnx.module_paths import MODULE, classes_of, scopes_of
 _MAIN = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "BatchNormalization", "LayerNormalization"}
 )
-"""Nodes that have the name of their operator, wherever they stand among the nodes that it becomes."""
+"""Nodes that have the name of their operator, wherever they are among the nodes that it becomes."""
 _NUMBER = re.compile(r"_\d+$")
 _TORCH = "torch.nn.modules."
 _FUSED = "amct_opt.api.torch."
@@ -104,7 +104,7 @@ def _class(node: NodeProto) -> str:
 
 
 def _uncalled(path: str, nodes: Sequence[NodeProto]) -> str:
-    """The module inside of another one whose weight a layer uses, as `F.linear(x, self.proj.weight)` does; else empty."""
+    """The inner module whose weight a layer uses, as `F.linear(x, self.proj.weight)` does; else empty."""
     weights = [name for node in nodes if node.op_type in _MAIN for name in node.input[1:2]]
     owners = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
     return next((each for each in owners if path and each.startswith(f"{path}.")), "")

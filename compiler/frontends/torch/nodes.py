@@ -1,4 +1,4 @@
-"""Nodes of traced graphs: what they call, with which arguments, and how others take their place."""
+"""Nodes of traced graphs: their operators and arguments, and the replacement of nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def target_of(node: Any) -> Any:
 
 
 def operator_name(node: Any) -> str:
-    """The name of the operator of a node, without its overload; empty for what is not a node or another call."""
+    """The name of the operator of a node, without its overload; empty for an object that is not a node, and for other calls."""
     target = target_of(node) if hasattr(node, "op") else None
     return "" if target is None else target._schema.name.partition("::")[2]
 
@@ -52,7 +52,7 @@ def edited(torch: Any, program: Any, edit: Callable[[Any, Any], None]) -> Any:
 
 
 def substitute(graph: Any, signature: Any, node: Any, values: Mapping[Any, Any]) -> None:
-    """Puts values in the places of a node's results, each either the node or what takes one result out of it.
+    """Puts values in the places of a node's results, by the node or by the nodes that take one of its results.
 
     The node goes with those that read it: operators that observe are not dead code to torch.
     """

@@ -1,4 +1,4 @@
-"""The results of a program: what they are called, and a value of its own for each."""
+"""The results of a program: their names, and a value of its own for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from ...diagnostics import CompileError
+from ...support.diagnostics import CompileError
 
 
 def output_names(program: Any, where: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a module to an exported program, and on to a model of ONNX."""
+"""Exports a module to a program, and the program to a model of ONNX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from onnx import GraphProto, ModelProto
 
-from ...diagnostics import CompileError, first_line
+from ...support.diagnostics import CompileError, first_line
 from .fake_quantization import with_plain_points
 from .forms import with_exportable_forms
 from .library import quiet
@@ -21,7 +21,7 @@ from .outputs import name_outputs, output_names
 
 _TRAINING = "in training mode, in which batch norms and dropouts compute something else"
 _MODES = {"batch_norm": "training", "dropout": "train", "dropout_": "train"}
-"""Operators that compute something else in training, and the argument that says so."""
+"""Operators that compute something else in training, and the argument that selects it."""
 _MODELESS = frozenset({"GraphModule", "GuardsFn", "FakeQuantizeBase", "ObserverBase"})
 _FUNCTIONAL = frozenset({"FloatFunctional", "FXFloatFunctional"})
 
@@ -49,7 +49,7 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
 
 
 def _has_modes(module: Any) -> bool:
-    """Whether a module may compute something else in training: traced graphs and what quantizes do what they did.
+    """Whether a module may compute something else in training: traced graphs and modules that quantize keep their mode.
 
     Classes of torch.nn say so by reading the mode.
     """
@@ -107,7 +107,9 @@ def _call(methods: Mapping[str, Any], name: str, *arguments: Any, **named: Any) 
 
 @contextmanager
 def _fake_quantizes_plain(torch: Any, module: Any) -> Generator[None]:
-    """Makes fake quantization of torch.ao and torchao round by the scales that it has: what also observes cannot be exported."""
+    """Makes fake quantization of torch.ao and torchao round by its present scales: modules that also observe cannot be
+    exported.
+    """
     changed = [each for each in module.modules() if "FakeQuantizeBase" in {c.__name__ for c in type(each).__mro__}]
     for each in changed:
         each.forward = _rounding(torch, each)
@@ -119,7 +121,7 @@ def _fake_quantizes_plain(torch: Any, module: Any) -> Generator[None]:
 
 
 def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
-    """What a fake quantization computes by its present scales."""
+    """The function that a fake quantization computes by its present scales."""
     if not quantizer.fake_quant_enabled.all():
         return lambda x: x
     low, high = (getattr(quantizer.activation_post_process, name) for name in ("quant_min", "quant_max"))
@@ -136,7 +138,8 @@ def _rounding(torch: Any, quantizer: Any) -> Callable[[Any], Any]:
 def to_onnx(
     torch: Any, program: Any, where: str, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> tuple[ModelProto, Sequence[str]]:
-    """An exported program as a model of ONNX, and the buffers that each call of the program changes, which the model does not.
+    """Converts an exported program to a model of ONNX, and finds the buffers that each call of the program changes,
+    which the model does not.
 
     Layers have the names of their modules, weights their keys of the state dict. `inputs` and `outputs` replace the names of the
     first inputs and results. Only constants are folded: the exporter's other optimizations fold batch norms and lose their names.
@@ -183,7 +186,7 @@ def _complete_states(graph: GraphProto) -> None:
 
 
 def input_orders(program: Any) -> list[Sequence[int]]:
-    """For each input of a program that is a tensor, its axes as they lie in memory, the outermost first."""
+    """The axes of each input of a program that is a tensor, as they are in memory, the outermost first."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     given: list[Any] = [values.get(name) for name in program.graph_signature.user_inputs]
     return [value.dim_order() for value in given if hasattr(value, "dim_order")]

@@ -1,4 +1,4 @@
-"""Quantized values that are read as floats, and integers that are used as such: AscendAntiQuant and AscendQuant."""
+"""Quantized values that are read as floats, and integers that are used directly: AscendAntiQuant and AscendQuant."""
 
 from __future__ import annotations
 

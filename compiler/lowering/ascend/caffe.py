@@ -1,4 +1,4 @@
-"""Caffe's elementwise layers: Eltwise of two tensors, Scale and Bias by constants, BatchNorm that was not folded."""
+"""Lowers Caffe's elementwise layers: Eltwise of two tensors, Scale and Bias by constants, BatchNorm that was not folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of ONNX that `nn` carries, and that Ascend IR has or can express by other operators: same numbers."""
+"""Lowers carried operators of ONNX that Ascend IR has or can express by other operators: same numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rules import Builder, Lowering, Source, Values, lowers
 
 @lowers(nn.OpaqueOp, source=("onnx", "IsNaN"))
 def is_nan(build: Builder, op: nn.OpaqueOp) -> Values:
-    """NotEqual of x and x: only NaN differs from itself."""
+    """NaN test by NotEqual of x and x: only NaN differs from itself."""
     (x,) = op.inputs
     return [build.add(ascend.NotEqualOp, x, x).y]
 

@@ -214,7 +214,7 @@ def _arranged(op: nn.ConvolutionOp, array: Array, by_channel: bool) -> Array:
 
 
 def _arranged_at_run_time(build: Builder, op: nn.ConvolutionOp, weight: SSAValue, by_channel: bool) -> SSAValue:
-    """Does what `_arranged` does, to a value."""
+    """Rearranges a value at run time, as `_arranged` does with a constant."""
     if op.spatial_rank == 1:
         weight = build.add(ascend.UnsqueezeOp, weight, axes=[2], name=f"{build.hint}_w").y
     sizes = shape_of(weight)
@@ -227,14 +227,14 @@ def _arranged_at_run_time(build: Builder, op: nn.ConvolutionOp, weight: SSAValue
 
 
 def _reshaped(build: Builder, value: SSAValue, shape: Shape) -> SSAValue:
-    """The value in another shape: what was reshaped to it, if that has this shape."""
+    """The value in another shape: if it was reshaped from that shape, the value before."""
     if isinstance(value.owner, ascend.ReshapeOp) and shape_of(value.owner.x) == shape:
         return value.owner.x
     return build.add(ascend.ReshapeOp, value, build.ints(shape, "filter_shape"), name=f"{build.hint}_filter").y
 
 
 def _permuted(build: Builder, value: SSAValue, perm: Sequence[int]) -> SSAValue:
-    """The value with its axes in another order: what was transposed to it, if that has this order."""
+    """The value with its axes in another order: if it was transposed from that order, the value before."""
     owner = value.owner
     if isinstance(owner, ascend.TransposeOp):
         before = nn.constant_ints(owner.perm)

@@ -10,11 +10,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ...diagnostics import CompileError, CompileErrors, op_error
 from ...dialects.ascend import AscendOp
 from ...dialects.nn import ConstantOp
 from ...rewriting import layer_of
 from ...session import Session, session_of
+from ...support.diagnostics import CompileError, CompileErrors, op_error
 from .lower import LowerToAscendPass
 
 LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
@@ -23,7 +23,7 @@ LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
 
 @dataclass(frozen=True)
 class LegalizeAscendPass(ModulePass):
-    """Checks that only `ascend`, constants and functions are left. Raises CompileErrors, one per other operation."""
+    """An analysis whether only `ascend`, constants and functions are left. Raises CompileErrors, one per other operation."""
 
     name = "legalize-ascend"
 

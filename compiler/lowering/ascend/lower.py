@@ -169,7 +169,7 @@ class LowerToAscendPass(ModulePass):
     name = "lower-to-ascend"
 
     PATTERNS: ClassVar[Patterns] = (*LAYERS, *antiquant.PATTERNS)
-    """In the order in which they are tried; those of `antiquant` after all others have been."""
+    """All patterns in the order in which they are tried; those of `antiquant` after all others have been."""
 
     @garbage_collection_off()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -178,7 +178,7 @@ class LowerToAscendPass(ModulePass):
         _quantize_behind_passive(op)
         quantizer = Quantizer.of(each for each in op.walk() if isinstance(each, QuantizeOp))
         run = Run(remarks, quantizer, self.takes)
-        added = cast(Patterns, remarks.session.patterns_of(LowerToAscendPass.name))
+        added = remarks.session.patterns_of(LowerToAscendPass.name)
         apply_once(op, [pattern(run) for pattern in (*added, *LAYERS)])
         apply_once(op, [pattern(run) for pattern in antiquant.PATTERNS])
         _erase_unused(op)
@@ -229,7 +229,7 @@ _STEPS = (AscendQuantOp, AscendDequantOp, SqueezeOp, TransposeOp, ReshapeOp, Qua
 
 
 def _erase_unused(module: ModuleOp) -> None:
-    """Removes quantization steps, and what put filters in the order of `nn`, if nothing reads them any more."""
+    """Removes quantization steps, and operations that put filters in the order of `nn`, if nothing reads them any more."""
     for op in reversed(list(module.walk())):
         if isinstance(op, _STEPS) and not op.results[0].uses:
             op.detach()

@@ -58,7 +58,7 @@ class ProductAndSum(Lowering[nn.BatchNormOp]):
 
 
 def _factor_and_shift(op: nn.BatchNormOp) -> list[Array]:
-    """What the operation multiplies by and adds, in its type."""
+    """The factor and the summand of the operation, in its type."""
     with np.errstate(all="ignore"):
         terms = op.factor_and_summand(*map(constant_numbers, op.operands[1:]))
         return [np.asarray(each, numpy_dtype(element_of(op.input))) for each in terms]

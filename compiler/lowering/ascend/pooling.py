@@ -157,7 +157,7 @@ class CaffePool(Window[nn.PoolOp]):
 
 
 def window_count(op: nn.AveragePoolOp) -> int | None:
-    """The number of elements by which every window's sum is divided; None if windows differ."""
+    """The number of elements that divides every window's sum; None if windows differ."""
     space, n = op.spatial(shape_of(op.input)), op.spatial_rank
     if (pads := op.resolved_pads(space)) is None:
         return None

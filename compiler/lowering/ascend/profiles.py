@@ -24,7 +24,7 @@ from ...session import Session
 from ...transforms.quantization.decide.conditions import DecideAverage, DecideLayer, DecideWeighted
 from ...transforms.quantization.profiles import Profile, Row, profile_of
 from ...transforms.quantization.tables import PYTORCH, UNIFORM_A2
-from . import trial
+from . import trial_lowering as trial
 
 _BIAS, _INTEGERS = DecideWeighted.bias_constant, DecideLayer.integer_operator.by(trial)
 
@@ -43,6 +43,7 @@ ASCEND = Profile(
     },
     activations=frozenset({"relu", "relu6", "clip"}),
     fuse_add=True,
+    also=("deploy",),
 )
 """AMCT's rules: weights per channel for convolutions, per tensor for matrix products; asymmetric int8 activations. The
 activations are those that PPQ fuses for Ascend.

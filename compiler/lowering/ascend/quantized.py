@@ -212,7 +212,7 @@ def scale_of(value: SSAValue) -> Array:
 
 
 def products(x: Array, weight: Array) -> Array:
-    """`float32(s_x) * float32(s_w)` in float32; `scale_range` refuses what leaves the range."""
+    """The products `float32(s_x) * float32(s_w)` in float32; `scale_range` refuses products out of range."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.float32(x) * weight)
 

@@ -27,12 +27,10 @@ from .quantized import (
 )
 from .rules import Builder, Source, Values
 
-_LAYER = DecideRecurrent(lambda _: None)
-
 
 def _of_layer(asked: Condition[Recurrent]) -> Condition[nn.OpaqueOp]:
     """A condition under which AMCT and the quantization of this project take a recurrent layer."""
-    return Condition(lambda _, op: asked.holds(_LAYER, Recurrent(op)), asked.statement)
+    return Condition(lambda pattern, op: asked.holds(pattern, Recurrent(op)), asked.statement)
 
 
 class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], QuantizedInputs[nn.OpaqueOp]):

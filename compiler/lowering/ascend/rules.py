@@ -96,7 +96,7 @@ def source_of(op: NNOp) -> Source | None:
 
 @dataclass(frozen=True)
 class Run:
-    """One lowering of a module: what its patterns share."""
+    """A lowering of a module: the data that its patterns share."""
 
     remarks: Remarks
     quantizer: Quantizer
@@ -189,7 +189,7 @@ Rule = Callable[[Builder, Any], Values]
 Properties = Callable[[Any], Mapping[str, Any]]
 
 ROWS: dict[tuple[type[NNOp], Source | None], Rule] = {}
-"""What has a counterpart under no condition, by operation and, if only some layers are meant, their source."""
+"""Rules of operations that always have a counterpart, by operation and, if only some layers are meant, their source."""
 
 
 def lowers(*kinds: type[Op], source: Source | None = None) -> Callable[[Callable[[Builder, Op], Values]], Rule]:

@@ -222,4 +222,4 @@ def _offsets(params: QParams) -> Array:
 
 
 PATTERNS = (*IN_INTEGERS, WeightOnlyFloat32, WeightOnlyFloat16, WeightOnlyBatchesFloat16, *IN_FLOATS)
-"""All matrix products: with quantized activations, with integer weights alone, in floats."""
+"""Patterns for all matrix products: with quantized activations, with integer weights alone, in floats."""

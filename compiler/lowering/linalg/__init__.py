@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .lower import ConvertToLinalgPass, lower
-from .whole import WholeBuilder
+from .whole_tensors import WholeBuilder
 
 __all__ = ["ConvertToLinalgPass", "WholeBuilder", "lower"]

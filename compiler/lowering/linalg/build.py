@@ -1,4 +1,4 @@
-"""What rules of the lowering to linalg write through: whole tensors, and the scalar operations inside `linalg.generic`.
+"""Builders for the rules of the lowering to linalg: whole tensors, and the scalar operations inside `linalg.generic`.
 
 linalg, tensor, arith and math know signless integers only, so that unsigned ones are stored in signless types of the same
 width, and those of fewer than 8 bits in i8. Rules read from the operation that they lower what the bits mean.
@@ -67,7 +67,7 @@ def range_of(element: Attribute) -> tuple[int, int]:
 
 
 class Multiplied(Protocol):
-    """What is multiplied and summed, by element types."""
+    """A product and its sum, by element types."""
 
     def body(self, s: Scalars, x: SSAValue, w: SSAValue, total: SSAValue, /) -> SSAValue:
         """`total + x * w`."""
@@ -78,12 +78,12 @@ class Builder:
     """Builds operations on tensors before one operation, with its location; remembers them so that they can be removed."""
 
     NAMED: ClassVar[bool] = True
-    """Whether convolutions, with channels last, and products are named operations where linalg has them."""
+    """Whether convolutions, with channels last, and products are named operations if linalg has them."""
 
     def __init__(self, op: Operation, root: Callable[[SSAValue, int], object]):
         self.op = op
         self.root = root
-        """What an unknown size goes back to, by value and axis: sizes with the same root are equal."""
+        """The origin of an unknown size, by value and axis: sizes with the same origin are equal."""
         self.made: list[Operation] = []
 
     def add(self, op: Operation) -> SSAValue:
@@ -136,7 +136,7 @@ class Builder:
         return a // b if isinstance(a, int) else self.add(arith.DivUIOp(a, self.index(b)))
 
     def choose(self, predicate: str, a: SSAValue, b: int, on_true: Size, on_false: Size) -> SSAValue:
-        """One of two sizes, by a comparison of an index with a number."""
+        """Chooses one of two sizes, by a comparison of an index with a number."""
         condition = self.add(arith.CmpiOp(a, self.index(b), predicate))
         return self.add(arith.SelectOp(condition, self.as_index(on_true), self.as_index(on_false)))
 
@@ -195,7 +195,7 @@ class Builder:
     def elementwise(
         self, operands: Sequence[SSAValue], element: Attribute, body: Body, sizes: Sequence[Size]
     ) -> SSAValue:
-        """A result of these sizes, element by element; operands of fewer axes, or of size 1, broadcast as in numpy.
+        """Computes a result of these sizes element by element; operands of fewer axes, or of size 1, broadcast as in numpy.
 
         A constant of one element is a scalar inside.
         """
@@ -267,7 +267,7 @@ class Builder:
         return value if value.type == type_ else self.add(tensor.CastOp(value, type_))
 
     def slice(self, value: SSAValue, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[int]) -> SSAValue:
-        """Every `step`-th element of each axis, from `start` on."""
+        """Takes every `step`-th element of each axis, from `start` on."""
         dynamic = [[s for s in values if not isinstance(s, int)] for values in (starts, sizes)]
         known_ = [[s if isinstance(s, int) else DYNAMIC for s in values] for values in (starts, sizes, steps)]
         names = ("static_offsets", "static_sizes", "static_strides")
@@ -395,7 +395,7 @@ class Scalars:
         return self.add(kind(*operands))
 
     def convert(self, x: SSAValue, source: Attribute, target: Attribute) -> SSAValue:
-        """A number of an element type of `nn` as another one; integers that do not fit are undefined, as C has them."""
+        """A number of an element type of `nn` as another one; integers that do not fit are undefined, as in C."""
         to = signless(target)
         if isinstance(to, AnyFloat):
             if isinstance(source, AnyFloat):
@@ -430,7 +430,7 @@ Body = (
 
 
 def is_real(value: SSAValue) -> bool:
-    """Whether a scalar, or what a tensor holds, is a float."""
+    """Whether a scalar, or the element of a tensor, is a float."""
     return isinstance(element_of(value) if isinstance(value.type, TensorType) else value.type, AnyFloat)
 
 

@@ -27,9 +27,9 @@ from ...ir.dtypes import integer_range
 from ..refusal import require
 from .build import Array, Builder, Scalars, Size, identity, reshaped
 from .elementwise import wide
+from .requantization import real_weight
 from .rules import lowers
 from .shape import margins, sliced
-from .steps import real_weight
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ def _split(build: Builder, value: SSAValue, axis: int, sizes: tuple[int, int]) -
 def _bias(
     build: Builder, kinds: Contraction, weight: SSAValue, bias: SSAValue | None, axis: int = 0
 ) -> SSAValue | None:
-    """What accumulation starts from, per output channel: the bias, minus what the zero point contributes."""
+    """The start of the accumulation per output channel: the bias, minus what the zero point contributes."""
     if kinds.operand == i16:
         _check_sums(kinds, _constant(weight, "filter"), None if bias is None else _constant(bias, "bias"), axis)
     if not kinds.zero_point:
@@ -461,7 +461,9 @@ def product_with_weight_quantized(
 def product(
     build: Builder, kinds: Contraction, lhs: tuple[SSAValue, bool], rhs: tuple[SSAValue, bool], start: SSAValue | None
 ) -> SSAValue:
-    """`[..., M, K]` times `[..., K, N]`, after their flags that say whether they are stored transposed; batches broadcast."""
+    """The product of `[..., M, K]` and `[..., K, N]`, after their flags that tell whether they are stored transposed;
+    batches broadcast.
+    """
     (a, first), (b, second) = lhs, rhs
     ranks = [len(shape_of(v)) for v in (a, b)]
     require(min(ranks) >= 2, "rank", "a product with a vector")
@@ -488,7 +490,7 @@ def product(
 
 
 def _batch(build: Builder, value: SSAValue, sizes: Sequence[Size]) -> tuple[SSAValue, list[AffineExpr]]:
-    """A tensor without the batch axes that broadcast, and the loops of those that stay."""
+    """A tensor without the batch axes that broadcast, and the loops of the others."""
     shape = shape_of(value)
     own = len(shape) - 2
     first = len(sizes) - own

@@ -60,7 +60,7 @@ def by_element(build: Builder, op: NNOp, values: Sequence[SSAValue], body: Body)
 
 
 def elements(*kinds: type[Any]) -> Callable[[Callable[..., Body]], Callable[..., Body]]:
-    """Registers what gives the body of these operations: their scalar operations on one element of each operand."""
+    """Registers the function that gives the body of these operations: their scalar operations on one element of each operand."""
 
     def register(make: Callable[..., Body]) -> Callable[..., Body]:
         BODIES.update(dict.fromkeys(kinds, make))
@@ -266,7 +266,7 @@ def where(op: nn.WhereOp) -> Body:
 
 @elements(nn.CastOp)
 def cast_elements(op: nn.CastOp) -> Body:
-    """Floats to integers of 32 bits and more only: numpy wraps what does not fit into narrow ones, arith does not."""
+    """Casts floats to integers of 32 bits and more only: numpy wraps numbers that do not fit into narrow ones, arith does not."""
     source, target = element_of(op.input), element_of(op.result)
     integer = integer_of(target)
     if integer is not None and integer.width.data == 1:

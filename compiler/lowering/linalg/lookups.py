@@ -1,4 +1,4 @@
-"""What picks elements by position: gathers, tiles, margins of its own elements, resizing, places of extremes."""
+"""Operations that pick elements by position: gathers, tiles, margins of its own elements, resizing, places of extremes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ...runtime.resample import Taps
 from ..refusal import require
 from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, reshaped, signless
 from .elementwise import wide
+from .requantization import clipped, rounded
 from .rules import lowers
-from .steps import clipped, rounded
 from .windows import extreme, kept, reduce
 
 
@@ -208,7 +208,7 @@ def arg_of_ascend(build: Builder, op: ascend.ArgOp, x: SSAValue, _: SSAValue) ->
 def place_of_extreme(
     build: Builder, x: SSAValue, element: Attribute, axis: int, largest: bool, last: bool = False
 ) -> SSAValue:
-    """The first (or last) index along an axis of what equals the extreme element, i64; a NaN is the extreme, as in numpy."""
+    """The first (or last) index along an axis of the extreme element, i64; a NaN is the extreme, as in numpy."""
     unsigned, choose = is_unsigned(element), Scalars.most if largest else Scalars.least
     start = extreme(element, largest)
     most = reduce(build, x, [axis], start, element, lambda s, v, y: choose(s, v, y, unsigned))

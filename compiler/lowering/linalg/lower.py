@@ -36,7 +36,7 @@ from ...rewriting.driver import garbage_collection_off
 from ...transforms.inline_fused import inline_fused
 from ...transforms.partial_shapes import Dimension, root
 from ..refusal import NotLowered, require
-from . import contraction, elementwise, lookups, shape, steps, windows
+from . import contraction, elementwise, lookups, requantization as steps, shape, windows
 from .build import Body, Builder, Scalars, key_of, signless
 from .elementwise import body_of, by_element
 from .rules import RULES
@@ -47,7 +47,7 @@ FAMILIES = (contraction, elementwise, lookups, shape, steps, windows)
 
 @dataclass(frozen=True)
 class ConvertToLinalgPass(ModulePass):
-    """Lower `nn` and `ascend` to linalg, tensor, arith and math on tensors, which other compilers read.
+    """A table of rules lowers `nn` and `ascend` to linalg, tensor, arith and math on tensors, which other compilers read.
 
     Integers are computed exactly as the interpreter computes them. An operation without a form stays, with a remark. Constants of
     more than 16 elements stay `nn.constant`, with their arrays next to the text; `-t linalg` writes them as others read them.
@@ -61,7 +61,7 @@ class ConvertToLinalgPass(ModulePass):
 
 
 def lower(ctx: Context, module: ModuleOp, builder: type[Builder]) -> None:
-    """Lowers a module by what a class of builders writes."""
+    """Lowers a module with a class of builders."""
     remarks = Remarks(ctx, ConvertToLinalgPass.name)
     inline_fused(module)
     for function in [each for each in module.ops if isinstance(each, FuncOp) and not each.is_declaration]:
@@ -73,7 +73,7 @@ def lower(ctx: Context, module: ModuleOp, builder: type[Builder]) -> None:
 
 
 class _Lowering:
-    """The lowering of one function. Old operations stay until the end: they say what the new values mean."""
+    """The lowering of one function. Old operations stay until the end: they tell the meaning of the new values."""
 
     def __init__(self, function: FuncOp, remarks: Remarks, builder: type[Builder]):
         self.function = function
@@ -112,7 +112,7 @@ class _Lowering:
             self._replace(argument, cast_.results[0])
 
     def _settle_arguments(self) -> None:
-        """Arguments that only casts read take the type of what is stored; the function has the types of its block."""
+        """Gives arguments that only casts read the type of the stored values, and the function the types of its block."""
         block = self.function.body.block
         for argument in block.args:
             users = [use.operation for use in argument.uses]
@@ -158,7 +158,7 @@ class _Lowering:
         return True
 
     def _values(self, build: Builder, op: NNOp, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        """By a rule for the operation, or for its meaning in `nn`; otherwise by the expansion of either."""
+        """The results of an operation by a rule for it, or for its meaning in `nn`; otherwise by the expansion of either."""
         facts, reals = op, isinstance(op, AveragingOp) and element_of(op.operands[0]) != i8
         if (type(op) not in RULES or reals) and isinstance(op, AscendOp) and type(op).has_meaning():
             meaning = op.meaning()
@@ -179,7 +179,7 @@ class _Lowering:
                 facts.drop_all_references()
 
     def _by_steps(self, build: Builder, expansion: Expansion, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        """What an expansion computes; steps on single elements that one other such step reads are computed in its loop."""
+        """The results of an expansion; steps on single elements that one other such step reads are computed in its loop."""
         new = dict(zip(expansion.op.operands, operands, strict=True))
         new.update((each.result, build.constant(each.array, each.key)) for each in expansion.constants)
         inner = {step for step in expansion.steps if _is_inner(step)} - {v.owner for v in expansion.results}
@@ -197,7 +197,7 @@ class _Lowering:
         return [new[v] for v in expansion.results]
 
     def _keep(self, op: Operation) -> None:
-        """An operation that stays reads the new values, as what they were if that is another type."""
+        """Makes an operation that stays read the new values, cast to their former type if that is another one."""
         for i, operand in enumerate(op.operands):
             if (value := self.new.get(operand)) is None:
                 continue
@@ -208,7 +208,7 @@ class _Lowering:
             op.operands[i] = value
 
     def _root(self, value: SSAValue, axis: int) -> object:
-        """Where an unknown size comes from: through what keeps it, and for batches through all that acts on each sample."""
+        """The origin of an unknown size: through operations that keep it, and for batches through all that act on each sample."""
         at = Dimension(self.old.get(value, value), axis)
         while (before := _size_before(root(at))) != at:
             at = before
@@ -262,7 +262,7 @@ def _entry(sizes: SSAValue, index: int) -> Dimension | None:
 
 
 def _facts(op: NNOp) -> NNOp:
-    """The operation of `nn` that an operation of `ascend` means, as far as there is one for its element types."""
+    """The meaning of an operation of `ascend` in `nn`, as far as there is one for its element types."""
     if not isinstance(op, AscendOp) or not type(op).has_meaning():
         return op
     try:
@@ -279,7 +279,7 @@ def _is_inner(step: NNOp) -> bool:
 
 
 def _joined(step: NNOp, body: Body, inner: Collection[Operation]) -> tuple[Sequence[SSAValue], Body]:
-    """What a step and the inner steps before it read, and their bodies as one."""
+    """The values that a step and the inner steps before it read, and their bodies as one."""
     parts: list[tuple[Sequence[SSAValue], Body | None]] = []
     for value in step.operands:
         owner = value.owner
@@ -315,7 +315,7 @@ class _Unread:
 
 
 def _inline_small(constant: ConstantOp) -> None:
-    """Constants whose numbers are in the text become `arith.constant`, unless an operation that stayed reads them."""
+    """Writes constants whose numbers are in the text as `arith.constant`, unless an operation that stayed reads them."""
     left = any(isinstance(use.operation, NNOp) for use in constant.result.uses)
     if left or not isinstance(constant.value, DenseIntOrFPElementsAttr):
         return

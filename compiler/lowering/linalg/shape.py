@@ -1,4 +1,4 @@
-"""Movements: what changes shapes, picks elements or joins tensors; and tensors of sizes."""
+"""Data movement: operations that change shapes, pick elements or join tensors; and tensors of sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rules import lowers, lowers_to_many
 
 
 def _declared(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue | None, target: Sequence[int]) -> list[Size]:
-    """The sizes of a result: known ones as declared; one unknown size is what is left, several are looked up."""
+    """The sizes of a result: known ones as declared; one unknown size follows from the others, several are looked up."""
     declared = shape_of(op.results[0])
     unknown = [i for i, s in enumerate(declared) if not known(s)]
     sizes: list[Size] = list(declared)
@@ -53,7 +53,9 @@ def _product(build: Builder, sizes: Sequence[Size]) -> Size:
 
 
 def _given(build: Builder, op: NNOp, x: SSAValue, shape: SSAValue, sizes: list[Size]) -> list[Size]:
-    """Sizes from a shape that is computed at run time: 0 copies the size of x unless zeros are allowed, -1 is what is left."""
+    """The sizes of a shape that is computed at run time: 0 copies the size of x unless zeros are allowed, -1 follows
+    from the others.
+    """
     rest: Size = 1
     entries: list[Size] = []
     for i, size in enumerate(sizes):
@@ -145,7 +147,7 @@ def slice_of_ascend(build: Builder, op: ascend.SliceOp, x: SSAValue, *_: SSAValu
 
 
 def sliced(build: Builder, x: SSAValue, slices: Sequence[slice]) -> SSAValue:
-    """A slice; with a negative step on one of its axes, elements looked up one by one."""
+    """Slices; with a negative step on one of its axes, looks elements up one by one."""
     starts: list[Size] = []
     sizes: list[Size] = []
     steps: list[int] = []
@@ -179,7 +181,7 @@ def _unknown_range(build: Builder, size: Size, taken: slice) -> tuple[Size, Size
 
 
 def _bound(build: Builder, size: Size, bound: int | None) -> SSAValue:
-    """Where a bound of a slice lies in an axis of this size."""
+    """The position of a slice's bound in an axis of this size."""
     end = build.as_index(size)
     if bound is None:
         return end

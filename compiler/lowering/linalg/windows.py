@@ -87,7 +87,7 @@ def max_pool(build: Builder, op: nn.MaxPoolOp, x: SSAValue) -> SSAValue:
 
 
 def extreme(element: Attribute, largest: bool) -> float:
-    """What the search for the largest (or smallest) element starts from."""
+    """The start of the search for the largest (or smallest) element."""
     if isinstance(element, AnyFloat):
         return float("-inf") if largest else float("inf")
     return range_of(element)[0 if largest else 1]
@@ -160,7 +160,7 @@ def total(build: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def mean(build: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-    """Means, in float32 or wider."""
+    """Computes means in float32 or wider."""
     sums = total(build, x, axes)
     return _divided(build, sums, x, axes)
 

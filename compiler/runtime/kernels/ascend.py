@@ -35,7 +35,7 @@ def of_its_own(op: AscendOp) -> Kernel:
 
 @kernel(*(op for op in OPERATIONS if op.has_meaning()))
 def by_element(op: AscendOp) -> Kernel:
-    """In integers, where an operation has such a form and its data is int8 or int16."""
+    """Computes in integers, if an operation has such a form and its data is int8 or int16."""
     integer = INTEGER_KERNELS.get(type(op))
     if integer is None or not any(element_of(operand) in DATA for operand in op.operands):
         return _by_meaning(op)

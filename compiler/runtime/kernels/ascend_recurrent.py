@@ -31,8 +31,8 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _steps(op: ascend.WindowCacheOp, operands: dict[str, Array]) -> tuple[Array, Callable[[Array], Array]]:
-    """The parts of all gates that inputs add, float32 `[steps, batch, gates * hidden]`, and the function of a state
-    `[batch, hidden]` that gives those that it adds.
+    """The contributions of inputs to all gates, float32 `[steps, batch, gates * hidden]`, and the function that gives
+    the contributions of a state `[batch, hidden]`.
     """
     w, r = (operands[name][0].T.astype(np.float64) for name in "wr")
     rows = w.shape[1]

@@ -1,4 +1,4 @@
-"""Fused regions: a plan of their own."""
+"""Kernels of fused regions: each has its own plan."""
 
 from __future__ import annotations
 

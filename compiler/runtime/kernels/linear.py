@@ -14,7 +14,7 @@ from ..precision import wide
 from . import Array, Kernel, kernel
 
 _DEEPEST = 1 << 15
-"""Products of int8 and uint8 of which an int32 holds every sum."""
+"""Most products of int8 and uint8 whose sums all fit into an int32."""
 
 
 @kernel(nn.MatMulOp)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ...diagnostics import op_error
 from ...dialects import nn
+from ...support.diagnostics import op_error
 from . import Kernel, kernel
 
 _FRAMEWORKS = ("onnx", "tensorflow")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...diagnostics import first_line, op_error
 from ...dialects import nn
-from ...dialects.nn.shapes import known, tensor_of
-from ...dialects.nn.shapes import text as shape_text
-from ...ir.dtypes import Tensor, numpy_dtype
+from ...dialects.nn.shapes import known, tensor_of, text as shape_text
+from ...ir.dtypes import AS_BYTES, Tensor, numpy_dtype
+from ...support.diagnostics import first_line, op_error
 from . import Array, Kernel
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ _FATAL = 4
 
 
 def reference(op: nn.OpaqueOp) -> Kernel:
-    """The operator as a model of its own, in which constants are constants: MatMulNBits rounds its input only before weights that
-    are. Results are checked against the declared types.
+    """The operator as a separate model, in which constants are constants: MatMulNBits rounds its input only before
+    constant weights. Results are checked against the declared types.
 
     If one engine fails on some inputs, or its results contradict the declared types, the other one runs them.
     Raises CompileError, located, if neither can be started.
@@ -162,7 +161,7 @@ def _unusual(model: ModelProto) -> str:
     return next((d.name for d in dtypes if d.kind not in "fiub" or d.name in _NOT_OF_NUMPY), "")
 
 
-_NOT_OF_NUMPY = frozenset({"bfloat16", "int4", "uint4"})
+_NOT_OF_NUMPY = frozenset({"bfloat16", *AS_BYTES})
 
 
 def _in_reference(model: ModelProto, _: Mapping[str, Array]) -> Run:

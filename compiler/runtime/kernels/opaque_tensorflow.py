@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...diagnostics import describe, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import tensor_of
 from ...ir.dtypes import numpy_dtype
+from ...support.diagnostics import describe, op_error
 from . import Array, Kernel
 
 

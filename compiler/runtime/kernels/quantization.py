@@ -96,7 +96,7 @@ def dequantize_float(op: nn.DequantizeFloatOp) -> Kernel:
 
 
 def _is_stored(scale: SSAValue) -> bool:
-    """Whether a scale is a constant, or one with a scale of its own."""
+    """Whether a scale is a constant, or a constant with a scale of its own."""
     made = scale.owner
     stored = made.operands if isinstance(made, nn.DequantizeFloatOp) else [scale]
     return all(nn.constant_of(each) is not None for each in stored)

@@ -35,7 +35,7 @@ Sums = Callable[..., Array]
 
 @dataclass(frozen=True)
 class Result:
-    """How a result is quantized, and the bounds of linear activations before that."""
+    """The quantization of a result, and the bounds of linear activations before it."""
 
     params: QParams
     bounds: Bounds = UNBOUNDED
@@ -183,7 +183,7 @@ def _of_pairs(a: QParams, b: QParams, reals: Array, result: Result) -> Run:
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
-    """`a * b + c` rounded once to float32: float64 holds the product of 24 and 8 bits, and in this range also the sum."""
+    """`a * b + c` rounded once to float32: float64 represents the product of 24 and 8 bits, and in this range also the sum."""
     return np.asarray(np.multiply(a, b, dtype=_F64) + c).astype(_F32)
 
 

@@ -14,7 +14,7 @@ from ...dialects import nn
 from ...dialects.nn.attributes import PadMode, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
-from ...limits import check_view
+from ...support.limits import check_view
 from ..precision import mean, wide
 from ..resample import Sampling, Taps, resample, taps_of
 from . import Array, Kernel, kernel
@@ -177,7 +177,7 @@ def padding(op: nn.PadOp, value: float) -> Kernel:
 
 
 def resampled_axes(op: nn.ResizeOp, shape: Shape) -> list[tuple[int, Taps]]:
-    """The axes that a resize changes, for an input of this shape, and what their elements are made of."""
+    """The axes that a resize changes, for an input of this shape, and the input elements and weights of their elements."""
     sampling = Sampling(
         op.mode.data,
         op.coordinates.data,

@@ -12,13 +12,13 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...diagnostics import CompileError, describe
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of
 from ...formats.caffe.file import NetLayer, write_net
 from ...ir.functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
+from ...support.diagnostics import CompileError, describe
 from .. import Target
 from ..graph import check_names, flat, in_layout, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape

@@ -18,7 +18,7 @@ from .net import Array
 
 @converter(nn.PReluOp)
 def prelu(op: nn.PReluOp, layer: CaffeLayer) -> Written:
-    """One slope for all, or one for each channel of axis 1."""
+    """Writes PReLU: one slope for all, or one for each channel of axis 1."""
     slope, rank = layer.array(op.slope, "slope"), len(shape_of(op.input))
     full = slope.reshape((1,) * (rank - slope.ndim) + slope.shape)
     if slope.size == 1:
@@ -97,7 +97,7 @@ def mul(op: nn.MulOp, layer: CaffeLayer) -> Written:
 
 @converter(nn.AddOp)
 def add(op: nn.AddOp, layer: CaffeLayer) -> Written:
-    """With a constant a Scale, or a Power if it is one number; OpenCV lacks Bias."""
+    """Writes Add: with a constant a Scale, or a Power if it is one number; OpenCV lacks Bias."""
     if (parts := _with_constant(op)) is None:
         return _two(op, layer, "SUM", "Bias")
     product = source(parts[0]).owner
@@ -207,7 +207,7 @@ def affine(layer: CaffeLayer, x: SSAValue, factor: Array | None, addend: Array |
 
 
 def _two(op: nn.BinaryOp, layer: CaffeLayer, operation: str, broadcasting: str) -> str:
-    """Eltwise for two of one shape; if one broadcasts, a layer that supports it, if there is one."""
+    """Writes Eltwise for two operands of one shape; if one broadcasts, a layer that supports it, if there is one."""
     if shape_of(op.lhs) == shape_of(op.rhs):
         return _eltwise(layer, operation, op.lhs, op.rhs)
     if not broadcasting:
@@ -228,7 +228,7 @@ def _differ(op: nn.BinaryOp) -> str:
 
 
 def _broadcast(op: nn.BinaryOp, layer: CaffeLayer, kind: str, large: SSAValue, small: SSAValue) -> str:
-    """Scale and Bias with a second bottom that has the sizes of axes `axis` to `axis + rank` of the first."""
+    """Writes Scale and Bias with a second bottom that has the sizes of axes `axis` to `axis + rank` of the first."""
     shape, other = shape_of(large), shape_of(small)
     padded = (1,) * (len(shape) - len(other)) + other
     axes = [i for i, d in enumerate(padded) if d != 1]

@@ -8,12 +8,12 @@ from typing import NoReturn, cast
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
-from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...formats.caffe.file import NetLayer
 from ...ir.weights import WeightError
 from ...runtime.kernels.quantization import dequantize
+from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, source
 from .net import Array, Net, layer_proto
@@ -22,9 +22,7 @@ Bottom = SSAValue | str
 """A value of the module, or the name of a written blob."""
 
 Written = str | Sequence[str] | None
-"""The result of a converter: the blob of the result, one for each result, or None where the layer of the consumer holds
-it.
-"""
+"""The result of a converter: the blob of the result, one for each result, or None if the consumer's layer contains it."""
 
 
 class CaffeLayer:
@@ -51,7 +49,7 @@ class CaffeLayer:
         return self._add(self.label, kind, bottoms, blobs, 1, params)[0]
 
     def helper(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
-        """A layer next to the one with the operation's name."""
+        """Adds another layer besides the one with the operation's name."""
         return self._add(f"{self.label}/{kind.lower()}", kind, bottoms, blobs, 1, params)[0]
 
     def several(self, kind: str, bottom: Bottom, tops: int, **params: dict[str, object]) -> list[str]:

@@ -39,7 +39,7 @@ class Net:
         self.consumers: dict[SSAValue, list[Operation]] = {}
         """The operations that compute with a value, in order."""
         self.quantized: dict[tuple[SSAValue, nn.QParamsAttr], SSAValue] = {}
-        """By value and parameters: the first quantization, which represents all equal ones."""
+        """The first quantization by value and parameters, which represents all equal ones."""
         self._last: dict[str, Operation] = {}
         for op in flat(block):
             self._last[label_of(op)] = op

@@ -11,7 +11,7 @@ from .layer import CaffeLayer, converter
 
 @converter(nn.OpaqueOp)
 def opaque(op: nn.OpaqueOp, layer: CaffeLayer) -> Sequence[str]:
-    """The layer with its text; its last operands are its blobs, as attribute `blobs` says."""
+    """The layer with its text; its last operands are its blobs, as many as attribute `blobs`."""
     if op.framework.data != "caffe":
         layer.fail(f"holds {op.framework.data}'s {op.op_type.data}, which only {op.framework.data} files can")
     blobs, text = blobs_and_text(op)

@@ -78,7 +78,8 @@ class Axis(NamedTuple):
 
 
 def _cut(op: nn.PoolOp, layer: CaffeLayer, pads: Sequence[int], x: Bottom) -> tuple[Bottom, list[tuple[int, int]]]:
-    """The input cut to what the windows see, and the number of windows to keep of Caffe's on each axis.
+    """Cuts the input to the elements that the windows see, and gives the number of Caffe's windows to keep on each
+    axis. Raises CompileError if Caffe's windows would count, or lie, otherwise.
 
     Raises CompileError where Caffe's windows would count, or lie, otherwise.
     """

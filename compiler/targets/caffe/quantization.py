@@ -24,7 +24,7 @@ from ...lowering.ascend.pooling import window_count
 from ...lowering.ascend.quantized import MatrixEngine, SymmetricWeight, products, scale_of
 from ...lowering.refusal import NotLowered, require
 from ...rewriting import condition
-from ...transforms.quantization.convert.shift_accumulators import shift_of
+from ...transforms.quantization.decide.sites import shift_of
 from ..graph import source
 from .layer import CaffeLayer, Written, constant_array, converter
 from .net import Array, Net
@@ -38,7 +38,7 @@ class Integers:
 
     quantize: nn.QuantizeOp
     scales: Array
-    """float32 `[1]` or `[channels]`: what an accumulator is multiplied with."""
+    """The factor of an accumulator, float32 `[1]` or `[channels]`."""
     weight: Array | None = None
     bias: Array | None = None
     shifts: tuple[int, ...] = (0,)
@@ -188,7 +188,7 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: CaffeLayer) -> Written:
 
 @converter(nn.QuantizeOp)
 def quantize(op: nn.QuantizeOp, layer: CaffeLayer) -> Written:
-    """One Quant layer per value and parameters, with the scale's reciprocal and the zero point as a byte."""
+    """Writes one Quant layer per value and parameters, with the scale's reciprocal and the zero point as a byte."""
     net, params = layer.net, op.qparams.data
     if net.form == "float":
         layer.fail("is quantized, and Caffe's layers are not", HINT)
@@ -226,8 +226,8 @@ def _consumer(op: nn.QuantizeOp, net: Net) -> str:
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: CaffeLayer) -> Written:
-    """For constants nothing: their numbers are blobs. For a Quant layer what it gives already, or AntiQuant if integers
-    are given and a layer takes floats. Raises CompileError for integers from elsewhere.
+    """Writes nothing for constants: their numbers are blobs. For a Quant layer the values that it gives already, or
+    AntiQuant if integers are given and a layer takes floats. Raises CompileError for integers from elsewhere.
     """
     if constant_array(op.result) is not None:
         return None

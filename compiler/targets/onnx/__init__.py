@@ -9,7 +9,6 @@ from typing import cast
 from onnx import GraphProto
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError
 from ...dialects.nn import DequantizeFloatOp
 from ...formats.onnx.file import external_file, write_model
 from ...formats.onnx.schema import NEWEST_OPSET
@@ -18,6 +17,7 @@ from ...ir.functions import main_function
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ...transforms.quantization.profiles import Profile
 from .. import Target
 from ..graph import in_layout
@@ -26,7 +26,7 @@ from .graph import Form, Graph
 from .integer_activations import with_integer_activations, with_unsigned_activations
 from .layer import CONVERTERS
 from .model import check, model_of, skeleton, written_graph
-from .nbits import with_nbits
+from .nbits import OPERATORS, with_nbits
 from .quantization import simulated
 
 FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape)
@@ -35,8 +35,8 @@ FAMILIES = (convolution, elementwise, linear, normalization, opaque, pooling, qu
 FORM = Form("onnx", range(13, NEWEST_OPSET + 1), CONVERTERS)
 
 UNSIGNED_OPSET = 21
-"""From this opset on activations are uint8. If int8 kernels are slow (x86), onnxruntime stores int8 activations as uint8, and
-then rejects the QuantizeLinear that it inserts after operators that move elements: it has `output_dtype` INT8 since opset 21.
+"""The first opset in which activations are uint8. If int8 kernels are slow (x86), onnxruntime stores int8 activations as uint8,
+and then rejects the QuantizeLinear that it inserts after operators that move elements: it has `output_dtype` INT8 since opset 21.
 """
 
 
@@ -89,7 +89,11 @@ class OnnxTarget(Target):
         written, graph, proto, remarks = self._graph(module, session)
         model = model_of(graph, module)
         check(skeleton(model, proto, graph.initializers), main_function(written), remarks, path)
-        remarks.flush()
+        own = remarks.flush()
+        if self.matmul_nbits and not any(each.op_type in OPERATORS for each in proto.node):
+            why = (f"'{each.layer}' {each.reason}" for each in own if each.rule == "matmul-nbits")
+            nothing = "no product or table of embeddings has a weight of integers"
+            session.warn(f"matmul-nbits has nothing to do: {next(why, nothing)}")
         return write_model(model, proto, graph.initializers, path, external=self.external)
 
     def stored_bytes(self, module: ModuleOp, session: Session) -> int:

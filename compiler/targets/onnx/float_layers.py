@@ -24,10 +24,10 @@ from .layer import OnnxLayer, Operand
 def weighted_input(op: nn.NNOp, layer: OnnxLayer) -> Operand:
     """The input of a layer with weights, kept apart from its DequantizeLinear if integer kernels would round weight or bias.
 
-    Also if they lack the integers of the input: those of 4 bits.
+    Also if they lack the integers of the input: those of 4 bits or less.
     """
     x, *others = op.operands
-    return x if _bits(x, layer) != 4 and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
+    return x if not _is_narrow(x, layer) and all(_is_integer(v, op) for v in others) else kept_apart(x, layer)
 
 
 def factor(op: nn.MatMulOp, input: Operand, layer: OnnxLayer) -> Operand:
@@ -46,7 +46,7 @@ def softmax_input(input: SSAValue, result: SSAValue, layer: OnnxLayer) -> Operan
 
 
 def kept_apart(value: SSAValue, layer: OnnxLayer) -> Operand:
-    """A dequantized float32 value after a Max of its own; any other value unchanged."""
+    """Separates a dequantized float32 value by a Max of its own; any other value unchanged."""
     if element_of(value) != f32 or _bits(value, layer) is None:
         return value
     return layer.helper("Max", value)
@@ -81,15 +81,15 @@ def _is_integer_product(value: SSAValue) -> bool:
 def pooled_input(op: nn.MaxPoolOp | nn.AveragePoolOp, layer: OnnxLayer) -> Operand:
     """The input of a pool, kept apart from its DequantizeLinear if integer kernels lack its dilations or its integers."""
     has_kernel = isinstance(op, nn.MaxPoolOp) or op.has_integer_kernel
-    return op.input if has_kernel and _bits(op.input, layer) != 4 else kept_apart(op.input, layer)
+    return op.input if has_kernel and not _is_narrow(op.input, layer) else kept_apart(op.input, layer)
 
 
 def quantized_input(op: nn.QuantizeOp | nn.QuantizeFloatOp, layer: OnnxLayer) -> Operand:
-    """The input of a QuantizeLinear to 4 bits, or to floats of 8, kept apart from bounds and pools before it.
+    """The input of a QuantizeLinear to 4 bits or less, or to floats of 8, kept apart from bounds and pools before it.
 
     onnxruntime 1.32 drops a Relu whatever the zero point is, fails at a Clip, and moves QuantizeLinear before a MaxPool.
     """
-    if isinstance(op, nn.QuantizeOp) and op.qparams.data.storage.width.data != 4:
+    if isinstance(op, nn.QuantizeOp) and op.qparams.data.storage.width.data >= 8:
         return op.input
     value = source(op.input)
     while not isinstance(value.owner, nn.MaxPoolOp) and isinstance(value, OpResult) and _is_passed(value.op):
@@ -99,7 +99,7 @@ def quantized_input(op: nn.QuantizeOp | nn.QuantizeFloatOp, layer: OnnxLayer) ->
 
 
 def is_between_integers(input: SSAValue, result: SSAValue, layer: OnnxLayer) -> bool:
-    """Whether an operation reads what was dequantized, and its result is quantized."""
+    """Whether an operation reads a dequantized value, and its result is quantized."""
     return _bits(input, layer) is not None and _is_quantized(result)
 
 
@@ -114,6 +114,11 @@ def _is_integer(value: SSAValue, op: nn.NNOp) -> bool:
     p = owner.qparams.data
     is_batch = isinstance(op, nn.MatMulOp) and len(shape_of(value)) > 2
     return not any(p.zero_point) and p.block is None and not (is_batch and p.axis is not None)
+
+
+def _is_narrow(value: SSAValue, layer: OnnxLayer) -> bool:
+    """Whether a value is dequantized from integers that no integer kernel takes."""
+    return (_bits(value, layer) or 8) < 8
 
 
 def _bits(value: SSAValue, layer: OnnxLayer) -> int | None:

@@ -11,7 +11,6 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...formats.onnx.file import Initializer
 from ...formats.onnx.schema import element_name
@@ -19,16 +18,19 @@ from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.unique_names import Names
 from ...ir.weights import WeightError
 from ...rewriting import Remarks
+from ...support.diagnostics import CompileError, op_error
 from ..graph import flat, identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARED = 1024
-"""Equal arrays of up to this many bytes that converters need (axes, scales) are written once."""
+"""Largest size in bytes of equal arrays that converters need (axes, scales) and that are written only once."""
 
 
 class OpsetError(CompileError):
-    """An operation that the opset of the file cannot express; `newer` is the first later one that can, None if none."""
+    """Raised for an operation that the opset of the file cannot express; `newer` is the first later one that can, None
+    if there is none.
+    """
 
     def __init__(self, op: Operation, message: str, newer: int | None, hint: str):
         self.op = op
@@ -46,7 +48,7 @@ class Form:
     opsets: range
     converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str | None]]]
     weight_name: Callable[[str], str] = str
-    """From a constant's key to the name of the initializer."""
+    """Maps a constant's key to the name of the initializer."""
 
 
 class Graph:

@@ -1,4 +1,4 @@
-"""The form in which integer runtimes keep activations in integers between operations; the numbers stay the same."""
+"""Writes activations so that integer runtimes keep them in integers between operations; the numbers stay the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir.dtypes import integer_range
 from ...ir.functions import main_function
 from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.convert.pairs import quantized_pair
-from ...transforms.quantization.place.grids import Grids
+from ...transforms.quantization.decide.grids import Grids
 from ...transforms.quantization.profiles import Profile
 
 _UNSIGNED = {IntegerType(bits): IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16)}

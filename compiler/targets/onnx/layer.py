@@ -10,12 +10,12 @@ import numpy as np
 from onnx import NodeProto, helper
 from xdsl.ir import Operation, SSAValue
 
-from ...diagnostics import CompileError, op_error
 from ...dialects.nn import expanded
 from ...formats.onnx.graphs import replace_names
 from ...formats.onnx.schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...ir.weights import WeightError
+from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
 from .graph import Array, Graph, OpsetError, element_of, value_info
@@ -55,7 +55,7 @@ class OnnxLayer:
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node next to the one with the layer's name."""
+        """Adds another node besides the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(
@@ -171,8 +171,8 @@ class OnnxLayer:
         self.graph.remarks.note(self.of or self.op, rule, reason)
 
     def finish(self, results: Sequence[str | None]) -> None:
-        """Name what the operation's results became (None: nothing, as it is not used), then everything in between, and hand the
-        nodes to the graph.
+        """Name the values of the operation's results (None: nothing, as it is not used), then everything in between,
+        and hand the nodes to the graph.
         """
         graph = self.graph
         final: dict[str, str] = {}

@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.file import INLINE, Initializer, packed
 from ...formats.onnx.graphs import all_nodes
@@ -24,6 +23,7 @@ from ...ir.metadata import metadata
 from ...rewriting import Remarks
 from ...rewriting.driver import garbage_collection_off
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ..graph import check_names, flat, source
 from .graph import Form, Graph, OpsetError, value_info
 from .layer import OnnxLayer, write_operation
@@ -50,7 +50,7 @@ def ir_version(opset: int) -> int:
 
 
 DEFAULT_OPSET = 17
-"""Written for sources without an opset of their own: TensorFlow, Caffe, module text."""
+"""Opset for sources without opsets: TensorFlow, Caffe, module text."""
 
 
 def opset_of(module: ModuleOp) -> int | None:

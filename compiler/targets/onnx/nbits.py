@@ -1,4 +1,4 @@
-"""Operators of onnxruntime whose weight of 4 or 8 bits stays packed at run time: MatMulNBits, for products with a weight in
+"""Operators of onnxruntime whose weight of 2, 4 or 8 bits stays packed at run time: MatMulNBits, for products with a weight in
 groups, and GatherBlockQuantized, for tables of embeddings.
 
 Source: onnxruntime, docs/ContribOperators.md. At accuracy level 1 it computes in float32. Scales have the type of the input.
@@ -7,17 +7,17 @@ Source: onnxruntime, docs/ContribOperators.md. At accuracy level 1 it computes i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from onnx import helper
 from xdsl.dialects.builtin import Signedness, f16, f32, i32, i64
 from xdsl.ir import Operation, SSAValue
 
-from ...configuration.settings import GROUP_SIZES
+from ...configuration.ranges import GroupSize
 from ...dialects import nn
 from ...dialects.nn.shapes import axis_of, element_of, shape_of
-from ...formats.onnx.packing import packed_rows
+from ...formats.onnx.packing import WIDTHS, packed_rows
 from ...ir.dtypes import numpy_dtype
 from ..converters import Converters
 from ..graph import readers, source
@@ -26,6 +26,7 @@ from .graph import Array
 from .layer import OnnxLayer, Written
 
 DOMAIN = "com.microsoft"
+OPERATORS = ("MatMulNBits", "GatherBlockQuantized")
 
 
 class Packed(NamedTuple):
@@ -112,20 +113,20 @@ def gather(op: nn.GatherOp, layer: OnnxLayer) -> Written:
 
 
 def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> Written:
-    """Nothing for a weight that only MatMulNBits and GatherBlockQuantized read, which have its integers."""
+    """Writes nothing for a weight that only MatMulNBits and GatherBlockQuantized read, which have its integers."""
     found = list(readers(op.result))
     return [None] if found and all(_is_packed(reader, op) for reader in found) else quantization.dequantize(op, layer)
 
 
 def _is_packed(reader: Operation, op: nn.DequantizeOp) -> bool:
-    """Whether what reads a dequantized weight is written with its integers."""
+    """Whether the operation that reads a dequantized weight is written with its integers."""
     if isinstance(reader, nn.GatherOp):
         return _stored(reader.input) is op and _gather_refused(reader, op) is None
     return isinstance(reader, nn.MatMulOp) and _dequantized(reader) is op and _refused(reader, op) is None
 
 
 def with_nbits(converters: Converters[OnnxLayer, Written]) -> Converters[OnnxLayer, Written]:
-    """The converters with these in place of those of products and DequantizeLinear."""
+    """The converters with these instead of those of products and DequantizeLinear."""
     return {
         **converters,
         nn.MatMulOp: matmul,
@@ -153,11 +154,11 @@ def _refused(op: nn.MatMulOp, weight: nn.DequantizeOp) -> str | None:
         return f"its input is of {element_of(op.lhs)}"
     if rank != 2 or len(shape_of(op.lhs)) < 2:
         return f"it is a product of ranks {len(shape_of(op.lhs))} and {rank}"
-    if p.storage.width.data not in (4, 8):
+    if p.storage.width.data not in WIDTHS:
         return f"its weight is of {p.storage}"
     if p.block is None or p.axis != (0 if op.transpose_b is None else 1):
         return "its weight has no groups of input channels"
-    if p.block not in GROUP_SIZES:
+    if p.block not in get_args(GroupSize):
         return f"its groups have {p.block} input channels"
     return _scale_refused(p, op.lhs)
 
@@ -190,22 +191,22 @@ def _gather_refused(op: nn.GatherOp, table: nn.DequantizeOp) -> str | None:
         return f"its result is of {element_of(op.result)}"
     if element_of(op.indices) not in (i32, i64):
         return f"its indices are of {element_of(op.indices)}"
-    if (bits := p.storage.width.data) not in (4, 8) or (sizes[1] * bits) % 8:
+    if (bits := p.storage.width.data) not in WIDTHS or (sizes[1] * bits) % 8:
         return f"its table has rows of {sizes[1]} {p.storage}"
     if p.axis is None or p.axis != (0 if p.block is None else 1):
         return "its table has no scales of rows, or of groups in them"
-    if p.block is not None and p.block not in GROUP_SIZES:
+    if p.block is not None and p.block not in get_args(GroupSize):
         return f"its groups have {p.block} columns"
     return _scale_refused(p, op.result)
 
 
 def _block_of_rows(p: nn.QParams, shape: Sequence[int]) -> int:
-    """The size of groups: where a row has one scale, the power of two that holds a row, and is at least 16."""
+    """The size of groups: if a row has one scale, the power of two that is at least the row's length and 16."""
     return max(16, 1 << (shape[1] - 1).bit_length()) if p.block is None else p.block
 
 
 def _half(p: nn.QParams) -> int:
-    """What makes signed integers unsigned."""
+    """The offset that makes signed integers unsigned."""
     return 0 if p.storage.signedness.data == Signedness.UNSIGNED else 2 ** (p.storage.width.data - 1)
 
 

@@ -7,17 +7,16 @@ from collections.abc import Sequence, Set
 from onnx import ModelProto, NodeProto
 from onnx.defs import OpSchema
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...formats.onnx.graphs import all_nodes, domain_of, renamed
 from ...formats.onnx.opaque import graph_of_op, node_of
 from ...formats.onnx.schema import is_foreign, schema_of
+from ...support.diagnostics import CompileError
 from .layer import OnnxLayer, converter
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
-"""Operators where an addition is more than that: modes have other names (20), the default is a different computation
-(16), an attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning
-by default.
+"""Operators whose newer versions do more than add features: modes have other names (20), the default is a different computation
+(16), an attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning by default.
 """
 
 
@@ -96,7 +95,7 @@ def _check_version(node: NodeProto, version: int | None, layer: OnnxLayer) -> No
 
 
 def _same(node: NodeProto, meant: OpSchema, written: OpSchema) -> bool:
-    """Whether this node means the same in two versions of an operator: the newer one only adds what it does not use."""
+    """Whether this node means the same in two versions of an operator: the newer one only adds features that it does not use."""
     older, newer = sorted((meant, written), key=lambda s: s.since_version)
     used = len(node.input), len(node.output)
     added = set(newer.attributes) - set(older.attributes)

@@ -16,7 +16,9 @@ from .layer import OnnxLayer, converter
 
 @converter(nn.MaxPoolOp)
 def max_pool(op: nn.MaxPoolOp, layer: OnnxLayer) -> str:
-    """With a Pad before it if pads are as wide as the kernel, as those of SAME with dilations are: onnxruntime refuses them."""
+    """Writes MaxPool, with a Pad before it if pads are as wide as the kernel, as those of SAME with dilations are:
+    onnxruntime refuses them.
+    """
     attributes, x = _pool(op), pooled_input(op, layer)
     pads: list[int] = attributes["pads"] or []
     if any(p >= k for p, k in zip(pads, op.kernel_shape * 2, strict=False)) and attributes["ceil_mode"] is None:

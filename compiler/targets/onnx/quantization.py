@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import numpy as np
 from onnx import TensorProto, helper
-from xdsl.dialects.builtin import Float4E2M1FNType, Float8E8M0FNUType, f16, f32, i16, i32
+from xdsl.dialects.builtin import Float4E2M1FNType, Float8E8M0FNUType, IntegerType, f16, f32, i16, i32
 from xdsl.ir import SSAValue
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of, shape_of
 from ...ir.dtypes import integer_range, numpy_dtype
 from ...runtime.kernels import kernel_for
+from ..graph import source
 from .float_layers import quantized_input
 from .graph import Array
 from .layer import OnnxLayer, Operand, Written, converter
@@ -28,17 +32,24 @@ def quantize(op: nn.QuantizeOp, layer: OnnxLayer) -> str:
     if element_of(op.input) != f32:
         x = layer.helper("Cast", x, to=TensorProto.FLOAT)
     p = op.qparams.data
-    return layer.helper("QuantizeLinear", x, *_parameters(op, layer), axis=p.axis, block_size=p.block)
+    return layer.helper("QuantizeLinear", x, *_parameters(p, op, layer), axis=p.axis, block_size=p.block)
 
 
 @converter(nn.DequantizeOp)
 def dequantize(op: nn.DequantizeOp, layer: OnnxLayer) -> str:
-    """int32 (biases) has no zero point in ONNX, other types always one. The result is float32, cast to another type if needed."""
-    p = op.qparams.data
+    """Writes DequantizeLinear: int32 (biases) has no zero point in ONNX, other types always have one. The result is
+    float32, cast to another type if needed.
+
+    Constants of 2 bits are written in 4 before opset 25, which has the type, so that more runtimes read the file.
+    """
+    p, x = op.qparams.data, cast(Operand, op.input)
     if p.storage == i32 and any(p.zero_point):
         raise layer.error("has a zero point, which DequantizeLinear does not take with int32")
-    scale, zero_point = _parameters(op, layer)
-    result = layer.helper("DequantizeLinear", op.input, scale, zero_point, axis=p.axis, block_size=p.block)
+    if layer.opset < 25 and p.storage.width.data == 2 and (constant := nn.constant_of(source(op.input))) is not None:
+        p = replace(p, storage=IntegerType(4, p.storage.signedness))
+        x = layer.constant(constant.array.astype(numpy_dtype(p.storage)), "weight", op)
+    scale, zero_point = _parameters(p, op, layer)
+    result = layer.helper("DequantizeLinear", x, scale, zero_point, axis=p.axis, block_size=p.block)
     if (element := element_of(op.result)) == f32:
         return result
     return layer.helper("Cast", result, to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
@@ -80,7 +91,7 @@ def dequantize_float(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
 
 
 def _product(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
-    """HiF8, for which ONNX has no type: its numbers in float16, times the scales."""
+    """Writes HiF8, for which ONNX has no type: its numbers in float16, times the scales."""
     layer.note("simulated", "ONNX has no type for HiF8: its numbers are written as float16")
     scale, shape = nn.array_of(op.scale), shape_of(op.input)
     if scale is None or op.block is not None:
@@ -94,7 +105,7 @@ def _product(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> str:
 
 
 def simulated(op: nn.DequantizeFloatOp, layer: OnnxLayer) -> Written:
-    """The numbers of a constant as they are, in the type of the result; nothing for scales, which are a part of them."""
+    """Writes the numbers of a constant as they are, in the type of the result; nothing for scales, which are a part of them."""
     readers = [use.operation for use in op.result.uses]
     if readers and all(isinstance(each, nn.DequantizeFloatOp) for each in readers):
         return [None]
@@ -121,7 +132,7 @@ def _numbers(value: SSAValue) -> Array | None:
 
 @converter(nn.ShiftAccumulatorOp)
 def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: OnnxLayer) -> str:
-    """Its definition, in float32: all steps but the first and the last are exact."""
+    """Writes the definition in float32: all steps but the first and the last are exact."""
     element = element_of(op.input)
     x: Operand = op.input if element == f32 else layer.helper("Cast", op.input, to=TensorProto.FLOAT)
     scale, _ = op.qparams.data.broadcastable(shape_of(op.input))
@@ -137,9 +148,8 @@ def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: OnnxLayer) -> str:
     return layer.node("Cast", layer.helper("Mul", kept, step), to=helper.np_dtype_to_tensor_dtype(numpy_dtype(element)))
 
 
-def _parameters(op: nn.QuantizeOp | nn.DequantizeOp, layer: OnnxLayer) -> tuple[str, str | None]:
+def _parameters(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp, layer: OnnxLayer) -> tuple[str, str | None]:
     """The scales, and as many zero points of the storage type; int32 has none."""
-    p = op.qparams.data
     if p.axis is not None:
         layer.require(13, "scales per channel")
     if p.block is not None:

@@ -39,7 +39,7 @@ def gather(op: nn.GatherOp, layer: OnnxLayer) -> str:
 
 
 def _gather_batches(op: nn.GatherOp, layer: OnnxLayer) -> str:
-    """GatherND looks up in the axis after the batches, with indices that have an axis of their own."""
+    """Writes GatherND, which looks up in the axis after the batches, with indices that have an additional axis."""
     n, rank = op.batch_count, len(shape_of(op.input))
     axis, added = axis_of(op.axis.value.data, rank), len(shape_of(op.indices)) - n
     between = axis - n
@@ -99,7 +99,9 @@ def pad(op: nn.PadOp, layer: OnnxLayer) -> str:
 
 
 def _wrapped(op: nn.PadOp, layer: OnnxLayer) -> str:
-    """Mode wrap came with opset 19; before, what is at the other end of each axis (Slice) is put next to it (Concat)."""
+    """Writes mode wrap, which came with opset 19; before, the elements at the other end of each axis (Slice) are put
+    next to it (Concat).
+    """
     pads, shape = nn.ints(op.pads), shape_of(op.input)
     rank = len(shape)
     axes = [a for a in range(rank) if max(pads[a], pads[rank + a]) > 0]
@@ -139,7 +141,7 @@ def _padding(op: nn.PadOp) -> float:
 
 @converter(nn.ResizeOp)
 def resize(op: nn.ResizeOp, layer: OnnxLayer) -> str:
-    """Inputs are X, roi (never used here), and either scales or sizes; before opset 13 what is not used is empty."""
+    """Writes Resize. Inputs are X, roi (never used here), and either scales or sizes; before opset 13 unused ones are empty."""
     if op.coordinates.data is nn.Coordinates.HALF_PIXEL_SYMMETRIC:
         layer.require(19, "Resize with half_pixel_symmetric")
     mode = op.mode.data
@@ -170,7 +172,7 @@ def resize(op: nn.ResizeOp, layer: OnnxLayer) -> str:
 
 
 def _resized_last(op: nn.ResizeOp) -> list[int] | None:
-    """The permutation that puts axes that are resized last, where onnxruntime interpolates along no others.
+    """The permutation that puts resized axes last, if onnxruntime interpolates along these only.
 
     Its linear kernel takes ranks 2 and 3, of rank 4 the last two axes or the two in the middle, of rank 5 the last three; its
     cubic one the last two of rank 4.

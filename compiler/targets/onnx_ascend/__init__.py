@@ -10,13 +10,12 @@ import onnx
 from onnx import ModelProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from ...diagnostics import CompileError, first_line
 from ...formats.onnx.file import external_file, write_model
 from ...session import Session
+from ...support.diagnostics import CompileError, first_line
 from .. import Target
 from ..deployed import warn_of_floats, weight_name
-from ..onnx import FAMILIES as NN_FAMILIES
-from ..onnx import check_opset
+from ..onnx import FAMILIES as NN_FAMILIES, check_opset
 from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.model import check_carried, model_of, skeleton, written_graph

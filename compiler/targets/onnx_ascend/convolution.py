@@ -31,7 +31,9 @@ def conv(op: ascend.GroupedOp, layer: OnnxLayer) -> str:
 
 @converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp, ascend.DeconvolutionOp)
 def conv_transpose(op: ascend.TransposedOp, layer: OnnxLayer) -> str:
-    """The result's size follows from the geometry, so that `input_size` has no place but for what it adds to that."""
+    """Writes ConvTranspose. The result's size follows from the geometry, so that only the excess of `input_size` over
+    it is written.
+    """
     require_channels_second(op, layer)
     extra = op.output_padding_list[-len(op.filter_sizes.kernel) :]
     attributes = {**_window(op), "output_padding": list(extra) if any(extra) else None}

@@ -82,7 +82,7 @@ def _turn_inner_product(op: ascend.FullyConnectionOp, made: Made) -> None:
 
 
 def _quantize_before(pad: ascend.PadV3Op) -> None:
-    """AscendQuant goes before a Pad called `L_pad` that feeds the average pool L alone; what is added is the zero point."""
+    """Puts an AscendQuant before a Pad called `L_pad` that feeds the average pool L alone; the padding is the zero point."""
     value = nn.array_of(pad.constant_values)
     if pad.mode.data != "constant" or (value is not None and value.any()):
         return
@@ -122,8 +122,8 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
 
 
 def _drop_added_axis(squeeze: ascend.SqueezeOp, made: Made) -> None:
-    """Removes the axis that lowering adds to a convolution of one axis: ONNX has Conv1d, Ascend IR does not, so that the form is
-    one of files only. The axis stays if the weight is computed at run time, or something else reads a value that has it.
+    """Removes the axis that lowering adds to a convolution of one axis: ONNX has Conv1d, Ascend IR does not, so that only files
+    have this form. The axis stays if the weight is computed at run time, or something else reads a value that has it.
     """
     last = squeeze.x.owner
     behind = [last] if isinstance(last, ascend.AscendDequantOp | ascend.AscendRequantOp) else []

@@ -9,7 +9,7 @@ from ...dialects.nn.shapes import shape_of
 from ..deployed import is_integer
 from ..onnx.layer import OnnxLayer, Operand
 from ..onnx.rows import unsqueezed
-from ..onnx.steps import Steps
+from ..onnx.several import Steps
 from .table import converter, name_beside, product
 
 
@@ -21,7 +21,9 @@ def gemm(op: ascend.MatMulV2Op, layer: OnnxLayer) -> str:
 
 @converter(ascend.BatchMatMulV2Op)
 def matmul(op: ascend.BatchMatMulV2Op, layer: OnnxLayer) -> str:
-    """MatMul has neither transposes nor a bias: nodes of their own, an int32 bias before the dequantization as in AMCT."""
+    """Writes MatMul, which has neither transposes nor a bias: separate nodes, an int32 bias before the dequantization as in
+    AMCT.
+    """
     operands = (op.x1, op.x2)
     x1, x2 = (
         _transposed(x, layer) if flag else layer.value(x) for x, flag in zip(operands, op.transposes, strict=True)
@@ -34,7 +36,7 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: OnnxLayer) -> str:
 
 @converter(ascend.FullyConnectionOp)
 def inner_product(op: ascend.FullyConnectionOp, layer: OnnxLayer) -> str:
-    """Gemm on a matrix of what is summed over; along axis 2 a MatMul, with its bias after it."""
+    """Writes Gemm on a matrix of the axes that are summed over; along axis 2 a MatMul, with its bias after it."""
     rank, axis = len(shape_of(op.x)), op.first_axis
     if axis == 1:
         x = layer.value(op.x) if rank == 2 else layer.helper("Flatten", op.x, axis=1)

@@ -43,7 +43,7 @@ def quant(op: ascend.AscendQuantOp, layer: OnnxLayer) -> str:
 
 @converter(ascend.AscendAntiQuantOp)
 def anti_quant(op: ascend.AscendAntiQuantOp, layer: OnnxLayer) -> str:
-    """`L.antiquant`; Ascend IR holds the negated zero point."""
+    """Writes `L.antiquant`; Ascend IR has the negated zero point."""
     attributes = {
         "scale": op.scale.value.data,
         "offset": 0.0 - op.offset.value.data,

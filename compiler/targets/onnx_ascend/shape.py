@@ -28,7 +28,7 @@ def reshape(op: ascend.ReshapeOp, layer: OnnxLayer) -> str:
 
 @converter(ascend.SqueezeOp, ascend.UnsqueezeOp)
 def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: OnnxLayer) -> str:
-    """Squeeze and Unsqueeze; an empty list of axes means all of size 1 to the former, none to the latter."""
+    """Writes Squeeze and Unsqueeze; an empty list of axes means all axes of size 1 for Squeeze, none for Unsqueeze."""
     op_type = "Squeeze" if isinstance(op, ascend.SqueezeOp) else "Unsqueeze"
     axes = nn.ints(op.axis if isinstance(op, ascend.SqueezeOp) else op.axes)
     name = name_beside(op, layer, op_type)

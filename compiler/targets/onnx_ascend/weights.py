@@ -51,7 +51,7 @@ def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: OnnxLayer) -> str:
 
 
 def _integers(x: SSAValue, element: Attribute, layer: OnnxLayer) -> str:
-    """int8 or int4 numbers as reals of a type: AscendAntiQuant with a scale of 1; files hold int8."""
+    """int8 or int4 numbers as reals of a type: AscendAntiQuant with a scale of 1; files contain int8."""
     integers: Operand = x
     if element_of(x) != i8:
         if (array := nn.array_of(x)) is None:

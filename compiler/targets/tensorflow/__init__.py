@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...diagnostics import CompileError
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...formats.tensorflow.attributes import attribute
@@ -19,6 +18,7 @@ from ...ir.dtypes import dtype_named
 from ...ir.functions import body, input_names, main_function, output_names, return_op
 from ...rewriting import Remarks
 from ...session import Session
+from ...support.diagnostics import CompileError
 from .. import Target
 from ..graph import check_names, flat, in_layout, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape

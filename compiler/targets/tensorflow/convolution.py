@@ -83,7 +83,8 @@ def _slide(
 
 
 def _slide_depthwise(layer: TensorFlowLayer, x: str, kernel: str, window: Window) -> str:
-    """On a CPU both axes have one stride: where they differ, of a convolution without strides the results that are wanted.
+    """Writes a depthwise convolution: on a CPU both axes have one stride. If they differ, the wanted results are taken
+    from those of a convolution without strides.
 
     Its explicit padding is not used: if oneDNN fuses it with a BiasAdd, TensorFlow 2.21 aborts.
     """
@@ -97,7 +98,7 @@ def _slide_depthwise(layer: TensorFlowLayer, x: str, kernel: str, window: Window
 def _by_group(
     layer: TensorFlowLayer, op: nn.ConvolutionOp, x: str, kernel: str, write: Callable[[str, str], str]
 ) -> str:
-    """Where there are no groups on a CPU: the channels apart, and together again."""
+    """Writes groups for a CPU, which has none: splits the channels, and joins them again."""
     n, channels = op.group_count, shape_of(op.weight)[:2]
     if n == 1:
         return write(x, kernel)
@@ -156,7 +157,7 @@ def _covered(op: nn.ConvTransposeOp, layer: TensorFlowLayer) -> Window:
 
 
 def _with_holes(op: nn.ConvolutionOp, layer: TensorFlowLayer, kernel: str, depthwise: bool) -> str:
-    """A kernel with zeros between its elements for dilation: each stands in a row with those after it."""
+    """Writes a kernel with zeros between its elements for dilation: each is in a row with those after it."""
     shape = _kernel_shape(op, depthwise)
     channels, dilations = shape[-2:], (1, *op.dilation_list)[-len(shape) + 2 :]
     if not static(shape):
@@ -171,8 +172,8 @@ def _with_holes(op: nn.ConvolutionOp, layer: TensorFlowLayer, kernel: str, depth
 
 
 def _cuts(op: nn.ConvTransposeOp, layer: TensorFlowLayer, spatial: Shape) -> tuple[Shape, Shape]:
-    """The sizes that are cut off at the begin and at the end of each axis, where the output starts with the first
-    window's first element.
+    """The sizes to cut off at the begin and the end of each axis, so that the output starts with the first window's
+    first element.
     """
     n = op.spatial_rank
     pads = op.resolved_pads(spatial)
@@ -211,7 +212,7 @@ def spread(
     channels: int,
     named: Mapping[str, object] | None = None,
 ) -> str:
-    """The gradient, of the size that is covered, less the padding that it has by itself; `named` is that by another name."""
+    """Writes the gradient, of the size that is covered, less its own padding; `named` is that by another name."""
     padding = _own_padding(window)
     cuts = [0 if padding is None else b + e for b, e in zip(window.begins, window.ends, strict=True)]
     rows = zip(window.strides, window.extents, cuts, strict=True)

@@ -25,7 +25,7 @@ def clip(op: nn.ClipOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.PowOp)
 def power(op: nn.PowOp, layer: TensorFlowLayer) -> str:
-    """Both operands have the base's type; an integer to a float power is computed in float64."""
+    """Pow, with both operands in the base's type; an integer to a float power is computed in float64."""
     base, exponent = (dtype_named(element_of(v)) for v in (op.lhs, op.rhs))
     if base.kind in "iu" and exponent.kind not in "iu":
         wide = layer.node("Pow", layer.cast(op.lhs, "float64"), layer.cast(op.rhs, "float64"))

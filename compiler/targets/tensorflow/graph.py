@@ -10,31 +10,29 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from ...diagnostics import op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of as mlir_element_of
 from ...formats.tensorflow.attributes import make_node
 from ...formats.tensorflow.file import Const
 from ...formats.tensorflow.schema import Message
-from ...ir.dtypes import has_numpy_dtype, numpy_dtype
+from ...ir.dtypes import AS_BYTES, has_numpy_dtype, numpy_dtype
 from ...ir.unique_names import Names
 from ...ir.weights import WeightError
 from ...rewriting import Remarks
+from ...support.diagnostics import op_error
 from ..graph import identity_of, source
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SHARED = 1024
-"""Equal arrays of up to this many bytes that converters need (axes, scales) are written once."""
+"""Largest size in bytes of equal arrays that converters need (axes, scales) and that are written only once."""
 
-_HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
-"""TensorFlow cannot compute in 4 bits: such integers take a byte each."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_./>-]")
 _NO_START = "_/>-"
 
 
 def legal_name(name: str) -> str:
-    """A name as TensorFlow wants it, `[A-Za-z0-9.][A-Za-z0-9_./>-]*`: other characters become `_`, none of these leads."""
+    """A legal name in TensorFlow, `[A-Za-z0-9.][A-Za-z0-9_./>-]*`: other characters become `_`, which is never the first."""
     return _ILLEGAL.sub("_", name.removesuffix(":0")).lstrip(_NO_START) or "unnamed"
 
 
@@ -44,7 +42,7 @@ class Form:
 
     converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str]]]
     weight_name: Callable[[str], str] = str
-    """From a constant's key to the name of the node."""
+    """Maps a constant's key to the name of the node."""
     fake_quant: bool = False
     """Whether grids are written as FakeQuant nodes if possible."""
 
@@ -107,7 +105,7 @@ class Graph:
         return self._stored[identity]
 
     def add_constant(self, array: Array, name: str) -> str:
-        name, held = self.unique(self.form.weight_name(name)), _HALF_BYTES.get(array.dtype.name, array.dtype.name)
+        name, held = self.unique(self.form.weight_name(name)), AS_BYTES.get(array.dtype.name, array.dtype.name)
         array = array if array.dtype.name == held else array.astype(held)
         self.elements[name] = held
         self.nodes.append(Const(name, array))
@@ -125,13 +123,13 @@ def array_of(constant: nn.ConstantOp) -> Array:
 def element_of(value: SSAValue) -> str:
     """numpy's name of the element type of a value in TensorFlow."""
     name = numpy_dtype(mlir_element_of(value)).name
-    return _HALF_BYTES.get(name, name)
+    return AS_BYTES.get(name, name)
 
 
-def is_half_byte(value: SSAValue) -> bool:
-    """Whether a value has 4-bit integers, which TensorFlow stores in bytes."""
+def is_sub_byte(value: SSAValue) -> bool:
+    """Whether a value has integers of 4 or 2 bits, which become bytes: TensorFlow does not compute with them."""
     element = mlir_element_of(value)
-    return has_numpy_dtype(element) and numpy_dtype(element).name in _HALF_BYTES
+    return has_numpy_dtype(element) and numpy_dtype(element).name in AS_BYTES
 
 
 def stored_quantized(op: Operation) -> nn.ConstantOp | None:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from ...diagnostics import CompileError, op_error
 from ...dialects import nn
 from ...formats.tensorflow.attributes import attribute, make_node
 from ...formats.tensorflow.operators import OPERATORS
 from ...formats.tensorflow.schema import Message
 from ...ir.dtypes import dtype_named
 from ...ir.weights import WeightError
+from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
 from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
-from .graph import Array, Graph, element_of, is_half_byte, legal_name, quantized_weight
+from .graph import Array, Graph, element_of, is_sub_byte, legal_name, quantized_weight
 
 Operand = SSAValue | str
 """A value of the module, or the name of a written tensor."""
@@ -52,7 +52,7 @@ class TensorFlowLayer:
         return self.emit(op_type, inputs, attributes, self.label)[0]
 
     def helper(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
-        """A node next to the one with the layer's name."""
+        """Adds another node besides the one with the layer's name."""
         return self.emit(op_type, inputs, attributes, f"{self.label}/{op_type}")[0]
 
     def emit(
@@ -179,11 +179,11 @@ CONVERTERS: Converters[TensorFlowLayer, Written] = {}
 converter: Register[TensorFlowLayer, Written] = Register(CONVERTERS)
 
 
-_TAKE_HALF_BYTES = (
+_TAKE_SUB_BYTE = (
     *(nn.QuantizeOp, nn.DequantizeOp, nn.ConcatOp, nn.PadOp),
     *(nn.WhereOp, nn.CompareOp, nn.ReluOp, nn.MinOp, nn.MaxOp),
 )
-"""Operations besides the passive ones with the same results for 4-bit integers in bytes."""
+"""Operations besides the passive ones with the same results for integers of 4 or 2 bits in bytes."""
 
 
 def write_operation(op: Operation, graph: Graph) -> None:
@@ -200,9 +200,9 @@ def written(op: Operation, layer: TensorFlowLayer) -> Written:
     """An operation in the nodes of a layer: by its converter if that applies, otherwise by its expansion."""
     try:
         if (convert := layer.graph.form.converters.get(type(op))) is not None:
-            takes_half_bytes = isinstance(op, _TAKE_HALF_BYTES) or (isinstance(op, nn.NNOp) and op.is_passive)
-            if not takes_half_bytes and any(map(is_half_byte, (*op.operands, *op.results))):
-                raise layer.error("computes with 4-bit integers, which TensorFlow does not")
+            takes_sub_byte = isinstance(op, _TAKE_SUB_BYTE) or (isinstance(op, nn.NNOp) and op.is_passive)
+            if not takes_sub_byte and any(map(is_sub_byte, (*op.operands, *op.results))):
+                raise layer.error("computes with integers of 4 bits or less, which TensorFlow does not")
             return convert(op, layer)
     except Expand:
         pass

@@ -16,7 +16,7 @@ from .movement import cut, pad_all
 from .window import Window, ceil_ends, lifted, padded
 
 _OPERATORS = {2: ("MaxPool", "AvgPool"), 3: ("MaxPool3D", "AvgPool3D")}
-"""By the number of spatial axes."""
+"""Operators by the number of spatial axes."""
 
 
 @converter(nn.MaxPoolOp)
@@ -63,7 +63,7 @@ def _taps(layer: TensorFlowLayer, x: str, window: Window) -> list[str]:
 
 @converter(nn.AveragePoolOp)
 def average_pool(op: nn.AveragePoolOp, layer: TensorFlowLayer) -> str:
-    """A mean; if padding does not count, the mean with zeros is divided by the share of each window that counts."""
+    """Writes a mean; if padding does not count, the mean with zeros is divided by the share of each window that counts."""
     include = op.count_include_pad is not None
 
     def write(x: str, window: Window) -> str:
@@ -87,7 +87,7 @@ def _mean(layer: TensorFlowLayer, x: str, window: Window) -> str:
 
 
 def _counting(layer: TensorFlowLayer, x: str, window: Window, include: bool) -> str:
-    """1 for elements that count, 0 for others, as far as windows reach."""
+    """A tensor of 1 for elements that count, 0 for others, as far as windows reach."""
     if static(window.spatial):
         ones = layer.constant(np.ones((1, *window.spatial, 1), dtype_named(layer.graph.elements[x])), "ones")
     else:

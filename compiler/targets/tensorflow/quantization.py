@@ -55,7 +55,7 @@ def dequantize(op: nn.DequantizeOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.ShiftAccumulatorOp)
 def shift_accumulator(op: nn.ShiftAccumulatorOp, layer: TensorFlowLayer) -> str:
-    """Its definition, in float32: all steps but the first and the last are exact."""
+    """Writes the definition in float32: all steps but the first and the last are exact."""
     scales, _ = op.qparams.data.broadcastable(shape_of(op.input))
     powers = np.exp2(np.array(op.shift_list, np.float32))
     powers = powers.reshape(scales.shape) if powers.size > 1 else powers[0]
@@ -117,7 +117,7 @@ def _reals(layer: TensorFlowLayer, q: str, p: nn.QParams, op: nn.DequantizeOp, s
 
 
 def _not_fake(op: nn.QuantizeOp) -> str | None:
-    """Why a FakeQuant cannot replace this and its readers; None if it can."""
+    """The reason why a FakeQuant cannot replace this and its readers; None if it can."""
     consumers = [use.operation for use in op.result.uses]
     if not all(isinstance(c, nn.DequantizeOp) and c.qparams == op.qparams for c in consumers):
         return "its integers are used"
@@ -125,7 +125,7 @@ def _not_fake(op: nn.QuantizeOp) -> str | None:
 
 
 def _no_grid(p: nn.QParams, op: nn.QuantizeOp | nn.DequantizeOp) -> str | None:
-    """Why a FakeQuant cannot produce the numbers of these parameters."""
+    """The reason why a FakeQuant cannot produce the numbers of these parameters."""
     if p.storage.width.data not in _BITS:
         return f"a FakeQuant has {_BITS[0]} to {_BITS[-1]} bits, not {p.storage.width.data}"
     if p.block is not None:

@@ -22,7 +22,7 @@ _OPERATORS: Mapping[ResizeMode, str] = {
 """The operators for float32 images whose scales follow from their sizes."""
 
 _LAYOUTS: Mapping[tuple[int, ...], tuple[int, ...]] = {(1, 2): (0, 1, 2, 3), (2, 3): (0, 2, 3, 1)}
-"""By the axes of height and width, the order of axes that TensorFlow wants."""
+"""The order of axes that TensorFlow wants, by the axes of height and width."""
 
 
 @converter(nn.ResizeOp)
@@ -102,7 +102,7 @@ def _taps(op: nn.ResizeOp, axis: int) -> Taps:
 
 
 def _by_axis(op: nn.ResizeOp, layer: TensorFlowLayer, x: str) -> str:
-    """Each axis as the weighted sum of neighbours, as in the interpreter."""
+    """Computes each axis as the weighted sum of neighbours, as in the interpreter."""
     shape, element = shape_of(op.input), layer.graph.elements[x]
     exact = op.mode.data is ResizeMode.NEAREST
     if not exact and dtype_named(element).kind in "iu":

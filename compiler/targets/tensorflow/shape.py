@@ -66,7 +66,7 @@ def _indices(op: nn.GatherOp, layer: TensorFlowLayer, shape: Shape, axis: int) -
 
 
 def _as_index(layer: TensorFlowLayer, value: Operand) -> str:
-    """In int32 or int64."""
+    """Casts to int32 or int64."""
     name = layer.value(value)
     return name if layer.graph.elements[name] in _INDICES else layer.cast(name, "int64")
 
@@ -104,7 +104,7 @@ def _without_zeros(op: nn.ReshapeOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.ExpandOp)
 def expand(op: nn.ExpandOp, layer: TensorFlowLayer) -> str:
-    """BroadcastTo goes in one direction: its shape is that of the result."""
+    """Writes Expand by BroadcastTo, which goes in one direction: its shape is that of the result."""
     if static(result := shape_of(op.result)):
         return layer.node("BroadcastTo", op.input, layer.ints(result, "shape"))
     target = op.target()
@@ -115,7 +115,9 @@ def expand(op: nn.ExpandOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.FlattenOp)
 def flatten(op: nn.FlattenOp, layer: TensorFlowLayer) -> str:
-    """If both products are unknown, the first is computed; both next to 0 elements, of which no other size follows."""
+    """Writes Flatten. If both products are unknown, the first is computed; both next to 0 elements, from which no other
+    size follows.
+    """
     x, shape = layer.value(op.input), shape_of(op.input)
     axis = op.axis.value.data + len(shape) if op.axis.value.data < 0 else op.axis.value.data
     result = [size(shape[:axis]), size(shape[axis:])]
@@ -152,7 +154,9 @@ def unsqueeze(op: nn.UnsqueezeOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.PadOp)
 def pad(op: nn.PadOp, layer: TensorFlowLayer) -> str:
-    """Constants by PadV2; others by picking elements where sizes are known, reflections of unknown sizes by MirrorPad."""
+    """Writes Pad: constants by PadV2; others by picking elements if sizes are known, reflections of unknown sizes by
+    MirrorPad.
+    """
     x, pads, shape = layer.value(op.input), nn.ints(op.pads), shape_of(op.input)
     begins, ends = pads[: len(shape)], pads[len(shape) :]
     if op.mode.data is nn.PadMode.CONSTANT:
@@ -199,7 +203,9 @@ _ARGUMENTS: Mapping[type[nn.ArgOp], str] = {nn.ArgMaxOp: "ArgMax", nn.ArgMinOp: 
 
 @converter(*_ARGUMENTS)
 def argument(op: nn.ArgOp, layer: TensorFlowLayer) -> str:
-    """TensorFlow returns the first of equal elements; for the last one the axis and the index are reversed."""
+    """Writes ArgMax and ArgMin. TensorFlow returns the first of equal elements; for the last one the axis and the index
+    are reversed.
+    """
     axis, x = op.axis.value.data % len(shape_of(op.input)), layer.value(op.input)
     if op.last is not None:
         turned = [slice(None)] * len(shape_of(op.input))
@@ -217,7 +223,7 @@ def argument(op: nn.ArgOp, layer: TensorFlowLayer) -> str:
 
 @converter(nn.DepthToSpaceOp)
 def depth_to_space(op: nn.DepthToSpaceOp, layer: TensorFlowLayer) -> str:
-    """TensorFlow has depth before column and row; for the other order the channels are permuted."""
+    """Writes DepthToSpace. TensorFlow has depth before column and row; for the other order the channels are permuted."""
     block, channels = op.block.value.data, shape_of(op.input)[op.channel_axis(4)]
     columns_first = op.mode.data is nn.DepthMode.CRD
     if block == 1:

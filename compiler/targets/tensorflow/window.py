@@ -23,9 +23,9 @@ class Window:
     strides: Shape
     dilations: Shape
     pads: Shape | None
-    """None if they depend on unknown sizes."""
+    """The pads; None if they depend on unknown sizes."""
     upper: bool
-    """The kind of SAME padding, if `pads` is None."""
+    """Whether padding is SAME_UPPER, if `pads` is None."""
     ceil: bool
     """Whether the last window may be beyond the padding."""
 

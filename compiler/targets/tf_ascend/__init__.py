@@ -14,8 +14,7 @@ from ...rewriting import Remarks
 from ...session import Session
 from .. import Target
 from ..deployed import warn_of_floats, weight_name
-from ..tensorflow import FAMILIES as NN_FAMILIES
-from ..tensorflow import fill
+from ..tensorflow import FAMILIES as NN_FAMILIES, fill
 from ..tensorflow.graph import Form, Graph
 from ..tensorflow.layer import CONVERTERS as NN_CONVERTERS
 from . import layers, movement, quantization

@@ -31,7 +31,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
 
 
 def _as_product(op: ascend.FullyConnectionOp) -> ascend.MatrixOp:
-    """Caffe's inner product along the last axis; TensorFlow has products of matrices only."""
+    """Converts Caffe's inner product along the last axis: TensorFlow has products of matrices only."""
     kind = ascend.MatMulV2Op if op.first_axis == 1 else ascend.BatchMatMulV2Op
     properties: dict[str, Any] = {kind.FLAGS[1]: not op.is_transposed}
     product = kind.make(

@@ -26,7 +26,7 @@ def squeeze(op: ascend.SqueezeOp | ascend.UnsqueezeOp, layer: TensorFlowLayer) -
 
 @converter(ascend.GatherV2Op)
 def gather(op: ascend.GatherV2Op, layer: TensorFlowLayer) -> str | Sequence[str]:
-    """Indices that count from the end do not in TensorFlow, so that these are written as `nn` writes them."""
+    """Writes Gather. TensorFlow does not count indices from the end, so that these are written as `nn` writes them."""
     if not op.negative_index_support.value.data:
         batches = op.batch_dims.value.data or None
         return layer.node("GatherV2", op.x, op.indices, layer.int(op.gather_axis, "axis"), batch_dims=batches)

@@ -25,7 +25,7 @@ OPERATORS = frozenset({"AscendQuant", "AscendDequant", "AscendAntiQuant", "Ascen
 """Ascend's own operators in these files."""
 
 _FLOATS = ("float16", "float32", "float64")
-"""The types that T stands for."""
+"""The types that T may be."""
 
 
 def _ascend(

@@ -1,1 +1,1 @@
-"""Modules of `nn` as modules of PyTorch: `functions` (what each operation computes), `points` (quantization), `module`."""
+"""Modules of `nn` as modules of PyTorch: `functions` (the operations), `points` (quantization), `module`."""

@@ -1,4 +1,4 @@
-"""What each operation of `nn` computes, in PyTorch: functions of tensors, with the semantics of the interpreter's kernels.
+"""The operations of `nn` in PyTorch: functions of tensors, with the semantics of the interpreter's kernels.
 
 The module imports torch: only what `amct_opt.torch` asks for may import it.
 """
@@ -144,7 +144,7 @@ def _matmul(op: nn.MatMulOp) -> Function:
 
 
 def _pooled(op: nn.PoolOp, combine: _Combine, fill: float) -> Function:
-    """All windows combined, axis by axis."""
+    """Combines the elements of all windows, axis by axis."""
     kernel, window, ceil = op.kernel_shape, Window.of(op), op.ceil_mode is not None
 
     def run(x: Tensor) -> Tensor:

@@ -10,12 +10,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ...diagnostics import op_error
 from ...dialects import nn
 from ...ir.functions import input_names, main_function, output_names
 from ...runtime.executor import flatten
 from ...runtime.kernels import Array, bare_kernel_for
 from ...runtime.program import Program, Row
+from ...support.diagnostics import op_error
 from .functions import Function, Maker, Tensor, function_of, torch
 
 _WORD = re.compile(r"\W+", re.ASCII)

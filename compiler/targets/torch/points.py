@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
-from ...diagnostics import op_error
 from ...dialects import nn
 from ...dialects.nn.shapes import shape_of
 from ...ir.dtypes import integer_range
+from ...support.diagnostics import op_error
 from .functions import Maker, Tensor, Unary, dtype_of, torch
 
 _Point = nn.QuantizeOp | nn.DequantizeOp

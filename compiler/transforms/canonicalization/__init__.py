@@ -1,13 +1,14 @@
 """`--canonicalize`: brings equal modules into one form, a file per idea.
 
-Every rule is exact: the result is the same number for number (the sign of a zero that `nn.relu` gives is not defined). Function
-signatures and names stay, even if operations before a result are removed.
+Every pattern is exact: the result is the same number for number (the sign of a zero that `nn.relu` gives is not defined).
+Function signatures and names stay, even if operations before a result are removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -19,21 +20,32 @@ from ...rewriting import Remarks, rewrite
 from ...session import Session
 from ..constant_folding import FoldConstantsPass
 from ..dead_code import erase_dead
-from .rules import Canonicalization, rules_of
+from .arithmetic import RemoveNeutral, merge_bounds, name_bounds, remove_involution, remove_repetition
+from .dilation import FormDilation
+from .identities import remove_identity
+from .pads import MergePad
+from .reshapes import merge_reshapes, remove_reshape
+from .transposes import join_transposes, merge_transposes
 
 
 @dataclass(frozen=True)
 class CanonicalizePass(ModulePass):
-    """Applies all rules until none changes anything, and removes what nothing uses.
+    """Applies all patterns until none changes anything, and removes what nothing uses.
 
     A pad next to a convolution or pooling that stays leaves a missed remark with the reason.
     """
 
     name = "canonicalize"
 
+    PATTERNS: ClassVar[tuple[type[Any], ...]] = (
+        remove_identity, remove_reshape, merge_reshapes, merge_transposes, join_transposes, name_bounds, merge_bounds,
+        RemoveNeutral, remove_involution, remove_repetition, MergePad, FormDilation,
+    )  # fmt: skip
+    """Patterns that make the module smaller or simpler, never the reverse: they end because no two undo each other."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         remarks = Remarks(ctx, self.name)
-        rewrite(op, Canonicalization(remarks))
+        rewrite(op, *(kind(remarks) for kind in (*remarks.session.patterns_of(self.name), *self.PATTERNS)))
         erase_dead(list(op.walk()))
         remarks.flush()
 
@@ -45,5 +57,6 @@ CastLike, Transpose) are constants.
 
 
 def patterns_of(op: type[Operation]) -> tuple[RewritePattern, ...]:
-    """The rules of a class for xDSL's own `canonicalize`, which does not keep remarks."""
-    return (Canonicalization(Remarks(Session(), CanonicalizePass.name)),) if rules_of(op) else ()
+    """The patterns of a class for xDSL's own `canonicalize`, which does not keep remarks."""
+    remarks = Remarks(Session(), CanonicalizePass.name)
+    return tuple(pattern(remarks) for pattern in CanonicalizePass.PATTERNS if issubclass(op, pattern.roots))

@@ -6,19 +6,19 @@ Adding 0.0 is not neutral: it turns -0.0 into 0.0. Adding -0.0 and subtracting 0
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 from xdsl.dialects.builtin import LocationAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import is_float
-from ...rewriting import Remarks, fused_location, layer_of
+from ...rewriting import Remarks, Roots, StepPattern, condition, fused_location, layer_of, rewrites
 from ...runtime.kernels import Array
-from .rules import give_back, rule
+from .identities import give_back
 
 Bounds = tuple[float, float]
 
@@ -34,7 +34,7 @@ def _bounded(value: SSAValue, bounds: Bounds, op: nn.BoundOp, location: Location
     return nn.ClipOp.make(value, min=low, max=high, origin=op.origin, result_types=types, location=location)
 
 
-@rule(nn.ClipOp)
+@rewrites(nn.ClipOp)
 def name_bounds(op: nn.ClipOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """clip(0, 6) is relu6, clip(0, inf) is relu, clip(-inf, inf) is nothing."""
     if op.bounds == (-inf, inf):
@@ -44,7 +44,7 @@ def name_bounds(op: nn.ClipOp, rewriter: PatternRewriter, remarks: Remarks) -> N
         rewriter.replace(op, _bounded(op.input, op.bounds, op, op.location))
 
 
-@rule(*nn.kinds(nn.BoundOp))
+@rewrites(*nn.kinds(nn.BoundOp))
 def merge_bounds(op: nn.BoundOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Bounds after bounds: the second is removed if the first are tighter, otherwise both are merged."""
     inner = op.input.owner
@@ -78,22 +78,35 @@ _NEUTRAL: dict[type[nn.BinaryOp | nn.PowOp], Neutral] = {
 }
 
 
-@rule(*_NEUTRAL)
-def remove_neutral(op: nn.BinaryOp | nn.PowOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+_WithNumber = tuple[nn.BinaryOp | nn.PowOp, SSAValue, Array]
+"""An operation, its operand, and the constant that leaves it unchanged."""
+
+
+class RemoveNeutral(StepPattern[_WithNumber]):
     """`x * 1`, `x / 1`, `x ^ 1`, `x - 0`, `x + -0.0` where the constant does not change the shape."""
-    neutral = _NEUTRAL[type(op)]
-    pairs = [(op.lhs, op.rhs), (op.rhs, op.lhs)] if neutral.on_the_left else [(op.lhs, op.rhs)]
-    for value, other in pairs:
-        if value.type != op.result.type or (constant := nn.constant_of(other)) is None:
-            continue
-        array = constant.array
-        if not array.size or not _is_all(array, neutral.number):
-            continue
-        if is_float(element_of(other)) and np.signbit(array).any() != np.signbit(neutral.number):
-            remarks.missed(op, "exact-zero", f"{op.name} with this zero changes the sign of -0.0")
-            continue
-        give_back(op, value, rewriter, remarks, "neutral", f"{op.name} with {array.flat[0]} changes nothing")
-        return
+
+    name = "remove-neutral"
+    roots: ClassVar[Roots] = (*_NEUTRAL,)
+
+    @condition
+    def exact_zero(self, m: _WithNumber) -> str | None:
+        """a zero keeps the sign of -0.0: 0.0 that is subtracted, -0.0 that is added"""
+        op, value, array = m
+        inexact = is_float(element_of(value)) and np.signbit(array).any() != np.signbit(_NEUTRAL[type(op)].number)
+        return f"{op.name} with this zero changes the sign of -0.0" if inexact else None
+
+    def match(self, op: Operation) -> _WithNumber | None:
+        op, (lhs, rhs) = cast(nn.BinaryOp, op), op.operands
+        neutral, found = _NEUTRAL[type(op)], list[_WithNumber]()
+        for value, other in [(lhs, rhs), (rhs, lhs)] if neutral.on_the_left else [(lhs, rhs)]:
+            if value.type == op.result.type and (constant := nn.constant_of(other)) is not None:
+                array = constant.array
+                found += [(op, value, array)] if array.size and _is_all(array, neutral.number) else []
+        return next((m for m in found if self.refusal(m) is None), next(iter(found), None))
+
+    def rewrite(self, m: _WithNumber, rewriter: PatternRewriter) -> None:
+        op, value, array = m
+        give_back(op, value, rewriter, self.remarks, "neutral", f"{op.name} with {array.flat[0]} changes nothing")
 
 
 def _is_all(array: Array, number: float) -> bool:
@@ -101,7 +114,7 @@ def _is_all(array: Array, number: float) -> bool:
     return bool(array.flat[0] == number and (array == number).all())
 
 
-@rule(nn.NegOp, nn.NotOp)
+@rewrites(nn.NegOp, nn.NotOp)
 def remove_involution(op: nn.NegOp | nn.NotOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """`-(-x)`, `not not x`."""
     inner = op.input.owner
@@ -109,7 +122,7 @@ def remove_involution(op: nn.NegOp | nn.NotOp, rewriter: PatternRewriter, remark
         give_back(op, inner.input, rewriter, remarks, "involution", f"{op.name} undoes {op.name}")
 
 
-@rule(nn.AbsOp, nn.FloorOp, nn.CeilOp, nn.RoundOp)
+@rewrites(nn.AbsOp, nn.FloorOp, nn.CeilOp, nn.RoundOp)
 def remove_repetition(op: nn.UnaryOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """`| |x| |`, and rounding of rounded numbers."""
     if isinstance(op.input.owner, type(op)):

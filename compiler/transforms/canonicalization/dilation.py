@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
 from ...dialects.nn.base import rebuilt
-from ...rewriting import Remarks, fused_location, layer_of
-from .rules import rule
+from ...rewriting import Roots, StepPattern, condition, fused_location, layer_of
 
 
 class Blocks(NamedTuple):
@@ -46,60 +45,58 @@ def _all_axes(numbers: tuple[int, ...], n: int) -> tuple[int, ...]:
     return (*numbers[:half], *rest, *numbers[half:], *rest)
 
 
-@rule(nn.BatchToSpaceOp)
-def form_dilation(op: nn.BatchToSpaceOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+class FormDilation(StepPattern[Blocks]):
     """A convolution on blocks of space is one whose window takes every block-th element."""
-    conv = op.input.owner
-    into = conv.input.owner if isinstance(conv, nn.ConvOp) else None
-    if not isinstance(conv, nn.ConvOp) or not isinstance(into, nn.SpaceToBatchOp):
-        return
-    blocks = Blocks(into, conv, op)
-    for name, reason in CONDITIONS.items():
-        if (why := reason(blocks)) is not None:
-            remarks.missed(op, name, why)
-            return
-    dilations = [d * b for d, b in zip(conv.dilation_list, blocks.block, strict=True)]
-    operands = [into.input, *conv.operands[1:]]
-    dilated = rebuilt(conv, operands, [op.result.type], pads=blocks.pads, dilations=dilations)
-    dilated.location = fused_location(into, conv, op)
-    remarks.applied(op, "dilation", f"{layer_of(conv)} is a convolution with dilations {dilations}")
-    rewriter.replace(op, dilated)
 
+    name = "form-dilation"
+    roots: ClassVar[Roots] = (nn.BatchToSpaceOp,)
 
-def _same_blocks(m: Blocks) -> str | None:
-    if m.into.block == m.out_of.block:
-        return None
-    return f"blocks {list(nn.ints(m.into.block))} and {list(nn.ints(m.out_of.block))} differ"
+    @condition
+    def same_blocks(self, m: Blocks) -> str | None:
+        """space is divided into the blocks that are put together again"""
+        if m.into.block == m.out_of.block:
+            return None
+        return f"blocks {list(nn.ints(m.into.block))} and {list(nn.ints(m.out_of.block))} differ"
 
+    @condition
+    def same_layout(self, m: Blocks) -> str | None:
+        """all three have one layout"""
+        return None if m.into.layout == m.conv.layout == m.out_of.layout else "the three have different layouts"
 
-def _same_layout(m: Blocks) -> str | None:
-    return None if m.into.layout == m.conv.layout == m.out_of.layout else "the three have different layouts"
+    @condition
+    def used_once(self, m: Blocks) -> str | None:
+        """the result of the convolution is used once"""
+        return None if m.conv.result.has_one_use() else f"the result of {layer_of(m.conv)} is used elsewhere"
 
+    @condition
+    def stride_one(self, m: Blocks) -> str | None:
+        """the strides of the convolution are 1"""
+        if all(s == 1 for s in m.conv.stride_list):
+            return None
+        return f"{layer_of(m.conv)} has strides {list(m.conv.stride_list)}"
 
-def _used_once(m: Blocks) -> str | None:
-    return None if m.conv.result.has_one_use() else f"the result of {layer_of(m.conv)} is used elsewhere"
+    @condition
+    def explicit_pads(self, m: Blocks) -> str | None:
+        """the pads of the convolution do not follow from sizes (auto_pad)"""
+        return None if m.conv.auto_pad is None else f"the pads of {layer_of(m.conv)} follow from sizes (auto_pad)"
 
+    @condition
+    def crops_within_pads(self, m: Blocks) -> str | None:
+        """the crops take away no more than the padding added"""
+        return None if min(m.pads) >= 0 else "the crops take away more than the padding added"
 
-def _stride_one(m: Blocks) -> str | None:
-    if all(s == 1 for s in m.conv.stride_list):
-        return None
-    return f"{layer_of(m.conv)} has strides {list(m.conv.stride_list)}"
+    def match(self, op: Operation) -> Blocks | None:
+        conv = op.operands[0].owner
+        into = conv.input.owner if isinstance(conv, nn.ConvOp) else None
+        if not isinstance(op, nn.BatchToSpaceOp) or not isinstance(conv, nn.ConvOp):
+            return None
+        return Blocks(into, conv, op) if isinstance(into, nn.SpaceToBatchOp) else None
 
-
-def _explicit_pads(m: Blocks) -> str | None:
-    return None if m.conv.auto_pad is None else f"the pads of {layer_of(m.conv)} follow from sizes (auto_pad)"
-
-
-def _crops_within_pads(m: Blocks) -> str | None:
-    return None if min(m.pads) >= 0 else "the crops take away more than the padding added"
-
-
-CONDITIONS: dict[str, Callable[[Blocks], str | None]] = {
-    "same-blocks": _same_blocks,
-    "same-layout": _same_layout,
-    "used-once": _used_once,
-    "stride-one": _stride_one,
-    "explicit-pads": _explicit_pads,
-    "crops-within-pads": _crops_within_pads,
-}
-"""The conditions for the three operations, by name: None, or the reason why they fail."""
+    def rewrite(self, m: Blocks, rewriter: PatternRewriter) -> None:
+        dilations = [d * b for d, b in zip(m.conv.dilation_list, m.block, strict=True)]
+        operands = [m.into.input, *m.conv.operands[1:]]
+        dilated = rebuilt(m.conv, operands, [m.out_of.result.type], pads=m.pads, dilations=dilations)
+        dilated.location = fused_location(m.into, m.conv, m.out_of)
+        reason = f"{layer_of(m.conv)} is a convolution with dilations {dilations}"
+        self.remarks.applied(m.out_of, "dilation", reason)
+        rewriter.replace(m.out_of, dilated)

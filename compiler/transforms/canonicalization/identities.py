@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of, static
-from ...rewriting import Remarks
-from .rules import give_back, rule
+from ...rewriting import Remarks, rewrites
+
+
+def give_back(
+    op: Operation, value: SSAValue, rewriter: PatternRewriter, remarks: Remarks, rule: str, reason: str
+) -> None:
+    """Replaces the one result of `op` by an existing value, unless their types know different sizes."""
+    if op.results[0].type != value.type:
+        return
+    remarks.applied(op, rule, reason)
+    rewriter.replace(op, [], [value])
 
 
 def _slices_everything(op: nn.SliceOp) -> bool:
@@ -49,7 +58,7 @@ _IS_IDENTITY: dict[type[Operation], Callable[[Any], bool]] = {
 """Conditions by which an operation with equal types of first operand and only result is an identity."""
 
 
-@rule(*_IS_IDENTITY)
+@rewrites(*_IS_IDENTITY)
 def remove_identity(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Casts to the same type, joins of one, ranges of everything, pads of nothing, expansions to the same shape."""
     if len(op.results) == 1 and op.results[0].type == op.operands[0].type and _IS_IDENTITY[type(op)](op):

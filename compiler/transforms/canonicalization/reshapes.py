@@ -12,8 +12,8 @@ from xdsl.pattern_rewriter import PatternRewriter
 from ...dialects import nn
 from ...dialects.nn.permutations import keeps_order
 from ...dialects.nn.shapes import axes_of, known, shape_of
-from ...rewriting import Remarks, fused_location, layer_of
-from .rules import give_back, rule
+from ...rewriting import Remarks, fused_location, layer_of, rewrites
+from .identities import give_back
 
 
 class Axis(NamedTuple):
@@ -29,14 +29,14 @@ Renaming = nn.ReshapingOp | nn.TransposeOp
 """Operations that only rename axes; a transpose if it moves axes of size 1 only."""
 
 
-@rule(*nn.kinds(nn.ReshapingOp))
+@rewrites(*nn.kinds(nn.ReshapingOp))
 def remove_reshape(op: nn.ReshapingOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Removes a reshape to the same shape."""
     if op.result.type == op.input.type and _is_unchanged(_follow(op, _sizes(op.input)), op.input):
         give_back(op, op.input, rewriter, remarks, "identity", f"the result of {op.name} is its operand")
 
 
-@rule(*nn.kinds(nn.ReshapingOp), nn.TransposeOp)
+@rewrites(*nn.kinds(nn.ReshapingOp), nn.TransposeOp)
 def merge_reshapes(op: Renaming, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Merges two in a row if the sizes of the result can be expressed; also a transpose that only moves axes of size 1."""
     inner = op.input.owner
@@ -78,9 +78,7 @@ def _target(sizes: Sequence[Size]) -> tuple[int, ...] | None:
 
 
 def _follow(op: Renaming, sizes: list[Size]) -> list[Size] | None:
-    """The sizes after `op`; None if it does more than rename axes. Sizes that the declared type knows replace the
-    others.
-    """
+    """The sizes after `op`; None if it does more than rename axes. Sizes that the declared type knows replace the others."""
     after = _after(op, sizes)
     if after is None:
         return None

@@ -11,7 +11,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from ...dialects import nn
 from ...dialects.nn.permutations import Moved, compose, identity, inverse
 from ...dialects.nn.shapes import shape_of
-from ...rewriting import Remarks, fused_location, layer_of
+from ...rewriting import Remarks, fused_location, layer_of, rewrites
 from ..transposition import (
     build_moved,
     commute,
@@ -20,10 +20,9 @@ from ..transposition import (
     leads,
     permute_constant,
 )
-from .rules import rule
 
 
-@rule(nn.TransposeOp)
+@rewrites(nn.TransposeOp)
 def merge_transposes(first: nn.TransposeOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """Merges a transpose with the next ones below into one or none, also across operations that commute with them.
 
@@ -65,7 +64,7 @@ def _merge(
     rewriter.replace(op, made, [value])
 
 
-@rule(*nn.kinds(nn.ElementwiseOp), nn.ConcatOp)
+@rewrites(*nn.kinds(nn.ElementwiseOp), nn.ConcatOp)
 def join_transposes(op: Operation, rewriter: PatternRewriter, remarks: Remarks) -> None:
     """If all operands of `op` are transposed alike, transposes its result instead."""
     if not isinstance(op, nn.NNOp):
@@ -115,7 +114,7 @@ def _chain_below(first: nn.TransposeOp, reader: Operation) -> tuple[Mapping[nn.N
 
 
 def _on_permuted(op: nn.NNOp, moved: Moved, new: Mapping[SSAValue, SSAValue]) -> list[Operation]:
-    """Operations, the last of which is `op` on the new values; constants are transposed for it."""
+    """The operations, the last of which is `op`, on the new values; constants are transposed for it."""
     made: list[Operation] = []
     operands: list[SSAValue] = []
     for operand, perm in zip(op.operands, moved.operands, strict=True):

@@ -1,4 +1,4 @@
-"""Where the output channels of a computing operation are, after operations that only move elements.
+"""Positions of a computing operation's output channels, after operations that only move elements.
 
 Every axis is a list of digits, the most significant first, as in a number of mixed radix. A digit counts output channels in
 steps of its stride, or something else (stride 0). Reshapes split and join digits, transposes move them; therefore the position
@@ -85,7 +85,7 @@ class Channels(NamedTuple):
         return _counts_channels(self.axes[axis])
 
     def place(self) -> str:
-        """Where the channels are, in words: `axis 1`."""
+        """The position of the channels, in words: `axis 1`."""
         found = [str(i) for i in range(len(self.axes)) if self.counted(i)]
         return f"ax{'is' if len(found) == 1 else 'es'} {', '.join(found)}" if found else "no axis"
 
@@ -223,7 +223,7 @@ def _cut(digits: Axis, sizes: Sequence[int]) -> tuple[Axis, list[Axis]] | None:
 
 
 def _joined(digits: Sequence[Digit]) -> list[Digit]:
-    """The digits with neighbours joined that count on, so that they can be divided elsewhere."""
+    """The digits with neighbours joined that continue each other, so that they can be divided elsewhere."""
     joined: list[Digit] = []
     for digit in digits:
         above = joined[-1] if joined else None

@@ -110,7 +110,7 @@ def summed(parts: Sequence[Array | None]) -> Array | None:
 
 
 class Chain(Protocol):
-    """A match with a computing operation and what follows it: operations that move elements, and a BiasAdd at most."""
+    """A match with a computing operation and the operations after it: those that move elements, and a BiasAdd at most."""
 
     @property
     def compute(self) -> WeightedOp: ...
@@ -170,7 +170,7 @@ def producer(value: SSAValue) -> str:
 
 
 def computed_by(value: SSAValue) -> str:
-    """Says of a value that is not a constant of nn where it comes from."""
+    """The source of a value that is not a constant of nn, in words."""
     return f"is computed at run time: it comes from {producer(value)}"
 
 
@@ -182,7 +182,8 @@ def chain_of(value: SSAValue) -> tuple[WeightedOp, BiasAddOp | None] | None:
 
 
 class TrainedLayers:
-    """The layers with dequantized weights that compute values, directly or through what adapt-qat makes part of their scales.
+    """The layers with dequantized weights that compute values, directly or through operations that adapt-qat makes part
+    of their scales.
 
     What fusion rewrites does not change the layer after a value, so every operation is looked at once.
     """
@@ -208,13 +209,13 @@ class TrainedLayers:
 
 
 def single_input(op: Operation) -> SSAValue | None:
-    """The only operand that is not a constant; None if there is another number of them."""
+    """The only operand that is not a constant; None if there are several or none."""
     computed = [v for v in op.operands if constant_of(v) is None]
     return computed[0] if len(computed) == 1 else None
 
 
 def trained_weight(op: WeightedOp) -> DequantizeOp | None:
-    """The dequantization that computes the weight, as training with quantization leaves it; None for other weights."""
+    """The dequantization that computes the weight after training with quantization; None for other weights."""
     weight = weight_of(op)
     return weight.op if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp) else None
 
@@ -228,7 +229,7 @@ def chain_bias(m: Chain) -> Array | None:
 
 
 def _bias_adds(m: Chain) -> Iterator[tuple[BiasAddOp, Sequence[NNOp]]]:
-    """The BiasAdd of a chain, if there is one, and what is before it."""
+    """Yields the BiasAdd of a chain, if there is one, and the operations before it."""
     return ((op, m.between[:i]) for i, op in enumerate(m.between) if isinstance(op, BiasAddOp))
 
 

@@ -35,8 +35,8 @@ class FuseAllPass(NormOptions, RegionOptions, FusionOptions, ModulePass):
 
     name = "fuse-all"
 
-    RUNS: ClassVar[tuple[str, ...]] = tuple(each.name for each in (*FOLDS, REGIONS))
-    """The passes made of patterns that it runs."""
+    RUNS: ClassVar[str] = ",".join(each.name for each in (*FOLDS, REGIONS))
+    """The passes that it runs, as pipeline text."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         folds = FOLDS if profile_of(session_of(ctx)).amct is None else (FuseModuleNormsPass(),)

@@ -12,11 +12,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
-from ...diagnostics import CompileError, describe
 from ...dialects.nn import AddOp, BatchNormOp, BiasAddOp, NNOp, OpaqueOp, WeightedOp, constant_of
 from ...ir.layer_names import LayerNames, has_lost_module, modules_of
 from ...rewriting import FusionPattern, Remarks, erase_dead_constants, layer_of
 from ...session import Session
+from ...support.diagnostics import CompileError, describe
 from ..dead_code import erase_dead
 from .computing import COMPUTING, producer
 from .fuse_activation.activations import KINDS, activation_of
@@ -29,7 +29,9 @@ from .regions import in_region
 
 @dataclass(frozen=True)
 class FuseModulesPass(ModulePass):
-    """Fuses chains of layers by name: folds the batch norm, puts residual add and activation into one operation."""
+    """Fuses chains of layers by name, by patterns of fuse-bn, fuse-bias and fuse-activation: folds the batch norm, puts residual
+    add and activation into one operation.
+    """
 
     name = "fuse-modules"
     positional = "chains"
@@ -64,7 +66,7 @@ def _fuse(module: ModuleOp, chains: Sequence[Sequence[str]], remarks: Remarks) -
 
 
 class _Chain:
-    """One chain of names, followed from its first layer."""
+    """A chain of names, followed from its first layer."""
 
     def __init__(self, names: Sequence[str], table: LayerNames, remarks: Remarks):
         self.names = names

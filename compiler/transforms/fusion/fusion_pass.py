@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -49,7 +49,7 @@ class FusionPass(FusionOptions, ModulePass, ABC):
 
 @contextmanager
 def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions, name: str) -> Generator[None]:
-    """After fusion by the pass of that name: a remark for each skipped layer that would not have been fused anyway.
+    """Adds a remark, after fusion by the pass of that name, for each skipped layer that would not have been fused anyway.
 
     A name or a type that matches nothing in the module gets a warning.
     """
@@ -80,8 +80,8 @@ def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) ->
     patterns: list[FusionPattern[Any]] = []
     for each, r in zip(passes, remarks, strict=True):
         guards = each.guards(module, r.session)
-        added = cast("Patterns", r.session.patterns_of(each.name))
-        patterns += [*(pattern(r, guards) for pattern in added), *each.patterns(module, r, guards)]
+        added = (pattern(r, guards) for pattern in r.session.patterns_of(each.name))
+        patterns += [*added, *each.patterns(module, r, guards)]
     rewrite(module, *patterns)
     erase_dead_constants(module)
     for each, r in zip(passes, remarks, strict=True):

@@ -20,7 +20,7 @@ from .fusion_pass import FusionPass, Patterns
 
 @dataclass(frozen=True)
 class ConvBranch:
-    """One of the joined convolutions."""
+    """A convolution that is joined with others."""
 
     compute: ConvOp
     bias_add: BiasAddOp | None

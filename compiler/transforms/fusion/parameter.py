@@ -27,7 +27,7 @@ Arithmetic = AddOp | BiasAddOp | DivOp | MulOp | SubOp
 
 
 class ChainParameter(NamedTuple):
-    """A chain, and what the arithmetic after it adds, subtracts, multiplies by or divides by."""
+    """A chain, and the parameter that the arithmetic after it adds, subtracts, multiplies by or divides by."""
 
     compute: WeightedOp
     between: tuple[NNOp, ...]
@@ -49,7 +49,7 @@ def parameter_of(op: Arithmetic) -> ChainParameter | None:
 
 
 def sides_of(op: NNOp) -> list[tuple[SSAValue, SSAValue]]:
-    """Which operand may be the value and which the parameter, in pairs. A constant is not divided, nor subtracted from."""
+    """Pairs of operands that may be the value and the parameter. A constant is not divided, nor subtracted from."""
     first, second = op.operands
     if isinstance(op, BiasAddOp) or (isinstance(op, SubOp | DivOp) and constant_of(first) is not None):
         return [(first, second)]

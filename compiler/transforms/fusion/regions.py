@@ -1,4 +1,4 @@
-"""Regions that a target runs as one operation: how to build them, and their names at Horizon."""
+"""Regions that a target runs as one operation: building them, and Horizon's names for them."""
 
 from __future__ import annotations
 

@@ -10,15 +10,16 @@ from xdsl.dialects.func import FuncOp
 
 from ...configuration.settings import Settings
 from ...data import PRESETS, Form, Preprocess, Samples, image_size, input_types, load_samples, synthetic_samples
-from ...diagnostics import CompileError
 from ...ir.functions import main_function
-from ...pipelines.options import shapes
+from ...pipelines.options import shapes, values_of
 from ...session import Session
-from .options import DataOptions, ImageOptions
+from ...support.diagnostics import CompileError
+from .options import NO_DATA, DataOptions, ImageOptions
 
 SMALLEST_SPLIT = 8
-"""From this many samples on, every tenth (at least one) is held back from calibration for measuring, unless a number of
-runs is specified."""
+"""Least number of samples of which every tenth (at least one) is held back from calibration for measuring, unless a
+number of runs is specified.
+"""
 
 _MEASURING_SEED = 1
 """The seed of the synthetic inputs to measure with; calibration uses 0."""
@@ -29,7 +30,7 @@ _VALUES = ("scale", "mean", "std", "layout", "color")
 
 
 def within(options: DataOptions, settings: Settings) -> DataOptions:
-    """The options, with the configuration's `batch_num` where they have none."""
+    """The options, with the configuration's `batch_num` if they do not have one."""
     return options if options.batch_num is not None else replace(options, batch_num=settings.batch_num)
 
 
@@ -40,7 +41,7 @@ def form_of(options: DataOptions) -> Form:
 
 
 def image_form(options: ImageOptions) -> Preprocess | None:
-    """The preset, with what other options override; None for data that is not images. Raises CompileError."""
+    """The preset, overridden by other options; None for data that is not images. Raises CompileError."""
     sizes = {name: image_size(text, name) for name in _SIZES if (text := getattr(options, name))}
     values = {name: value for name in _VALUES if (value := getattr(options, name)) not in (None, ())}
     given: dict[str, Any] = {**sizes, **values}
@@ -66,7 +67,8 @@ def _preset(preprocess: str | Preprocess | None) -> Preprocess:
 
 
 def load(options: DataOptions, module: ModuleOp, session: Session) -> Samples:
-    """The samples for a module's inputs. Raises CompileError, located in the data, for what does not fit them.
+    """The samples for a module's inputs. Raises CompileError, located in the data, if it does not fit them. Without
+    data they are synthetic, and the session warns.
 
     Without data they are synthetic, and the session warns.
     """
@@ -128,7 +130,7 @@ class Split(NamedTuple):
     """The samples of a network, for calibration and for measuring."""
 
     calibration: Samples | None
-    """None for synthetic samples."""
+    """The samples for calibration; None for synthetic samples."""
     held: Samples
     """The samples that measure."""
     apart: bool
@@ -141,8 +143,18 @@ class Split(NamedTuple):
         return DataOptions(self.calibration, batch_num=self.batch_num)
 
 
+def _refuse_without_data(options: DataOptions) -> None:
+    """Raises CompileError for an option that says how data is read."""
+    usual = values_of(NO_DATA)
+    if given := [name for name, value in values_of(options).items() if value != usual[name] and name != "seed"]:
+        option = given[0].replace("_", "-")
+        raise CompileError(f"{option} is for data", hint="give --data too, or leave it out", option=option)
+
+
 def split(data: DataOptions, settings: Settings, module: ModuleOp, session: Session) -> Split:
     """Split the samples; with `batch_num` that many runs calibrate, and a tenth of their number after them measures."""
+    if data.data is None:
+        _refuse_without_data(data)
     data = within(data, settings)
     batch_num = data.batch_num
     if data.data is None:

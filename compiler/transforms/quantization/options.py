@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from ...configuration.ranges import at_least
-from ...diagnostics import CompileError
+from ...configuration.ranges import Bits, GroupSize, WeightBits, at_least
 from ...pipelines.options import option, values_of, warn_of_rename
+from ...support.diagnostics import CompileError
 
 if TYPE_CHECKING:
-    from ...backends.cluster import Workers
     from ...configuration.record import Record
     from ...configuration.settings import Settings
     from ...data import Preprocess, Samples
+    from ...engines.cluster import Workers
     from .profiles import Alignment, Mode, Profile
 else:  # what Python may give in place of text
     Workers = Preprocess = Record = Samples = Settings = object
@@ -27,7 +27,7 @@ else:  # what Python may give in place of text
 Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 Device = Literal["cpu", "cuda"]
 Method = Literal["nearest", "gptq", "mismatch", "adaround"]
-"""How weights are rounded."""
+"""Methods of rounding weights."""
 
 _WHAT, _SHARED, _RECOVERY = "what is quantized", "which values share scales", "recovery of accuracy"
 """Headings of options."""
@@ -47,7 +47,7 @@ class SessionOptions:
 
     GROUP: ClassVar[str] = _WHAT
 
-    profile: str = "ascend"
+    profile: str | None = None
     """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq, also called
     cpu or onnxruntime (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's.
     """
@@ -68,14 +68,13 @@ class SettingsOptions:
     record: str | Record | None = option(None, group="results")
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when neither this nor `config`
-    names one.
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when neither this nor `config` names one.
     """
-    bits: Literal[4, 8, 16] | None = None
+    bits: Bits | None = None
     """Bits of activations; 8 when neither this nor `config` gives them."""
-    weight_bits: Literal[3, 4, 6, 7, 8] | None = None
-    """Bits of weights, where the layer's type takes them; 8 when neither this nor `config` gives them. 3 bits are stored
-    in 4, 6 and 7 in 8.
+    weight_bits: WeightBits | None = None
+    """Bits of weights, where the layer's type takes them; 8 when neither this nor `config` gives them. 2 bits are for groups
+    (`group-size`); 3 bits are stored in 4, 6 and 7 in 8.
     """
     layer_weight_bits: tuple[str, ...] = option((), "LAYER:BITS,...")
     """Bits of the weights of single layers, `conv1:8,layer2.0:4`, in place of all other settings."""
@@ -93,7 +92,7 @@ class SettingsOptions:
     """
     weight_asymmetric: bool | None = None
     """Zero points for weights that are quantized by themselves (`weight-only`)."""
-    group_size: Literal[16, 32, 64, 128, 256] | None = None
+    group_size: GroupSize | None = None
     """Input channels that share a scale, for each output channel, of weights that are quantized by themselves (`weight-only`)."""
     weight_format: Literal["fp8-e4m3", "fp8-e5m2", "hif8", "mxfp8", "mxfp4", "nvfp4"] | None = None
     """Floats of 8 or 4 bits in place of integers, for weights that are quantized by themselves (`weight-only`). fp8-e4m3,
@@ -111,7 +110,7 @@ class SettingsOptions:
     """
     weight_search: bool | None = None
     """True to search for the scales of weights with the least squared error, in place of those that cover the largest weight.
-    It needs no data. When neither this nor `config` says so: for groups of weights of 3 and 4 bits.
+    It needs no data. When neither this nor `config` says so: for groups of weights of 4 bits or less.
     """
     portable: Literal["strict", "auto", "off"] | None = None
     """Weights of 8 bits whose sums of products are exact in onnxruntime on every processor, in profiles qdq and ppq: those of all
@@ -142,9 +141,7 @@ class SettingsOptions:
     only_layers: tuple[str, ...] = option((), "LAYER,...", _WHAT)
     """The only layers that are quantized; that one of these cannot be quantized is an error."""
     tensor_quantize: tuple[str, ...] = option((), "LAYER:INDEX,...", _WHAT)
-    """Single inputs to quantize, such as `pool1:0,add:1`: a layer of max pooling or addition and the index of its
-    input.
-    """
+    """Single inputs to quantize, such as `pool1:0,add:1`: a layer of max pooling or addition and the index of its input."""
 
     def files(self) -> list[Path]:
         """The files that are named."""
@@ -155,8 +152,7 @@ class SettingsOptions:
 @dataclass(frozen=True, kw_only=True)
 class PointOptions:
     """Options of profiles that quantize values. What is not given is the profile's: profile ppq aligns as PPQ does, qdq aligns
-    nothing. Aligned values are a `group` in the module. They have the
-    same bits and symmetry; others are left out, with a remark.
+    nothing. Aligned values are a `group` in the module. They have the same bits and symmetry; others are left out, with a remark.
     """
 
     GROUP: ClassVar[str] = _SHARED
@@ -195,7 +191,7 @@ class PointOptions:
             )
 
     def modes(self, profile: Profile, joint_quant: bool) -> Mapping[Alignment, Mode]:
-        """How each kind of operation is aligned. Joint quantization is of additions, where `align-elementwise` is not given."""
+        """The alignment of each kind of operation. Joint quantization is of additions, where `align-elementwise` is not given."""
         given: Mapping[Alignment, Mode | None] = {
             "elementwise": self.align_elementwise or ("joint" if joint_quant else None),
             "concat": self.align_concat,
@@ -246,11 +242,46 @@ class RecoveryOptions:
     runs, unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
     """
 
+    def given(self, step: RecoveryStep) -> bool:
+        """Whether a step is to run on all layers: by default some run on a part."""
+        return bool(step.option) and getattr(self, step.option) not in (None, False, "nearest")
+
     @property
     def rounds_weights(self) -> bool:
         """Whether weights are to be rounded by outputs, in all layers: the default does so in some."""
         return self.round_weights not in (None, "nearest")
 
+
+class RecoveryStep(NamedTuple):
+    """A step that wins accuracy back. Checks, searches and reports know it by this row."""
+
+    name: str
+    """The pass."""
+    called: str
+    """The noun for what it does, in messages."""
+    option: str = ""
+    """The field of `RecoveryOptions` that asks for it; empty for what settings ask for layer by layer."""
+    of_channels: bool = False
+    """It changes channels before quantization: the pass has `even`, and a record, whose parameters are those of the channels as
+    they are, excludes it.
+    """
+    of_integers: bool = True
+    """It works on integers: inputs in floats of 8 bits exclude it."""
+    place: int = 0
+    """Its place among the steps that `amct tune` tries, the most promising first."""
+    tried: object = True
+    """The value of the option that is tried."""
+
+
+RECOVERY = (
+    RecoveryStep("rotate", "rotation", "rotate", of_channels=True, of_integers=False, place=2),
+    RecoveryStep("equalize", "equalization", "equalize", of_channels=True, place=1),
+    RecoveryStep("balance-channels", "balancing"),
+    RecoveryStep("fit-ranges", "fitting of ranges", "fit_ranges", place=4),
+    RecoveryStep("round-weights", "rounding of weights", "round_weights", place=0, tried="mismatch"),
+    RecoveryStep("correct-bias", "correction of biases", "correct_bias", place=3),
+)
+"""The steps in the order in which they run."""
 
 BY_DEFAULT = RecoveryOptions()
 NO_RECOVERY = RecoveryOptions(equalize=False, round_weights="nearest", correct_bias=False)
@@ -314,9 +345,7 @@ class DataOptions:
     data_types: tuple[str, ...] = option((), "TYPE,...")
     """Types of raw binaries, one per input: `float32,int64`. A file holds one run."""
     input_shape: str | None = option(None, flag=False)
-    """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves
-    open.
-    """
+    """Shapes of raw binaries, `images:1,3,224,224;ids:1,16`: the order of the folders, and sizes that the model leaves open."""
     images: ImageOptions = ImageOptions()
     on_error: Literal["stop", "skip"] = "stop"
     """What to do with shards of a folder that cannot be read: `stop` (default), or `skip` them, with a warning that counts them,

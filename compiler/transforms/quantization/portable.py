@@ -33,7 +33,7 @@ _ROUNDED = 127
 LOWEST, HIGHEST = -(2**15), 2**15 - 1
 """The ends of 16 bits."""
 _AT_A_TIME = 1 << 22
-"""About how many sums of two products are computed at a time."""
+"""Approximate number of sums of two products that are computed at a time."""
 
 
 def adds_singly(op: Operation) -> bool:
@@ -63,8 +63,8 @@ def least_scales(weight: Array, axis: int | None, layer: NNOp) -> Array:
 
 
 def ranges_around(integers: Array, layer: NNOp) -> tuple[Array, Array]:
-    """The least and the greatest integer of each weight, int16 in the shape of these matrices [G, M, K], such that all integers
-    between them have exact sums: what two neighbours leave of `MOST` is theirs in equal parts.
+    """The least and the greatest integer of each weight, int16 in the shape of these matrices [G, M, K], such that all
+    integers between them have exact sums: two neighbours share the rest of `MOST` equally.
     """
     if adds_singly(layer):
         return np.full(integers.shape, -_ROUNDED, np.int16), np.full(integers.shape, _ROUNDED, np.int16)

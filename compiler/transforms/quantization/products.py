@@ -57,7 +57,7 @@ def product_of(op: NNOp) -> Product:
 
 
 class _Axis(NamedTuple):
-    """How windows lie over one spatial axis: element i is at `begin + step * i`, and zeros are wherever no element is."""
+    """Windows over one spatial axis: element i is at `begin + step * i`, and zeros are wherever there is no element."""
 
     size: int
     """The number of elements."""

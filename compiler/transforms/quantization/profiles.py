@@ -17,90 +17,37 @@ from ...dialects.nn import (
     MatMulOp,
     NNOp,
 )
-from ...registry import References, load
 from ...session import Session
+from ...support.registry import References, load
 from .decide.conditions import (
-    ComputedInIntegers,
     DecideAverage,
     DecideElementwise,
     DecideLayer,
     DecidePassive,
     DecideWeighted,
-    Judge,
-    Rule,
     check_conditions,
 )
-from .tables import UNIFORM, LayerRow
-
-Alignment = Literal["elementwise", "concat", "pooling", "resize"]
-"""The kinds of operations whose operands and results may have to carry equal parameters (PPQ)."""
-
-Mode = Literal["large", "output", "input", "none", "joint"]
-"""How they are aligned: `values/alignment.py`."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """How one operation is quantized. Operand 0 is the activation; `weight` and `bias` are operand indices.
-
-    `per_channel` gives each output channel its own weight scale. The rules are the target's conditions beyond the table of
-    the layer's source framework (`tables.py`).
-    """
-
-    weight: int | None = None
-    bias: int | None = None
-    per_channel: bool = False
-    rules: tuple[Rule, ...] = ()
-    symmetric: bool = False
-    """The activation has no zero point."""
-    active: bool = True
-    """False if the results contain only elements of operand 0, so that its parameters apply to them."""
-    alignment: Alignment | None = None
-    between: bool = False
-    """Quantized only if its operands are integers anyway and the readers of its results compute in integers."""
-    gives_reals: bool = False
-    """The target computes real results from integers as fast as integer results: only integer readers get quantized ones."""
-    two_inputs: bool = False
-    """If the weight is an activation as well, both are quantized, without zero points."""
-    low_bits: Literal["planar", "always"] = "planar"
-    """Which weights may have fewer than 8 bits while the input is quantized: in two-dimensional convolutions (AMCT), or all."""
-    as_amct: bool = False
-    """Whether its parameters are those of AMCT for PyTorch to the bit: scales of weights that are 1 below float32's epsilon,
-    biases divided in float32; INT16 inputs and `ada_quantize` for some types of layers only.
-    """
-    calibrated_in_float: bool = False
-    """Whether its weight stays float while ranges of activations are found, even if weights are quantized first (AMCT's
-    transposed convolutions).
-    """
-    weight_only: Literal["table", "always"] | None = None
-    """Whether the weight can be quantized while the input stays float: according to AMCT's table of weights, always, or never."""
-
-    channel_formats: bool = False
-    """Whether the weight can be stored in a number format with a scale for each channel while the input stays float."""
-
-    @property
-    def judge(self) -> Judge | None:
-        """What knows which layers the target computes in integers; None if no rule asks it."""
-        return next((each.judge for each in self.rules if isinstance(each, ComputedInIntegers)), None)
+from .decide.rows import Alignment as Alignment, LayerRow, Mode as Mode, Row as Row, Rule
+from .tables import UNIFORM, listed_in
 
 
 class Points(NamedTuple):
-    """What follows from where a profile has its points."""
+    """Facts that follow from where a profile has its points."""
 
     balanced: bool
     """Channels of inputs can be balanced: each layer has its input to itself."""
     shifted: bool
-    """With joint_quant sums keep 16 bits unless settings say otherwise (AMCT)."""
+    """Sums keep 16 bits with joint_quant, unless settings say otherwise (AMCT)."""
     recurrent: bool
     """LSTM and GRU compute in integers; otherwise only their weights are quantized, on request."""
     aligned: bool
     """Options say which values share parameters and which have no point of their own (`PointOptions`)."""
     ruled: bool
-    """The conditions of a row hold for layers with observers placed by hand, too."""
+    """The conditions of a row also apply to layers with observers placed by hand."""
     by_region: bool
     """The first quantized operation of a fused region decides about all of it."""
     kernels: bool
-    """What is quantized can be computed with integers throughout, as onnxruntime's kernels do."""
+    """Quantized operations can be computed with integers throughout, as onnxruntime's kernels do."""
 
 
 _POINTS: Mapping[str, Points] = {
@@ -111,12 +58,14 @@ _POINTS: Mapping[str, Points] = {
 
 @dataclass(frozen=True)
 class Profile:
-    """A target as tables: which operations it quantizes and how, which it merges into one, and where it has points."""
+    """A target as tables: the operations that it quantizes and how, those that it merges into one, and the places of its
+    points.
+    """
 
     name: str
     rows: Mapping[type[NNOp], Row]
     target: str = ""
-    """What it is for, in words."""
+    """The purpose of the profile, in words."""
     activations: frozenset[str] = frozenset()
     """The activations that the target computes in one operation with the convolution or matrix product before it, by
     fuse-activation's names.
@@ -126,21 +75,27 @@ class Profile:
     table: tuple[LayerRow, ...] = UNIFORM
     """The source layers that can be quantized, with their rules; empty if only the operation decides."""
     points: Literal["layers", "values"] = "layers"
-    """The values that have quantization points: the inputs of layers, or every value that a quantized operation takes
-    or gives.
+    """The values that have quantization points: the inputs of layers, or every value that a quantized operation takes or gives.
     """
     alignment: Mapping[Alignment, Mode] = field(default_factory=dict[Alignment, Mode])
-    """How each kind of operation is aligned where the options do not say; kinds that are not listed are not aligned."""
+    """The alignment of each kind of operation if the options do not give it; kinds that are not listed are not aligned."""
     amct: Literal["pytorch"] | None = None
     """The AMCT whose fusions and arithmetic apply: PyTorch's fuses batch norms alone, into convolutions, and computes constants
     in float32, as torch does. None for every fold, in float64.
     """
+    also: tuple[str, ...] = ()
+    """The files that its target needs next to the ONNX file with QDQ, by role in `amct quantize`: `deploy` is that for ATC."""
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
     @property
+    def listed(self) -> Rule | None:
+        """The condition that its table has a layer; None without a table."""
+        return listed_in(self.table)
+
+    @property
     def facts(self) -> Points:
-        """What follows from where it has points."""
+        """Facts that follow from where it has points."""
         return _POINTS[self.points]
 
     def __post_init__(self) -> None:
@@ -245,6 +200,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     if name == "PROFILES":
         warn(f"{__name__}.PROFILES is deprecated: sessions have `profiles`", DeprecationWarning, stacklevel=2)
-        return References[Profile](load(".catalogue:PROFILES"))
+        return References[Profile](load(".session.catalogue:PROFILES"))
     warn(f"{name} is in amct_opt.lowering.ascend.profiles now", DeprecationWarning, stacklevel=2)
     return load(f".lowering.ascend.profiles:{name}")

@@ -14,12 +14,12 @@ from ...ir.metadata import add_metadata
 from ...pipelines.options import Parts
 from ...session import Session, session_of
 from .data import load, within
-from .options import AUTOMATIC, DataOptions, EngineOptions, QuantizeOptions
-from .recover.equalize import equalize
-from .recover.rotate import rotate
+from .idle import warn_of_idle
+from .options import DataOptions, EngineOptions, QuantizeOptions
+from .quantize_channels import quantize_channels
+from .recover.even_out import even_out
 from .request import Request, request_of
 from .running import runner_of
-from .steps import quantize_channels
 
 
 @dataclass(frozen=True, init=False)
@@ -32,14 +32,11 @@ class QuantizePass(Parts, ModulePass):
 
     name = "quantize"
 
-    RUNS: ClassVar[tuple[str, ...]] = (
-        "insert-observers",
-        "balance-channels",
-        "convert-observers",
-        "shift-accumulators",
-        "quantize-dynamic",
+    RUNS: ClassVar[str] = (
+        "rotate,equalize,insert-observers,balance-channels,calibrate,fit-ranges,round-weights,correct-bias,"
+        "convert-observers,shift-accumulators,quantize-dynamic"
     )
-    """The passes made of patterns that it runs."""
+    """The passes that it runs in this order, those that options ask for among them, as pipeline text."""
 
     calibration: DataOptions
     quantization: QuantizeOptions
@@ -47,21 +44,8 @@ class QuantizePass(Parts, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         request = request_of(self.quantization, session_of(ctx))
+        warn_of_idle(self.quantization, op, session_of(ctx))
         quantize(op, request, self.calibration, self.running, session_of(ctx))
-
-
-@dataclass(frozen=True)
-class Quantize(ModulePass):
-    """`--quantize` with objects in place of option text."""
-
-    name = "quantize"
-
-    request: Request
-    data: DataOptions
-    running: EngineOptions = AUTOMATIC
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        quantize(op, self.request, self.data, self.running, session_of(ctx))
 
 
 def quantize(module: ModuleOp, request: Request, data: DataOptions, running: EngineOptions, session: Session) -> None:
@@ -71,10 +55,7 @@ def quantize(module: ModuleOp, request: Request, data: DataOptions, running: Eng
     """
     runner = runner_of(running, request.profile)
     samples = cache(lambda: load(within(data, request.settings), module, session))
-    with session.phase("rotate"):
-        rotate(module, request, samples, session, runner)
-    with session.phase("equalize"):
-        equalize(module, request, samples, session, runner)
+    even_out(module, request, samples, session, runner, session.phase)
     if runner.engine == "onnxruntime" and (request.recovery.rounds_weights or request.recovery.correct_bias):
         session.note("onnxruntime runs calibration; weights are rounded and biases corrected in numpy, layer by layer")
     quantize_channels(module, request, samples, session, runner)

@@ -12,16 +12,24 @@ from ...configuration.checks import check_observers
 from ...configuration.files import read_settings
 from ...configuration.record import Record, read_record
 from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize, tensor_parts
-from ...diagnostics import CompileError
 from ...ir.layer_names import LayerNames
 from ...session import Session
+from ...support.diagnostics import CompileError
 from .decide.layers import Layers, able_names, resolve
 from .decide.named_layers import record_in_module
-from .options import AS_THE_PROFILE, NO_RECOVERY, PointOptions, QuantizeOptions, RecoveryOptions, SettingsOptions
+from .options import (
+    AS_THE_PROFILE,
+    NO_RECOVERY,
+    RECOVERY,
+    PointOptions,
+    QuantizeOptions,
+    RecoveryOptions,
+    SettingsOptions,
+)
 from .profiles import Profile, profile_of
 
 DEFAULT_OBSERVER = "mse"
-"""Where no configuration is given; AMCT's own, in a configuration that names none, is ifmr."""
+"""The observer without a configuration; AMCT's own, in a configuration that names none, is ifmr."""
 _OF_ALL_LAYERS = (
     "bits",
     "weight_bits",
@@ -53,9 +61,9 @@ class Request:
     def __post_init__(self) -> None:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
         self.points.check_points(self.profile)
-        if (self.recovery.rotate or self.recovery.equalize) and self.record is not None:
-            what = "rotation" if self.recovery.rotate else "equalization"
-            message = f"cannot be used with {what}: its parameters are those of the channels as they are"
+        given = [step for step in RECOVERY if self.recovery.given(step)]
+        if self.record is not None and (step := next((each for each in given if each.of_channels), None)):
+            message = f"cannot be used with {step.called}: its parameters are those of the channels as they are"
             raise CompileError(message, where=self.where)
         common = self.settings.common
         if self.recovery.equalize and common and isinstance(common.weight, Arq) and common.weight.number_format:
@@ -68,17 +76,16 @@ class Request:
                 f"profile {self.profile.name} does not support dmq_balancer: "
                 "inputs are quantized where they are made, before balancing",
                 where=self.where,
+                option="dmq",
             )
 
     def _check_activation_format(self) -> None:
         """Raises CompileError for what works on integers, where inputs become floats of 8 bits."""
         if self.settings.activation_format is None:
             return
-        recovery = self.recovery
-        given = {"fit-ranges": recovery.fit_ranges, "correct-bias": recovery.correct_bias}
-        given["round-weights"] = recovery.rounds_weights
-        if name := next((name for name, wanted in given.items() if wanted), None):
-            message = f"activation-format cannot be used with {name}, which works on integers"
+        on_integers = (each for each in RECOVERY if each.of_integers and self.recovery.given(each))
+        if step := next(on_integers, None):
+            message = f"activation-format cannot be used with {step.name}, which works on integers"
             raise CompileError(message, where=self.where, hint="leave one of them out")
         if self.record is not None:
             message = "cannot be used with activation-format: its parameters are those of integers"
@@ -97,7 +104,9 @@ class Request:
 
     @property
     def shifts(self) -> bool:
-        """Sums keep 16 bits: as settings say, else if the record shifts one or, without a record, with joint_quant (AMCT)."""
+        """Whether sums keep 16 bits: as settings say, else if the record shifts one or, without a record, with
+        joint_quant (AMCT).
+        """
         if self.settings.shift is not None:
             return self.settings.shift
         if self.record is not None:
@@ -117,13 +126,14 @@ class Request:
 
     @property
     def equalized(self) -> Request:
-        """What is left to do once channels are rotated and equalized."""
-        return replace(self, recovery=replace(self.recovery, rotate=False, equalize=False))
+        """The part of the request that is left once channels are rotated and equalized."""
+        done = {step.option: False for step in RECOVERY if step.of_channels}
+        return replace(self, recovery=replace(self.recovery, **done))
 
     @property
     def layer_by_layer(self) -> Request:
-        """The request for a network whose layers are measured one by one: what corrects biases and rounds weights by default
-        makes up for the layers before, too, and outputs decide which weights are portable.
+        """The request for a network whose layers are measured one by one: without the default correction of biases and
+        rounding of weights, which make up for the layers before, too; outputs decide which weights are portable.
         """
         return replace(self, recovery=_as_asked(self.recovery), settings=_always_portable(self.settings))
 
@@ -133,7 +143,7 @@ class Request:
         return replace(self, recovery=NO_RECOVERY, settings=_always_portable(self.settings))
 
     def within(self, module: ModuleOp, session: Session) -> Resolved:
-        """The request in the names of a module's layers, with what it is for each of them.
+        """The request in the names of a module's layers, with the settings of each of them.
 
         Raises CompileError, located in the settings' file, for layers and observers that do not exist, and for what a layer
         cannot have.
@@ -159,14 +169,13 @@ class Wanted:
 
     settings: Settings
     record: Record | None
-    points: PointOptions
     recovery: RecoveryOptions
-    files: tuple[Path, ...]
-    """The files that were read."""
+    options: QuantizeOptions
+    """The options as they were given."""
 
     def request(self, profile: Profile) -> Request:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
-        return Request(self.settings, profile, self.record, self.points, self.recovery)
+        return Request(self.settings, profile, self.record, self.options.points, self.recovery)
 
 
 def wanted_of(options: QuantizeOptions) -> Wanted:
@@ -178,7 +187,7 @@ def wanted_of(options: QuantizeOptions) -> Wanted:
         recovery = replace(_as_asked(recovery), equalize=bool(recovery.equalize))
     elif recovery.rounds_weights:
         recovery = _as_asked(recovery)
-    return Wanted(settings, record, options.points, recovery, tuple(options.settings.files()))
+    return Wanted(settings, record, recovery, options)
 
 
 def _always_portable(settings: Settings) -> Settings:
@@ -187,13 +196,13 @@ def _always_portable(settings: Settings) -> Settings:
 
 
 def _as_asked(recovery: RecoveryOptions) -> RecoveryOptions:
-    """The options with weights rounded, and biases corrected, only if they say so."""
+    """The options with weights rounded, and biases corrected, only if requested."""
     rounding = recovery.round_weights or "nearest"
     return replace(recovery, round_weights=rounding, correct_bias=bool(recovery.correct_bias))
 
 
 def request_of(options: QuantizeOptions, session: Session) -> Request:
-    """What options ask for in a session. Raises CompileError like both steps."""
+    """The request of options in a session. Raises CompileError like both steps."""
     return wanted_of(options).request(profile_of(session))
 
 

@@ -1,13 +1,13 @@
-"""What runs calibration, from its options."""
+"""Makes the runner of calibration from its options."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from ...backends import Runner, torch_installed
-from ...backends.cluster import Storing, secured
-from ...diagnostics import CompileError
+from ...engines import Runner, torch_installed
+from ...engines.cluster import Storing, secured
+from ...support.diagnostics import CompileError
 from .options import ClusterOptions, EngineOptions
 from .profiles import Profile
 
@@ -25,7 +25,7 @@ def sharing_runner(options: ClusterOptions) -> Runner:
 
 
 def runner_of(options: EngineOptions, profile: Profile | None = None) -> Runner:
-    """The runner: torch where `auto` may choose and numbers are to be those that the profile's AMCT for PyTorch has.
+    """The runner: torch if `auto` may choose and numbers have to be those of the profile's AMCT for PyTorch.
 
     Raises CompileError for an engine that is not installed, threads that it does not have, or a bad cluster.
     """

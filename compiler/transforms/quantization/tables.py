@@ -6,7 +6,7 @@ constraints" of AMCT's manual, tables 1 to 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -24,34 +24,8 @@ from ...dialects.nn import (
     MulOp,
     NNOp,
 )
-from .decide.conditions import DecideLayer, DecideProduct, DecideWeighted, Rule, conditions_named
-from .decide.sites import Site
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """A type of layer, the conditions for quantizing it, and the Ascend IR operators that AMCT maps it to.
-
-    A type can have several rows, distinguished by `operations`, the imported operations (Caffe's Pooling by its mode).
-    """
-
-    framework: str
-    op_type: str
-    operations: tuple[type[NNOp], ...]
-    rules: tuple[Rule, ...]
-    ascend: tuple[str, ...]
-    variants: tuple[str, ...] = ()
-    """Types that the table does not list, but that are other versions or spellings of this type."""
-    of_inputs: tuple[Rule, ...] | None = None
-    """The conditions of a product of two inputs, instead of `rules`; None where those apply to it as well."""
-
-    @property
-    def tensor_only(self) -> bool:
-        return DecideLayer.tensor_only in self.rules
-
-    def rules_of(self, site: Site) -> tuple[Rule, ...]:
-        """The conditions of this type's layer at `site`."""
-        return self.rules if self.of_inputs is None or not site.multiplies_inputs else self.of_inputs
+from .decide.conditions import DecideLayer, DecideProduct, DecideWeighted, conditions_named
+from .decide.rows import LayerRow, Rule
 
 
 def _row(
@@ -62,7 +36,7 @@ def _row(
     ascend: tuple[str, ...],
     variants: tuple[str, ...] = (),
 ) -> LayerRow:
-    """A row with the conditions of these names, which the patterns that decide its operations have."""
+    """A row with the conditions of these names, which are members of the patterns that decide its operations."""
     return LayerRow(framework, op_type, operations, conditions_named(operations, rules.split()), ascend, variants)
 
 
@@ -127,8 +101,8 @@ PYTORCH: tuple[LayerRow, ...] = (
          ("Conv2DTranspose",)),
     _row("pytorch", "AvgPool2d", (AveragePoolOp,), "called-once", ("AvgPoolV2",)),
 )  # fmt: skip
-"""Table 1 of AMCT for PyTorch, whose layers are modules: each a call of one of these classes, not of a subclass, and the only
-call. Source: its program (`QUANTIZABLE_TYPES`, `check_quantize_type`).
+"""Table 1 of AMCT for PyTorch, whose layers are modules: each a call of one of these classes, not of a subclass, and
+the only call. Source: its program (`QUANTIZABLE_TYPES`, `check_quantize_type`).
 """
 
 NON_UNIFORM: tuple[LayerRow, ...] = (
@@ -150,7 +124,7 @@ class Mark(Enum):
     """A weight with zero points of 0 has this form, too."""
     ERROR = "×"
     NONE = "not supported"
-    """The operator has no weights to quantize alone."""
+    """The operator has no weight that can be quantized alone."""
 
 
 class Marks(NamedTuple):
@@ -180,3 +154,10 @@ WEIGHTS: Mapping[str, WeightRow] = {
     "AvgPoolV2": _POOL,
 }
 """Table 3, by Ascend operator."""
+
+
+def listed_in(table: Sequence[LayerRow]) -> Rule | None:
+    """The condition that a table of uniform quantization has a layer; None for an empty one."""
+    if not table:
+        return None
+    return DecideLayer.not_a_module if table is PYTORCH else DecideLayer.not_in_table

@@ -7,8 +7,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import CompileError, Session, Target
 from amct_opt.dialects.nn import ConstantOp
-from amct_opt.files import replacing
 from amct_opt.rewriting import layer_of
+from amct_opt.support.files import replacing
 
 
 @dataclass(frozen=True)

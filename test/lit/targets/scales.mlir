@@ -1,5 +1,5 @@
 // Scales by layer and operand: layers in float are left out.
-// RUN: amct-opt %s --quantize='observer=minmax skip-layers=fc2' -t scales -o %t.json 2>/dev/null
+// RUN: amct-opt %s --quantize='observer=minmax skip-layers=fc2' -t scales -o %t.json --remarks=missed 2>&1 | filecheck %s --check-prefix REMARK
 // RUN: filecheck %s --input-file=%t.json
 // CHECK: {
 // CHECK-NEXT: "fc1": {
@@ -13,6 +13,7 @@
 // CHECK-NEXT: "zero_point": 0
 // CHECK-NEXT: }
 // CHECK-NOT: fc2
+// REMARK: [insert-observers missed skip-layers] "fc2"
 
 func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {
   %w = nn.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>

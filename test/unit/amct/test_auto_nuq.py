@@ -9,25 +9,24 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.amct import caffe, steps
+from amct_opt.amct import caffe, shared
 from amct_opt.configuration.record import read_record
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConvOp
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct as amct_command
 from amct_opt.transforms.constant_folding import FoldConstantsPass
 
-from ..values import layer_of, numbers_of
+from ..values import layer_of, normal, numbers_of
 
-RNG = np.random.default_rng(3)
-X = RNG.normal(size=(4, 8, 6, 6)).astype(np.float32)
+X = normal(4, 8, 6, 6)
 CHANNELS = {"light": (8, 8), "heavy": (8, 20), "middle": (20, 6), "dilated": (6, 40)}
 """Inputs and outputs of four convolutions in a row. The last is the heaviest; AMCT's table of NUQ refuses it for Caffe."""
 
 
-def network() -> str:
+def network(rng: np.random.Generator) -> str:
     lines = []
     for i, (name, (inputs, outputs)) in enumerate(CHANNELS.items()):
-        kernel = RNG.normal(size=(outputs, inputs, 3, 3)).astype(np.float32) / 5
+        kernel = rng.normal(size=(outputs, inputs, 3, 3)).astype(np.float32) / 5
         window = "pads [2, 2, 2, 2] dilations [2, 2]" if name == "dilated" else "pads [1, 1, 1, 1]"
         weight, result = f"tensor<{outputs}x{inputs}x3x3xf32>", f"tensor<?x{outputs}x6x6xf32>"
         lines += [
@@ -39,7 +38,7 @@ def network() -> str:
     return "\n".join([ends, *lines, "func.return %4 : tensor<?x40x6x6xf32>", "}"])
 
 
-NET = network()
+NET = network(np.random.default_rng(3))
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def net(tmp_path: Path) -> tuple[Path, Path]:
 
 def few_levels(model: str, weights: str) -> set[str]:
     """The layers of a net whose weights are at most 16 numbers, for every output channel."""
-    module, session = amct_opt.load(model, steps.session_for(weights))
+    module, session = amct_opt.load(model, shared.session_for(weights))
     amct_opt.run_pipeline(module, [FoldConstantsPass()], session)
     kernels = {layer_of(op): numbers_of(op.weight) for op in module.walk() if isinstance(op, ConvOp)}
     return {name for name, k in kernels.items() if all(np.unique(channel).size <= 16 for channel in k)}

@@ -14,7 +14,7 @@ from torch import nn
 
 from amct_opt.amct.pytorch.ranks import rank_of
 from amct_opt.amct.pytorch.tensor_decompose import auto_decomposition, decompose_network
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 RANKS: dict[tuple[int, int, int, int], tuple[int, ...]] = {
     (64, 64, 3, 3): (32, 32, 32),

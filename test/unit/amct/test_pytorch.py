@@ -17,9 +17,9 @@ from torch import nn
 
 from amct_opt.amct import pytorch as amct
 from amct_opt.configuration.record import read_record
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct as amct_command
-from amct_opt.transforms.quantization.convert.weight_divergence import divergence_scales
+from amct_opt.transforms.quantization.numbers.divergence import divergence_scales
 
 from ..scripts import script
 

@@ -20,11 +20,10 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from amct_opt.amct.pytorch import nn as qat
-from amct_opt.amct.pytorch import retrain as amct
+from amct_opt.amct.pytorch import nn as qat, retrain as amct
 from amct_opt.amct.pytorch.retrain_config import Trainable, default_config, json_text, read_json, read_simplified
-from amct_opt.diagnostics import CompileError
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 
 class Net(nn.Module):

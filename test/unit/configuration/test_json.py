@@ -6,14 +6,13 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amct_opt.configuration.json_config import json_text, read_json
 from amct_opt.configuration.layer_settings import LayerFacts, settings_for
 from amct_opt.configuration.observer_text import observer_text
 from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 CONV = LayerFacts("conv1", "Conv", channel_wise=True, low_bits=True)
 FC = LayerFacts("fc", "Gemm")
@@ -220,12 +219,13 @@ ALONE = """{
 """
 
 
-def test_weights_alone(read) -> None:
+@pytest.mark.parametrize("bits", [2, 4])
+def test_weights_alone(read, bits: int) -> None:
     """The layer has no settings of its input; keys that AMCT's own files do not have say so."""
-    settings = read(ALONE)
+    settings = read(text := ALONE.replace('"num_bits":4', f'"num_bits":{bits}'))
     fc = settings_for(settings, PRODUCT)
-    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, 4, True, 32, search=True))
-    assert json_text(settings, [PRODUCT]) == ALONE.rstrip()
+    assert (fc.weight_compress_only, fc.weight) == (True, Arq(True, bits, True, 32, search=True))
+    assert json_text(settings, [PRODUCT]) == text.rstrip()
 
 
 @pytest.mark.parametrize(("text", "asymmetric"), [("true", True), ("false", False)])

@@ -10,8 +10,7 @@ from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amct_opt.configuration.record import (
     NUMBERS,
@@ -22,7 +21,7 @@ from amct_opt.configuration.record import (
     read_record,
     record_text,
 )
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 SAMPLE = """\
 record {

@@ -8,7 +8,7 @@ import pytest
 from amct_opt.configuration.checks import check_names
 from amct_opt.configuration.layer_settings import LayerFacts, LayerSettings, settings_for
 from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, Settings, TensorQuantize
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 CONV = LayerFacts("conv1", "Conv", channel_wise=True, low_bits=True)
 CONV3D = LayerFacts("conv3", "Conv", channel_wise=True, symmetric_only=True)
@@ -66,6 +66,30 @@ def test_bits_of_a_single_weight() -> None:
     assert holds(CONV, common=Calibration(weight=Nuq()), weight_bits={"conv1": 8}).weight == Arq(True, 8, False)
     with pytest.raises(CompileError, match="layer_weight_bits gives 'pool' 8 bits, but it has no weight"):
         holds(POOL, weight_bits={"pool": 8})
+
+
+def test_two_bits_are_for_groups() -> None:
+    """One layer may have other bits than all, in the groups of all; without groups it is an error that says what to give."""
+    product = LayerFacts("fc", "MatMul", channel_wise=True, weight_only=True)
+    common = Calibration(weight=Arq(bits=2, group_size=32), weight_compress_only=True)
+    assert holds(product, common=common).weight == Arq(True, 2, False, 32)
+    assert holds(product, common=common, weight_bits={"fc": 8}).weight == Arq(True, 8, False, 32)
+    eight = replace(common, weight=Arq(group_size=32))
+    assert holds(product, common=eight, weight_bits={"fc": 2}).weight == Arq(True, 2, False, 32)
+    assert Arq(bits=2, group_size=32).by_channel == Arq()
+    assert Arq(bits=3, group_size=32).by_channel == Arq(bits=3)
+    with pytest.raises(CompileError, match="quant_bits 2 needs group_size"):
+        Arq(bits=2)
+    with pytest.raises(
+        CompileError, match="layer_weight_bits gives 'fc' 2 bits, but quant_bits 2 needs group_size"
+    ) as found:
+        holds(product, common=replace(common, weight=Arq()), weight_bits={"fc": 2}, where="a.json")
+    assert (found.value.where, found.value.hint) == ("a.json", "give weight-only=true group-size=32")
+    next_to_inputs = holds(CONV, common=replace(common, weight_compress_only=False))
+    assert next_to_inputs.weight == Arq(True, 8, False)
+    assert next_to_inputs.remarks == (
+        "cannot have a scale for each group: only weights that are quantized by themselves have groups",
+    )
 
 
 def test_bits_of_a_single_input() -> None:

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amct_opt.configuration.settings import (
     Activation,
@@ -19,7 +18,7 @@ from amct_opt.configuration.settings import (
 )
 from amct_opt.configuration.simplified import read_simplified
 from amct_opt.configuration.simplified_text import simplified_text
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 
 @pytest.fixture
@@ -178,7 +177,8 @@ ERRORS = {
         1,
         "tensor_quantize names 'a:0' twice",
     ),
-    "quant_bits": (common("\narq_quantize { quant_bits: 5 }"), 2, "quant_bits must be one of 3, 4, 6, 7, 8, not 5"),
+    "quant_bits": (common("\narq_quantize { quant_bits: 5 }"), 2, "quant_bits must be one of 2, 3, 4, 6, 7, 8, not 5"),
+    "quant_bits of groups": (common("\narq_quantize { quant_bits: 2 }"), 2, "quant_bits 2 needs group_size"),
     "weights of few levels alone": (
         common("\nweight_compress_only: true nuq_quantize { }"),
         1,

@@ -8,7 +8,7 @@ from xdsl.dialects.func import FuncOp
 
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 
 def function(arguments: str) -> FuncOp:

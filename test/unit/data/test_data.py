@@ -7,10 +7,10 @@ import pytest
 
 from amct_opt.data import load_arrays, load_samples, synthetic_samples
 from amct_opt.data.given import samples_from
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 from ..values import module_of
 from .models import function, save
@@ -212,7 +212,7 @@ def test_synthetic_axes_of_one_name_have_one_size() -> None:
       func.return
     }"""
     first = next(iter(synthetic_samples(main_function(parse_module(new_session(), text))).batches()))
-    assert (first["arg0"].shape, first["arg1"].shape) == ((1, 8), (8, 8))
+    assert (first["x"].shape, first["y"].shape) == ((1, 8), (8, 8))
 
 
 def test_synthetic_caches_have_the_heads_that_onnxruntimes_attention_takes() -> None:
@@ -226,7 +226,7 @@ def test_synthetic_caches_have_the_heads_that_onnxruntimes_attention_takes() -> 
       func.return
     }"""
     first = next(iter(synthetic_samples(main_function(parse_module(new_session(), text))).batches()))
-    assert [first[name].shape for name in ("arg1", "arg2")] == [(1, 2, 8, 3)] * 2
+    assert [first[name].shape for name in "kv"] == [(1, 2, 8, 3)] * 2
 
 
 def test_npz_is_mapped_whether_compressed_or_not(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from amct_opt.data import PRESETS, Form, Preprocess, image_size, load_samples
 from amct_opt.data.images import brought_to, images_in
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 from .models import function
 
@@ -156,7 +156,7 @@ def test_layout_and_channels_follow_from_the_input(folder: Path) -> None:
         ("%x: tensor<?x3x3x3xf32>", whole, r"\[3, 3, 3\] may be channels first or last\n  hint: layout=NCHW or NHWC"),
         ("%x: tensor<?x?x?x3xf32>", whole, r"leaves the size of images open\n  hint: crop=224"),
         ("%x: tensor<?x?x?x3xf32>", PRESETS["yolo"], r"leaves the size of images open\n  hint: pad=640"),
-        ("%x: tensor<?x7xf32>", whole, r"input 'x' is of tensor<\?x7xf32>, not an image"),
+        ("%x: tensor<?x7xf32>", whole, r"input 'x' has shape \[\?, 7\], not that of an image"),
         ("%x: tensor<?x1x4x5xf32>", PRESETS["imagenet"], "mean has 3 values, gray has 1 channels"),
         ("%x: tensor<?x3x4x5xf32>", Preprocess(resize=3), "resize=3 is smaller than the input of 4x5"),
     ):

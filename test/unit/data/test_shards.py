@@ -14,7 +14,7 @@ import pytest
 
 import amct_opt
 from amct_opt.data.shards import OnError, ShardRows, shard_files, shard_rows
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.data import load
 from amct_opt.transforms.quantization.options import DataOptions
 

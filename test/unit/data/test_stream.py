@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from amct_opt.data import Form, from_batches, load_samples
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 from .models import function
 

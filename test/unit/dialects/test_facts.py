@@ -13,7 +13,6 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
-from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.flows.summary import describe_layers
@@ -23,11 +22,12 @@ from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError, Remark
 from amct_opt.targets.fusion_info import FusionInfoTarget
 from amct_opt.transforms.quantization.place.print_quant_points import quant_points
-from amct_opt.universe import new_session
 
-from ..targets.operations import CASES, Array, Case, module_of, reseed
+from ..targets.operations import CASES, Array, Case, module_of
 
 SHIFTED = """
 func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32> {nn.name = "y"}) {
@@ -66,7 +66,6 @@ def test_a_layer_with_two_reasons_is_one_layer_in_float() -> None:
 
 def computed(case: Case, arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
     """The operation that gives the results of a case, and the results for these arrays."""
-    reseed()
     module = module_of(case.build, arrays, case.dynamic)
     op = next(op for op in module.walk() if isinstance(op, ReturnOp)).operands[0].owner
     return op, list(run(module, {f"x{i}": a for i, a in enumerate(arrays)}).values())
@@ -139,7 +138,7 @@ def test_what_acts_by_sample_gives_for_three_what_it_gives_for_each() -> None:
     for name, case in CASES.items():
         if case.dynamic or not all(a.size and a.ndim and len(a) == len(case.arrays[0]) for a in case.arrays):
             continue  # operands without samples
-        if name.startswith("cast") or name == "dequantize-i4":
+        if name.startswith("cast") or name in ("dequantize-i2", "dequantize-i4"):
             continue  # sizes that the case declares
         op, _ = computed(case, case.arrays)
         assert op.acts_by_sample == same_for_three(case), name

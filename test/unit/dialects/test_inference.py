@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from onnx import TensorProto, helper, shape_inference
-from xdsl.dialects.builtin import DYNAMIC_INDEX as ANY
-from xdsl.dialects.builtin import TensorType, f32, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX as ANY, TensorType, f32, i64
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 

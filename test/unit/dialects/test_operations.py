@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.properties import attribute_of, properties_of
 from amct_opt.ir.text import parse_module
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"
 OPERATIONS = [op for op in nn.OPERATIONS if issubclass(op, IRDLOperation)]

@@ -31,6 +31,7 @@ SLOW = {
     "docs/howto/pass.md",
     "docs/howto/profile.md",
     "docs/howto/quantized-layer.md",
+    "docs/howto/way-to-quantize.md",
     "docs/migrating.md",
     "docs/observers.md",
     "docs/pytorch.md",

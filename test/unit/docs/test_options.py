@@ -8,11 +8,10 @@ import sys
 import pytest
 
 import amct_opt
-from amct_opt import keywords
+from amct_opt.api import keywords
 from amct_opt.flows.options import ResultOptions
 from amct_opt.pipelines.options import Option, leaves
-from amct_opt.tools import amct
-from amct_opt.tools import amct_opt as opt
+from amct_opt.tools import amct, amct_opt as opt
 from amct_opt.transforms.quantization.options import AllOptions
 
 from ..scripts import script

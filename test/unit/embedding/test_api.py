@@ -1,6 +1,8 @@
 """The public Python API: what `amct_opt` hands out, from a model to files and numbers."""
 
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,13 +18,14 @@ import pytest
 import amct_opt
 from amct_opt import CompileError, Executable, Settings
 from amct_opt.dialects.nn import ObserveOp
-from amct_opt.flows.model_file import simplify_and_fuse
+from amct_opt.flows.network import simplify_and_fuse
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.transforms.quantization.options import RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.transforms.quantization.request import request_of
 
 from ..conftest import Amct
+from .test_page import NAMES
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -45,12 +48,12 @@ def quantized(**arguments: Any) -> str:
 
 
 def test_importing_it_imports_nothing() -> None:
-    code = "import sys; a = set(sys.modules); import amct_opt; amct_opt.__all__; dir(amct_opt); print(*(set(sys.modules) - a))"
+    code = "import sys; a = set(sys.modules); import amct_opt; dir(amct_opt); print(*(set(sys.modules) - a))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["amct_opt"]
 
 
-@pytest.mark.parametrize("name", amct_opt.__all__)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
     found = getattr(amct_opt, name)
     assert (found.__doc__ or "").strip()
@@ -61,6 +64,13 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
             n: m for n, m in own.items() if not n.startswith("_") and (inspect.isfunction(m) or isinstance(m, property))
         }
         assert not [n for n, m in methods.items() if not inspect.getdoc(getattr(found, n)) and not m.__doc__]
+
+
+def test_help_fits_three_screens() -> None:
+    """It names all of the API, each with a word on what it is for."""
+    page = pydoc.render_doc(amct_opt, renderer=pydoc.TextDoc())
+    assert len(page.splitlines()) < 3 * 40
+    assert {*re.findall(r"\w+", amct_opt.__doc__ or "")} >= {*NAMES}
 
 
 def test_no_other_names() -> None:
@@ -265,9 +275,9 @@ def test_passes_commands_and_functions_recover_alike(amct_tool: Amct, given: dic
     amct_opt.quantize(module, session, data=data, **given)
     assert amct_opt.to_text(module) == amct_opt.to_text(by_pass)
     assert {name.replace("_", "-") for name in given} <= {r.pass_name for r in session.remarks}
-    amct_opt.quantize_file(model, tmp_path / "function", data, **given)
+    amct_opt.quantize_file(model, tmp_path / "function", data, also=("nn", "ascend", "record"), **given)
     flags = [f"--{n.replace('_', '-')}" + ("" if value is True else f"={value}") for n, value in given.items()]
-    arguments = "quantize", model, "-o", tmp_path / "command", "--data", data
+    arguments = "quantize", model, "-o", tmp_path / "command", "--data", data, "--also", "nn,ascend,record"
     assert amct_tool(*arguments, *flags).status == 0
     for name in ("net_nn.mlir", "net_ascend.mlir", "net_qdq.onnx", "net_record.txt"):
         assert (tmp_path / "function" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
@@ -305,6 +315,14 @@ def test_sessions_on_threads_of_their_own() -> None:
     expected = list(map(compiled, observers))
     with ThreadPoolExecutor(len(observers)) as pool:
         assert list(pool.map(compiled, observers)) == expected
+
+
+def test_a_silent_session_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    session = amct_opt.new_session()
+    silent = session.silent()
+    silent.warn("twice as slow")
+    silent.note("in numpy")
+    assert (capsys.readouterr().err, silent.warnings, session.warnings) == ("", ["twice as slow"], [])
 
 
 def test_two_sessions_share_no_state() -> None:
@@ -421,10 +439,7 @@ def test_a_model_in_one_step(tmp_path: Path) -> None:
     written = summary.files["onnx"].read_bytes()
     assert by_path.save(tmp_path / "path") == tmp_path / "path"
     assert (tmp_path / "path" / "digits_qdq.onnx").read_bytes() == written
-    assert {file.name for file in summary.files.values()} == {f.name for f in (tmp_path / "path").iterdir()} - {
-        "digits_nn.safetensors",
-        "digits_ascend.safetensors",
-    }
+    assert {file.name for file in summary.files.values()} == {f.name for f in (tmp_path / "path").iterdir()}
     assert repr(by_path) == repr(summary).replace("Summary", "Quantized")
     assert by_object.summary.accuracy == by_path.summary.accuracy
     assert "correct-bias" in {each.pass_name for each in heard}

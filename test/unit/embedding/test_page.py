@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 
 import amct_opt
 
+NAMES = [name for names in amct_opt._PLACES.values() for name in names]
+"""The public API, without its module for PyTorch."""
+
 
 class Annotation(str):
     """Printed as it is written."""
@@ -40,7 +43,7 @@ def members(found: type) -> Iterator[str]:
 
 
 def section() -> Iterator[str]:
-    names = sorted(amct_opt.__all__, key=str.lower)
+    names = sorted(NAMES, key=str.lower)
     yield "### Functions"
     for name in names:
         if inspect.isfunction(found := getattr(amct_opt, name)):

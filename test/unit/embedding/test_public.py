@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+
+import pytest
 
 from ..docs.pages import PAGES, ROOT, blocks_of
 
@@ -33,3 +36,13 @@ def test_modules_are_listed(generated: Callable[..., None]) -> None:
 def test_what_is_taken_has_a_docstring() -> None:
     found = [(m, n, getattr(import_module(m), n, None)) for m, names in taken().items() for n in names]
     assert [f"{m}.{n}" for m, n, o in found if callable(o) and not inspect.getdoc(o)] == []
+
+
+def test_modules_are_found_by_the_names_that_they_had() -> None:
+    with pytest.warns(FutureWarning, match=r"amct_opt.backends is amct_opt.engines now"):
+        moved = import_module("amct_opt.backends.cluster")
+    assert moved is import_module("amct_opt.engines.cluster")
+    assert moved.__spec__ is not None
+    assert moved.__spec__.name == "amct_opt.engines.cluster"
+    for name in ("amct_opt.backends", "amct_opt.backends.cluster"):
+        del sys.modules[name]

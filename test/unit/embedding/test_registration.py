@@ -230,7 +230,7 @@ def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_pat
     assert call("amct_opt", "net.twice").stdout.count("func.func") == 2
     (own,) = json.loads(call("amct", "support", "net.mlir", "--json", "--profile=nothing").stdout)["layers"]
     assert (own["quantizable"], own["rule"]) == ("no", "imported-as")
-    done = call("amct", "quantize", "net.mlir", "--data=x.npz", "--observer=doubled", "-o", "out")
+    done = call("amct", "quantize", "net.mlir", "--data=x.npz", "--observer=doubled", "-v", "-o", "out")
     assert "15 samples; observer doubled" in done.stdout, done.stderr
 
 

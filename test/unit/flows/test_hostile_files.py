@@ -242,11 +242,20 @@ def test_one_line(case: str, folder: Path) -> None:
         ),
         ("p.caffemodel", "amct support n.prototxt --weights p.caffemodel"),
         ("p.mlir", "amct-opt p.mlir"),
-        *((f"p.{ending}", f"amct quantize m.onnx -o o --data p.{ending}") for ending in ("npz", "npy")),
-        ("d/x.npy", "amct quantize m.onnx -o o --data d"),
-        *((f"d/p.{ending}", "amct quantize m.onnx -o o --data d") for ending in ("npz", "tar", "parquet")),
-        *((name, "amct quantize m.onnx -o o --data d.zarr") for name in ("d.zarr", "d.zarr/.zgroup", "d.zarr/x/c/0")),
-        *((f"p.{ending}", f"amct quantize m.onnx -o o --data x.npz --labels p.{ending}") for ending in ("csv", "npy")),
+        *((f"p.{ending}", f"amct quantize m.onnx -o o --profile cpu --data p.{ending}") for ending in ("npz", "npy")),
+        ("d/x.npy", "amct quantize m.onnx -o o --profile cpu --data d"),
+        *(
+            (f"d/p.{ending}", "amct quantize m.onnx -o o --profile cpu --data d")
+            for ending in ("npz", "tar", "parquet")
+        ),
+        *(
+            (name, "amct quantize m.onnx -o o --profile cpu --data d.zarr")
+            for name in ("d.zarr", "d.zarr/.zgroup", "d.zarr/x/c/0")
+        ),
+        *(
+            (f"p.{ending}", f"amct quantize m.onnx -o o --profile cpu --data x.npz --labels p.{ending}")
+            for ending in ("csv", "npy")
+        ),
         *((f"p.{ending}", f"amct quantize m.onnx -o o --settings p.{ending}") for ending in ("yaml", "toml", "json")),
         (
             "p.cfg",

@@ -15,11 +15,12 @@ from amct_opt.configuration.record import Record, read_record
 from amct_opt.dialects import ascend, nn
 from amct_opt.frontends.mlir import read
 from amct_opt.runtime.executor import Executable
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CHANNELS = 8
+ALSO = "--also", "nn,ascend,record"
 
 CONFIG = """
 joint_quant: true
@@ -79,7 +80,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "calib.npz", x=samples(8, 1))
     (folder / "net.cfg").write_text(CONFIG, "utf-8")
     given = [str(folder / name) for name in ("net.onnx", "calib.npz", "net.cfg")]
-    assert amct.run(["quantize", given[0], "--data", given[1], "--config", given[2], "-o", str(folder / "out")]) == 0
+    assert (
+        amct.run(["quantize", given[0], "--data", given[1], "--config", given[2], "-o", str(folder / "out"), *ALSO])
+        == 0
+    )
     return folder / "out"
 
 
@@ -108,7 +112,7 @@ def test_the_record(out: Path) -> None:
 
 def test_the_record_alone_gives_the_same_parameters(out: Path) -> None:
     folder = out.parent
-    given = ["--record", str(out / "net_record.txt"), "-o", str(folder / "again")]
+    given = ["--record", str(out / "net_record.txt"), "-o", str(folder / "again"), *ALSO]
     assert amct.run(["quantize", str(folder / "net.onnx"), *given]) == 0
     found = [
         {op.qparams for op in module_in(path).walk() if isinstance(op, nn.QuantizeOp)}

@@ -16,11 +16,12 @@ from amct_opt import frontends
 from amct_opt.configuration.record import NUMBERS, read_record
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
-RNG = np.random.default_rng(5)
-X = RNG.normal(size=(2, 3, 8, 8)).astype(np.float32)
+from ..values import normal
+
+X = normal(2, 3, 8, 8)
 
 INPUTS = {"onnx": X, "tensorflow": X, "caffe": X}
 MODELS = {"onnx": "net.onnx", "tensorflow": "net.pb", "caffe": "net.prototxt"}
@@ -102,7 +103,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One network in three formats (convolutions, an addition with Relu6 after it, a pool, a product), and its data."""
     folder = tmp_path_factory.mktemp("models")
     sizes = {"w1": (32, 3, 3, 3), "w2": (32, 32, 3, 3), "w3": (128, 6), "b3": (6,)}
-    weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32) / 4, name) for name, s in sizes.items()]
+    weights = [numpy_helper.from_array(normal(*s) / 4, name) for name, s in sizes.items()]
     weights += [numpy_helper.from_array(np.array(bound, np.float32), name) for name, bound in (("low", 0), ("high", 6))]
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["c1"], "conv1", pads=[1] * 4),
@@ -237,7 +238,7 @@ def test_auto_calibration(mode: str, framework: str, models: Path, amct_tool, tm
 def test_quantized_layers_are_not_left_in_float(amct_tool, tmp_path: Path) -> None:
     """A product that takes all levels, though few are asked for, is quantized: it has a list of its own."""
     sizes = {"w": (32, 3, 3, 3), "m": (32 * 36, 4)}
-    weights = [numpy_helper.from_array(RNG.normal(size=s).astype(np.float32), name) for name, s in sizes.items()]
+    weights = [numpy_helper.from_array(normal(*s), name) for name, s in sizes.items()]
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
         helper.make_node("Flatten", ["c"], ["flat"], "flat"),

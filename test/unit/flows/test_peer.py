@@ -14,19 +14,19 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from amct_opt.backends.onnx_runtime import arithmetic, processor
 from amct_opt.data.given import samples_from
+from amct_opt.engines.onnx_runtime import arithmetic, processor
 from amct_opt.flows import peer
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct
 from amct_opt.tools.shared import load_module
 from amct_opt.transforms.quantization.data import load
 from amct_opt.transforms.quantization.options import DataOptions
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.universe import new_session
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def quantize(model: Path, profile: str = "qdq", bits: str = "8") -> int:
+def quantize(model: Path, profile: str = "qdq", bits: str = "8", *options: str) -> int:
     folder = model.parent
     data = str(folder / "data.npz")
     given = ["--data", data, "--profile", profile, "--bits", bits, "-o", str(folder / "out")]
-    return amct.run(["quantize", str(model), *given])
+    return amct.run(["quantize", str(model), *given, *options])
 
 
 @pytest.mark.parametrize("profile", ["qdq", "ascend"])
@@ -127,7 +127,7 @@ def test_calibration_opens_its_file(
 @pytest.mark.parametrize("bits", ["4", "8", "16"])
 def test_where_the_two_part(model: Path, bits: str) -> None:
     """Outputs that are far apart are explained by the first integers that differ: here those after wrong weights."""
-    assert quantize(model, bits=bits) == 0
+    assert quantize(model, "qdq", bits, "--also", "nn") == 0
     out = model.parent / "out"
     module = load_module(out / "net_nn.mlir")[0]
     file = onnx.load(out / "net_qdq.onnx")
@@ -224,7 +224,7 @@ def test_the_cause_of_other_numbers_is_found(
 def test_the_summary_says_on_which_processors_a_file_is_right(
     profile: str, said: str, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert quantize(saturating(model), profile) == 0
+    assert quantize(saturating(model), profile, "8", "--verbose") == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  processors "))
     assert line.endswith(said)
 

@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import amct_opt
-from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.flows.peer import CLOSE
 from amct_opt.flows.recipes import RULE
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError, Remark
 
 Array = np.ndarray[Any, Any]
 SAMPLES = 64

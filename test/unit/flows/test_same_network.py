@@ -25,7 +25,7 @@ import amct_opt
 from amct_opt.dialects import nn
 from amct_opt.observers import OBSERVERS, make_observer
 from amct_opt.session import ImportOptions
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

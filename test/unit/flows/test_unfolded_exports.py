@@ -60,7 +60,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_parameters_behind_nodes_are_folded_before_anything_is_matched(model: Path, tmp_path: Path) -> None:
-    assert run(["quantize", str(model), "-o", str(tmp_path / "out")]) == 0
+    assert run(["quantize", str(model), "-o", str(tmp_path / "out"), "--verbose"]) == 0
     layers = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["layers"]
     assert sorted(row["rule"] for row in layers["fused"]) == [
         "compute-activation",
@@ -77,7 +77,7 @@ def test_parameters_behind_nodes_are_folded_before_anything_is_matched(model: Pa
 def test_what_is_part_of_a_quantized_layer_is_not_counted_as_float(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["quantize", str(model), "-o", str(tmp_path / "out")]) == 0
+    assert run(["quantize", str(model), "-o", str(tmp_path / "out"), "--verbose"]) == 0
     layers = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["layers"]
     assert (layers["inside"], layers["others"]) == ({"nn.relu6": 1}, {})
     assert "part of an int8 layer   1: nn.relu6 1" in capsys.readouterr().out

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 LIT = Path(__file__).parents[2] / "lit" / "dialects" / "nn"
 

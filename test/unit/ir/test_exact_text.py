@@ -6,8 +6,7 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i8, i32
 from xdsl.ir import Operation
@@ -15,7 +14,7 @@ from xdsl.ir import Operation
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.weights import Weight
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 SESSION = new_session()
 BITS = {
@@ -72,11 +71,11 @@ def test_any_bit_pattern(name: str, generic: bool, data: st.DataObject) -> None:
 
 
 @generic
-@pytest.mark.parametrize("name", ["int4", "uint4", "bool"])
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4", "bool"])
 @sweep
 @given(data=st.data())
 def test_small_types(name: str, generic: bool, data: st.DataObject) -> None:
-    low, high = {"int4": (-8, 7), "uint4": (0, 15), "bool": (0, 1)}[name]
+    low, high = {"int2": (-2, 1), "uint2": (0, 3), "int4": (-8, 7), "uint4": (0, 15), "bool": (0, 1)}[name]
     values = data.draw(arrays(np.int8, array_shapes(max_dims=2, max_side=9), elements=st.integers(low, high)))
     array = values.astype(dtype(name))
     again = reread_array(array, generic)

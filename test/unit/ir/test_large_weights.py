@@ -16,10 +16,10 @@ from amct_opt.dialects.ascend.base import i8
 from amct_opt.dialects.nn import QParamsAttr
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import is_finite, open_side_file, release, write_side_file
-from amct_opt.lowering.ascend.trial import integer_refusal
+from amct_opt.lowering.ascend.trial_lowering import integer_refusal
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.convert.parameters import quantized
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.transforms.quantization.numbers.parameters import quantized
 
 MEGABYTE = 1 << 20
 

@@ -6,13 +6,13 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FusedLoc, ModuleOp, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
-from amct_opt.diagnostics import describe
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.unique_names import Names
 from amct_opt.rewriting import fused_location
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import describe
 
 NAMES = [
     "conv1",

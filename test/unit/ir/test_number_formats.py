@@ -13,8 +13,8 @@ from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import dtype_named, numpy_dtype
 from amct_opt.ir.number_formats import NUMBER_FORMATS, in_hif8, largest, saturated_to
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.options import SettingsOptions
-from amct_opt.universe import new_session
 
 Array = np.ndarray
 

@@ -26,7 +26,7 @@ def test_every_operation(dialect: str) -> None:
     through_upstream(*(parse(part) for text in texts for part in re.split(r"(?m)^// -----.*$", text)))
 
 
-ELEMENTS = ("float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "int4", "bool")
+ELEMENTS = ("float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "int4", "int2", "bool")
 LOCATIONS = (
     "unknown",
     '"net.onnx":0:0',

@@ -15,6 +15,7 @@ from xdsl.ir import Block
 
 import amct_opt
 from amct_opt.dialects import nn
+from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.text import module_text
 from amct_opt.tools import amct
 
@@ -72,7 +73,8 @@ def test_names_in_text(written: str) -> None:
     module, _ = amct_opt.parse(text)
     copy = module_text(module.clone())
     assert copy == module_text(module) == module_text(amct_opt.parse(copy).module)
-    assert amct_opt.execute(module, {"arg0": np.array([1, 2], np.float32)})["result0"].tolist() == [2, 1]
+    (name,) = input_names(main_function(module))
+    assert amct_opt.execute(module, {name: np.array([1, 2], np.float32)})["result0"].tolist() == [2, 1]
 
 
 def _network(path: Path, names: list[str], layers: list[str]) -> None:
@@ -117,7 +119,7 @@ def test_commands_on_models_of_any_names(first: int, tmp_path: Path, capsys: pyt
     np.save(tmp_path / "d.npy", rng.normal(size=(4, 2, 6, 6)).astype(np.float32))
 
     assert amct.run(["support", str(model)]) == 0
-    assert amct.run(["quantize", str(model), "--data", str(tmp_path / "d.npy"), "-o", str(out)]) == 0
+    assert amct.run(["quantize", str(model), "--data", str(tmp_path / "d.npy"), "--also", "nn", "-o", str(out)]) == 0
     summary = json.loads((out / "summary.json").read_text("utf-8"))
     assert [row["layer"] for row in summary["layers"]["quantized"]] == ["Conv_0", layers[3]]
     assert [row["layer"] for row in summary["layers"]["fused"]][:1] == [layers[1]]

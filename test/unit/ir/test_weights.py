@@ -14,7 +14,6 @@ import safetensors.numpy
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module, write_module
 from amct_opt.ir.verification import verify
@@ -27,7 +26,8 @@ from amct_opt.ir.weights import (
     side_file_of,
     write_side_file,
 )
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 ARRAYS = {
     "conv1.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -70,10 +70,11 @@ def test_what_safetensors_writes_is_read(tmp_path: Path) -> None:
         assert side.array(key).tobytes() == array.tobytes(), key
 
 
-def test_four_bit_integers_take_a_byte_each(tmp_path: Path) -> None:
-    array = np.array([-8, 7, 0], ml_dtypes.int4)
-    write_side_file(tmp_path / "a.safetensors", {"q": array})
-    assert np.array_equal(open_side_file(tmp_path / "a.safetensors").array("q").astype(np.int8), [-8, 7, 0])
+@pytest.mark.parametrize(("dtype", "numbers"), [(ml_dtypes.int4, [-8, 7, 0]), (ml_dtypes.int2, [-2, 1, 0])])
+def test_small_integers_take_a_byte_each(dtype: type, numbers: list[int], tmp_path: Path) -> None:
+    write_side_file(tmp_path / "a.safetensors", {"q": np.array(numbers, dtype)})
+    side = open_side_file(tmp_path / "a.safetensors").array("q")
+    assert (side.nbytes, side.astype(np.int8).tolist()) == (3, numbers)
 
 
 def test_arrays_are_mapped_aligned_and_read_only(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import as_stored
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.weights import Weight
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 CANDIDATES = ("mlir-opt", *(f"mlir-opt-{version}" for version in range(30, 16, -1)), "iree-opt")
 PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -16,7 +16,6 @@ from amct_opt.observers.mse import Below, squared_errors
 from amct_opt.runtime.affine import affine, rounded
 
 NAMES = [*OBSERVERS, "ifmr{exact=false}"]
-RNG = np.random.default_rng(41)
 
 
 def observed(text: str, arrays: Sequence[np.ndarray], symmetric: bool = False, bits: int = 8) -> tuple[float, float]:
@@ -90,8 +89,8 @@ def loss(counts: list[int], left: int, right: int, levels: int) -> float:
 
 
 @pytest.mark.parametrize(("bits", "spread"), [(8, (1.0, 0.5)), (8, (1.0, 3.0)), (4, (1.0, 2.0))])
-def test_hfmg(bits: int, spread: tuple[float, float]) -> None:
-    first, second = (RNG.standard_t(5, size=3000).astype(np.float32) * np.float32(s) for s in spread)
+def test_hfmg(bits: int, spread: tuple[float, float], rng: np.random.Generator) -> None:
+    first, second = (rng.standard_t(5, size=3000).astype(np.float32) * np.float32(s) for s in spread)
     low, high, bins = float(first.min()), float(first.max()), 1024
     counts = counted(first, low, high, bins)
     new_low, new_high = min(low, float(second.min())), max(high, float(second.max()))
@@ -122,15 +121,17 @@ def rms(values: np.ndarray, low: float, high: float, symmetric: bool) -> float:
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("percentile", [0.999999, 0.995])
 @pytest.mark.parametrize("draw", ["normal", "heavy", "shifted", "one side", "two peaks", "few"])
-def test_ifmr_from_a_histogram_is_within_its_bound(symmetric: bool, percentile: float, draw: str) -> None:
+def test_ifmr_from_a_histogram_is_within_its_bound(
+    symmetric: bool, percentile: float, draw: str, rng: np.random.Generator
+) -> None:
     """At most four bins worse than in three passes, root mean squared; a bin is at most 1/4096 of the range seen."""
     draws = {
-        "normal": lambda: RNG.normal(size=20000),
-        "heavy": lambda: RNG.standard_t(2, size=20000),
-        "shifted": lambda: RNG.normal(size=20000) - 7,
-        "one side": lambda: RNG.exponential(size=20000),
-        "two peaks": lambda: np.concatenate([RNG.normal(size=10000), RNG.normal(size=10000) * 0.01 + 9]),
-        "few": lambda: RNG.choice([-1.0, 0.3, 0.31, 2.7], size=20000),
+        "normal": lambda: rng.normal(size=20000),
+        "heavy": lambda: rng.standard_t(2, size=20000),
+        "shifted": lambda: rng.normal(size=20000) - 7,
+        "one side": lambda: rng.exponential(size=20000),
+        "two peaks": lambda: np.concatenate([rng.normal(size=10000), rng.normal(size=10000) * 0.01 + 9]),
+        "few": lambda: rng.choice([-1.0, 0.3, 0.31, 2.7], size=20000),
     }
     values = draws[draw]().astype(np.float32)
     options = f"exact=false max-percentile={percentile} min-percentile={percentile}"
@@ -147,9 +148,9 @@ def test_ifmr_from_a_histogram_is_within_its_bound(symmetric: bool, percentile: 
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_symmetric_mse(bits: int) -> None:
+def test_symmetric_mse(bits: int, rng: np.random.Generator) -> None:
     """The best of all hundredths of the range, tried on the values themselves; bins are finer than a step."""
-    values = (RNG.standard_t(4, size=20000) + 0.7).astype(np.float32)
+    values = (rng.standard_t(4, size=20000) + 0.7).astype(np.float32)
     low, high = float(values.min()), float(values.max())
 
     def error(part: float) -> float:
@@ -164,10 +165,10 @@ def test_symmetric_mse(bits: int) -> None:
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("bits", [4, 8, 16])
-def test_squared_errors_of_many_ranges(bits: int, symmetric: bool) -> None:
+def test_squared_errors_of_many_ranges(bits: int, symmetric: bool, rng: np.random.Generator) -> None:
     """Running sums give what rounding every value gives, also where ranges clip, and one side of 0 has nothing."""
-    values = np.sort(RNG.standard_t(3, size=3000))
-    weights = RNG.integers(0, 50, values.size).astype(np.float64)
+    values = np.sort(rng.standard_t(3, size=3000))
+    weights = rng.integers(0, 50, values.size).astype(np.float64)
     ranges = np.array([[-3.0, 4.0], [-0.01, 0.02], [-100.0, 90.0], [0.0, 2.5], [-2.5, 0.0], [-1e-9, 1e-9]])
 
     def error(low: float, high: float) -> float:
@@ -180,9 +181,9 @@ def test_squared_errors_of_many_ranges(bits: int, symmetric: bool) -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 900.0])
 @pytest.mark.parametrize("bins", [64, 8192])
-def test_ranks_in_a_histogram_are_those_of_a_search(bins: int, shift: float) -> None:
+def test_ranks_in_a_histogram_are_those_of_a_search(bins: int, shift: float, rng: np.random.Generator) -> None:
     """Also of edges on the borders and the centres of bins, a bit next to them, and outside of all values."""
-    data = (RNG.standard_t(3, size=3000) + shift).astype(np.float32)
+    data = (rng.standard_t(3, size=3000) + shift).astype(np.float32)
     histogram = Histogram(bins)
     histogram.add(data, float(data.min()), float(data.max()))
     filled = histogram.counts > 0
@@ -197,8 +198,8 @@ def test_ranks_in_a_histogram_are_those_of_a_search(bins: int, shift: float) -> 
 
 
 @pytest.mark.parametrize("text", NAMES)
-def test_empty_arrays_are_no_batches(text: str) -> None:
-    arrays = [RNG.normal(size=(3, 7)).astype(np.float32) for _ in range(3)]
+def test_empty_arrays_are_no_batches(text: str, rng: np.random.Generator) -> None:
+    arrays = [rng.normal(size=(3, 7)).astype(np.float32) for _ in range(3)]
     empty = np.zeros((0, 7), np.float32)
     assert observed(text, [empty, arrays[0], empty, *arrays[1:], empty]) == observed(text, arrays)
     with pytest.raises(ValueError, match="no values"):
@@ -208,10 +209,10 @@ def test_empty_arrays_are_no_batches(text: str) -> None:
 @pytest.mark.parametrize("text", NAMES)
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
-def test_every_float_type(text: str, symmetric: bool, dtype: type) -> None:
+def test_every_float_type(text: str, symmetric: bool, dtype: type, rng: np.random.Generator) -> None:
     """As the same numbers in float64, up to the largest; nothing overflows on the way."""
     largest = float(ml_dtypes.finfo(dtype).max) if dtype is not np.float64 else float(np.finfo(np.float32).max)
-    for values in (RNG.normal(size=(30, 40)), [[largest, -largest, 0.0, 1.0]], RNG.normal(size=(2, 3)) * 1e-42):
+    for values in (rng.normal(size=(30, 40)), [[largest, -largest, 0.0, 1.0]], rng.normal(size=(2, 3)) * 1e-42):
         array = np.asarray(values).astype(dtype)
         low, high = observed(text, [array], symmetric)
         assert (low, high) == observed(text, [array.astype(np.float64)], symmetric)

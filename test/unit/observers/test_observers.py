@@ -7,15 +7,15 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.observers import OBSERVERS, make_observer
 from amct_opt.observers.entropy import best_threshold
 from amct_opt.observers.hfmg import HfmgObserver, rebinned, step_losses, trimmed
 from amct_opt.observers.histogram import Histogram
 from amct_opt.observers.ifmr import IfmrObserver, steps_in_float32
 from amct_opt.runtime.affine import affine, rounded
+from amct_opt.support.diagnostics import CompileError
 
-RNG = np.random.default_rng(5)
+from ..values import normal
 
 
 def observed(text: str, *arrays: np.ndarray, bits: int = 8, symmetric: bool = False) -> tuple[float, float]:
@@ -28,8 +28,8 @@ def observed(text: str, *arrays: np.ndarray, bits: int = 8, symmetric: bool = Fa
     return observer.finish()
 
 
-def batches() -> list[np.ndarray]:
-    return [(RNG.normal(size=(4, 50, 50)) * s + m).astype(np.float32) for s, m in ((1, 0), (3, 0.5), (0.2, -1))]
+def batches(rng: np.random.Generator) -> list[np.ndarray]:
+    return [(rng.normal(size=(4, 50, 50)) * s + m).astype(np.float32) for s, m in ((1, 0), (3, 0.5), (0.2, -1))]
 
 
 # What holds for all
@@ -72,9 +72,9 @@ def test_the_size_of_values_does_not_matter(name: str, symmetric: bool) -> None:
 
 @pytest.mark.parametrize("name", [*OBSERVERS, "ifmr{exact=false}"])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_merged_states(name: str, symmetric: bool) -> None:
+def test_merged_states(name: str, symmetric: bool, rng: np.random.Generator) -> None:
     """Two states from parts of the data are one state from all of it."""
-    arrays = batches()
+    arrays = batches(rng)
     whole, first, second = (make_observer(name, 8, symmetric=symmetric) for _ in range(3))
     for number in range(whole.passes):
         if number:
@@ -95,13 +95,13 @@ def test_merged_states(name: str, symmetric: bool) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in OBSERVERS if n not in ("isotone", "percentile", "moving-average")])
-def test_state_is_bounded(name: str) -> None:
+def test_state_is_bounded(name: str, rng: np.random.Generator) -> None:
     """What is kept does not grow with the data."""
     observer = make_observer(name, 8, symmetric=False)
     sizes = []
     for _ in range(4):
         for _ in range(10):
-            observer.update(RNG.normal(size=5000).astype(np.float32))
+            observer.update(rng.normal(size=5000).astype(np.float32))
         sizes.append(sum(v.nbytes for v in vars(observer).values() if isinstance(v, np.ndarray)))
     assert max(sizes) <= 8 * 8192 * 2
 
@@ -150,9 +150,9 @@ def test_moving_average() -> None:
     assert (low, high) == (((-1 + -2) / 2 + 0) / 2, ((1 + 3) / 2 + 5) / 2)
 
 
-def test_percentile() -> None:
+def test_percentile(rng: np.random.Generator) -> None:
     """The mean over batches of the order statistics that PPQ takes."""
-    arrays = [RNG.normal(size=20000).astype(np.float32) for _ in range(3)]
+    arrays = [rng.normal(size=20000).astype(np.float32) for _ in range(3)]
     low, high = observed("percentile{percentile=0.999}", *arrays)
     ordered = [np.sort(a).astype(np.float64) for a in arrays]
     assert high == pytest.approx(np.mean([o[int(20000 * 0.999)] for o in ordered]), rel=1e-12)
@@ -163,9 +163,9 @@ def test_percentile_of_few_values_is_the_mean_of_extremes() -> None:
     assert observed("percentile", np.array([1.0, 2.0]), np.array([-4.0, 8.0])) == (-1.5, 5.0)
 
 
-def test_histogram_counts() -> None:
+def test_histogram_counts(rng: np.random.Generator) -> None:
     """Whatever the order of ranges, counts are those of numpy over the same bins."""
-    arrays = [a.reshape(-1) for a in batches()]
+    arrays = [a.reshape(-1) for a in batches(rng)]
     forward, backward = Histogram(256), Histogram(256)
     for array in arrays:
         forward.add(array, float(array.min()), float(array.max()))
@@ -178,8 +178,8 @@ def test_histogram_counts() -> None:
     assert 128 < forward.counts.size <= 256
 
 
-def test_histogram_order_statistics() -> None:
-    values = RNG.normal(size=10001).astype(np.float32)
+def test_histogram_order_statistics(rng: np.random.Generator) -> None:
+    values = rng.normal(size=10001).astype(np.float32)
     histogram = Histogram()
     histogram.add(values, float(values.min()), float(values.max()))
     ordered = np.sort(values)
@@ -278,9 +278,9 @@ def brute_force_ifmr(values: np.ndarray, bits: int, symmetric: bool, percentile:
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("percentile", [0.999999, 0.999])
 @pytest.mark.parametrize("shift", [-2.0, 0.0, 1.0])
-def test_ifmr(symmetric: bool, percentile: float, shift: float) -> None:
+def test_ifmr(symmetric: bool, percentile: float, shift: float, rng: np.random.Generator) -> None:
     """In three passes the same as by brute force; from the histogram within two steps of the search."""
-    values = (RNG.standard_t(4, size=40000) + shift).astype(np.float32)
+    values = (rng.standard_t(4, size=40000) + shift).astype(np.float32)
     expected = brute_force_ifmr(values, 8, symmetric, percentile)
     options = f"max-percentile={percentile} min-percentile={percentile}"
     parts = np.split(values, 4)
@@ -313,29 +313,29 @@ def brute_force_kl(counts: np.ndarray, levels: int) -> int:
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
-def test_kl_threshold(scale: float) -> None:
-    counts = np.histogram(np.abs(RNG.standard_t(3, size=30000)) * scale, 4096)[0]
+def test_kl_threshold(scale: float, rng: np.random.Generator) -> None:
+    counts = np.histogram(np.abs(rng.standard_t(3, size=30000)) * scale, 4096)[0]
     assert best_threshold(counts, 128) == brute_force_kl(counts, 128)
 
 
-def test_kl_clips_a_tail() -> None:
-    values = np.append(RNG.normal(size=100000), [40.0]).astype(np.float32)
+def test_kl_clips_a_tail(rng: np.random.Generator) -> None:
+    values = np.append(rng.normal(size=100000), [40.0]).astype(np.float32)
     low, high = observed("kl", values, symmetric=True)
     assert 2.5 < high < 8
     assert low >= -high
 
 
-def test_kl_of_values_on_one_side() -> None:
-    low, high = observed("kl", np.abs(RNG.normal(size=50000)).astype(np.float32))
+def test_kl_of_values_on_one_side(rng: np.random.Generator) -> None:
+    low, high = observed("kl", np.abs(rng.normal(size=50000)).astype(np.float32))
     assert low == 0
     assert 2 < high < 6
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_mse_is_no_worse_than_a_fine_search(symmetric: bool, bits: int) -> None:
+def test_mse_is_no_worse_than_a_fine_search(symmetric: bool, bits: int, rng: np.random.Generator) -> None:
     """On the values themselves, against a grid of ranges; the observer knows them to within a bin only."""
-    values = (RNG.standard_t(4, size=20000) + 0.7).astype(np.float32)
+    values = (rng.standard_t(4, size=20000) + 0.7).astype(np.float32)
 
     def error(low: float, high: float) -> float:
         scale, zero_point = affine(low, high, bits, symmetric=symmetric)
@@ -349,8 +349,7 @@ def test_mse_is_no_worse_than_a_fine_search(symmetric: bool, bits: int) -> None:
     assert found < error(low, high)
 
 
-_OWN = np.random.default_rng(18)
-SHAPES = (_OWN.laplace(size=20000), np.maximum(_OWN.normal(size=20000) - 1, 0), _OWN.normal(3, 1, 20000))
+SHAPES = (np.random.default_rng(18).laplace(size=20000), np.maximum(normal(20000) - 1, 0), normal(20000, seed=1) + 3)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -369,9 +368,9 @@ def test_octav_is_near_the_least_error(values: np.ndarray, symmetric: bool, bits
 
 
 @pytest.mark.parametrize("name", ["mse", "octav"])
-def test_outliers_on_both_sides_do_not_hold_the_search(name: str) -> None:
+def test_outliers_on_both_sides_do_not_hold_the_search(name: str, rng: np.random.Generator) -> None:
     """Moving one side alone gains little here: most values lie in one step of either range."""
-    values = np.concatenate([_OWN.normal(size=20000), [-80.0, 120.0]]).astype(np.float32)
+    values = np.concatenate([rng.normal(size=20000), [-80.0, 120.0]]).astype(np.float32)
     low, high = observed(name, values, bits=4)
     assert -40 < low < -1 < 1 < high < 40
 
@@ -385,9 +384,9 @@ def test_octav_is_the_fixed_point_of_its_formula() -> None:
     assert high == pytest.approx(moved, rel=2e-3)
 
 
-def test_isotone_keeps_the_winner() -> None:
+def test_isotone_keeps_the_winner(rng: np.random.Generator) -> None:
     """Rows whose winner is ahead by a step or more keep it, and the scale clips none of the losers."""
-    logits = RNG.normal(size=(500, 10)).astype(np.float32) * 4
+    logits = rng.normal(size=(500, 10)).astype(np.float32) * 4
     low, high = observed("isotone", logits)
     scale, zero_point = affine(low, high, 8, symmetric=False)
     integers = np.clip(np.rint(logits / scale) + zero_point, -128, 127)
@@ -423,9 +422,9 @@ def test_hfmg_ranges() -> None:
     assert trimmed(np.full(8, 10))[0] == (0, 6)
 
 
-def test_hfmg_loss() -> None:
+def test_hfmg_loss(rng: np.random.Generator) -> None:
     """Against a numeric integral over the bins."""
-    counts = RNG.integers(0, 9, 32)
+    counts = rng.integers(0, 9, 32)
     for left, right, levels in ((0, 31, 16), (3, 28, 16), (8, 15, 64)):
         points = (np.arange(32 * 2000) + 0.5) / 2000
         step = (right + 1 - left) / levels
@@ -435,8 +434,8 @@ def test_hfmg_loss() -> None:
         assert step_losses(counts, [(0, 5), (left, right)], levels)[1] == pytest.approx(expected, rel=1e-4)
 
 
-def test_hfmg_clips_a_tail() -> None:
-    values = RNG.standard_t(3, size=200000).astype(np.float32)
+def test_hfmg_clips_a_tail(rng: np.random.Generator) -> None:
+    values = rng.standard_t(3, size=200000).astype(np.float32)
     low, high = observed("hfmg", *np.split(values, 4))
     assert high - low < 0.9 * (values.max() - values.min())
     assert low < -4 < 4 < high

@@ -15,13 +15,12 @@ from amct_opt.observers.sums import added, mean
 
 NAMES = [*OBSERVERS, "ifmr{exact=false}"]
 EQUAL = [n for n in NAMES if make_observer(n, 8, symmetric=False).merging == "equal"]
-RNG = np.random.default_rng(23)
 
 
-def batches(count: int = 6) -> list[np.ndarray]:
+def batches(rng: np.random.Generator, count: int = 6) -> list[np.ndarray]:
     """Of different ranges, so that histograms widen; heavy tails, so that something is clipped."""
     spread = (1, 7, 0.1, 30, 2, 0.01)
-    return [(RNG.standard_t(3, size=(40, 30)) * spread[i % 6] + i / 4).astype(np.float32) for i in range(count)]
+    return [(rng.standard_t(3, size=(40, 30)) * spread[i % 6] + i / 4).astype(np.float32) for i in range(count)]
 
 
 def through_file(observer: Observer, text: str) -> Observer:
@@ -49,9 +48,9 @@ def in_parts(text: str, parts: Sequence[Sequence[np.ndarray]], symmetric: bool) 
 
 @pytest.mark.parametrize("text", EQUAL)
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_parts_are_the_whole(text: str, symmetric: bool) -> None:
+def test_parts_are_the_whole(text: str, symmetric: bool, rng: np.random.Generator) -> None:
     """To the last bit, whoever saw what in whatever order; a part may be empty."""
-    arrays = batches()
+    arrays = batches(rng)
     whole = in_parts(text, [arrays], symmetric)
     assert in_parts(text, [arrays[:2], arrays[2:3], arrays[3:]], symmetric) == whole
     assert in_parts(text, [arrays[4:], [], arrays[:4]], symmetric) == whole
@@ -61,9 +60,9 @@ def test_parts_are_the_whole(text: str, symmetric: bool) -> None:
 
 @pytest.mark.parametrize("text", [n for n in NAMES if n not in EQUAL])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_parts_are_nearly_the_whole(text: str, symmetric: bool) -> None:
+def test_parts_are_nearly_the_whole(text: str, symmetric: bool, rng: np.random.Generator) -> None:
     """Of these the order counts. A moving average differs by rounding; hfmg by how it splits bins."""
-    arrays = batches()
+    arrays = batches(rng)
     low, high = in_parts(text, [arrays], symmetric)
     found = in_parts(text, [arrays[:2], arrays[2:3], arrays[3:]], symmetric)
     tolerance = {"rounding": 1e-14, "resolution": 4 / 4096}[make_observer(text, 8, symmetric=symmetric).merging]
@@ -72,9 +71,9 @@ def test_parts_are_nearly_the_whole(text: str, symmetric: bool) -> None:
 
 @pytest.mark.parametrize("text", NAMES)
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_taken_up_again(text: str, symmetric: bool) -> None:
+def test_taken_up_again(text: str, symmetric: bool, rng: np.random.Generator) -> None:
     """A run that was stored in the middle of each pass is the run without that, to the last bit."""
-    arrays = batches()
+    arrays = batches(rng)
     straight = make_observer(text, 8, symmetric=symmetric)
     resumed = make_observer(text, 8, symmetric=symmetric)
     for number in range(straight.passes):
@@ -90,9 +89,9 @@ def test_taken_up_again(text: str, symmetric: bool) -> None:
 
 
 @pytest.mark.parametrize("text", NAMES)
-def test_a_state_is_arrays_of_plain_types(text: str) -> None:
+def test_a_state_is_arrays_of_plain_types(text: str, rng: np.random.Generator) -> None:
     observer = make_observer(text, 8, symmetric=False)
-    for array in batches():
+    for array in batches(rng):
         observer.update(array)
     assert {array.dtype.name for array in observer.state().values()} <= {"float64", "int64", "uint8"}
 
@@ -107,13 +106,13 @@ def test_states_of_another_kind(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NAMES)
-def test_damaged_states(text: str) -> None:
+def test_damaged_states(text: str, rng: np.random.Generator) -> None:
     """An array of another type or shape, or numbers that no data leads to."""
     observer = make_observer(text, 8, symmetric=False)
     for number in range(observer.passes):
         if number:
             observer.next_pass()
-        for array in batches(2):
+        for array in batches(rng, 2):
             observer.update(array)
     state = observer.state()
     for name, array in state.items():
@@ -125,9 +124,9 @@ def test_damaged_states(text: str) -> None:
                 make_observer(text, 8, symmetric=False).restore({**state, name: np.full_like(array, np.nan)})
 
 
-def test_counts_that_do_not_fit() -> None:
+def test_counts_that_do_not_fit(rng: np.random.Generator) -> None:
     observer = make_observer("kl", 8, symmetric=False)
-    observer.update(batches(1)[0])
+    observer.update(batches(rng, 1)[0])
     state = observer.state()
     for name, value in (("first", 2**60), ("exponent", -1000), ("high", 1e300), ("counts", -state["histogram.counts"])):
         with pytest.raises(ValueError, match="histogram"):
@@ -178,10 +177,12 @@ def test_memory_does_not_grow(text: str, symmetric: bool) -> None:
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_rows_of_isotone_are_bounded(symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_isotone_are_bounded(
+    symmetric: bool, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
     """Above the limit too, the rows kept are the same whatever the order, and how often each was seen."""
     monkeypatch.setattr(isotone, "_ROWS", 256)
-    arrays = [np.round(RNG.normal(size=(500, 4)), 2).astype(np.float32) for _ in range(8)]
+    arrays = [np.round(rng.normal(size=(500, 4)), 2).astype(np.float32) for _ in range(8)]
     arrays.append(np.tile(arrays[0][:1], (500, 1)))
     forward, backward = (make_observer("isotone", 8, symmetric=symmetric) for _ in range(2))
     for array in arrays:
@@ -219,13 +220,13 @@ def test_exact_sums() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100, 5000, 6000])
-def test_largest(count: int) -> None:
+def test_largest(count: int, rng: np.random.Generator) -> None:
     """Also where the sample misleads: all large values stand where it looks, or none."""
     for values in (
-        RNG.normal(size=5000),
+        rng.normal(size=5000),
         np.zeros(5000),
-        np.where(np.arange(5000) % 61, RNG.normal(size=5000), 9.0),
-        np.where(np.arange(5000) % 61, RNG.normal(size=5000), -9.0),
+        np.where(np.arange(5000) % 61, rng.normal(size=5000), 9.0),
+        np.where(np.arange(5000) % 61, rng.normal(size=5000), -9.0),
         np.zeros(0),
     ):
         found = largest(values.astype(np.float32), count)

@@ -10,16 +10,16 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_spec
 from xdsl.utils.exceptions import PassFailedException
 
-from amct_opt.diagnostics import CompileError, Remark
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.weights import WeightError
 from amct_opt.pipelines.options import build, composed, from_keywords, split, values_of
 from amct_opt.pipelines.passes import BrokenPass, make_pass, parse_pipeline, run_passes
 from amct_opt.session import Session, session_of
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError, Remark
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.options import EngineOptions, engine_named
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
 
 @dataclass(frozen=True)

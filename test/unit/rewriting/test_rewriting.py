@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 from amct_opt.dialects import nn
 from amct_opt.rewriting import FusionPattern, Remarks, rewrite
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 TEXT = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

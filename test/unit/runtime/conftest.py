@@ -81,11 +81,6 @@ def reference_fixture() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20)
-
-
-@pytest.fixture
 def small_integers(rng: np.random.Generator) -> Callable[[Sequence[int]], Array]:
     """float32 arrays of integers in [-4, 4]: their products and sums are exact, so results must be equal."""
     return lambda shape: rng.integers(-4, 5, shape).astype(np.float32)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from amct_opt.runtime import integer
 from amct_opt.runtime.integer import conv_int8, matmul_any, matmul_int8, prepare_conv, prepare_matmul

@@ -19,11 +19,10 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
-from .deployments import deploy as deploy
-from .deployments import deploy_tf as deploy_tf
+from .deployments import deploy as deploy, deploy_tf as deploy_tf
 from .operations import module_of
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -21,9 +21,9 @@ from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.targets.tf_ascend import TfAscendTarget
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import f16, f32
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError
 
 from .nets import Net
 
@@ -277,7 +277,7 @@ def test_round_trip(case: str, element: Any, opset: int, deploy: Any) -> None:
     verify(module)
     x = np.random.default_rng(0).normal(size=(2, 4, 3, 3)).astype(numpy_dtype(element))
     deploy.write(module, opset=opset)
-    expected, actual = run(module, {"arg0": x}), run(deploy.read(), {"arg0": x})
+    expected, actual = run(module, {"x": x}), run(deploy.read(), {"x": x})
     for name, array in expected.items():
         assert actual[name].dtype == array.dtype
         assert actual[name].tobytes() == array.tobytes()
@@ -304,7 +304,7 @@ def test_tensorflow(case: str, element: Any, deploy_tf: Any) -> None:
     except CompileError:
         assert not deploy_tf.path.exists()
         return
-    expected, actual = run(module, {"arg0": x}), run(deploy_tf.read(), {"arg0": x})
+    expected, actual = run(module, {"x": x}), run(deploy_tf.read(), {"x": x})
     for name, array in expected.items():
         assert actual[name].dtype == array.dtype
         assert actual[name].tobytes() == array.tobytes()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets import Target
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
 from amct_opt.tools.amct_opt import run
-from amct_opt.universe import new_session
 
 
 def unary(line: str, result: str = "tensor<4xf32>", operand: str = "tensor<4xf32>") -> str:
@@ -216,7 +216,7 @@ TENSORFLOW: dict[str, tuple[str, str, str]] = {
     ),
     "arithmetic in 4 bits": (
         unary("nn.add %x, %x : tensor<4xi4>", "tensor<4xi4>", "tensor<4xi4>"),
-        "computes with 4-bit integers",
+        "computes with integers of 4 bits or less",
         "",
     ),
     "four spatial axes": (

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.onnx.operators import ROWS
 from amct_opt.formats.rows import Row
@@ -16,11 +15,12 @@ from amct_opt.frontends.caffe.ops import CONVERTERS as CAFFE
 from amct_opt.frontends.onnx import ops as ops  # registers the converters
 from amct_opt.frontends.onnx.node import CONVERTERS as ONNX
 from amct_opt.frontends.tensorflow.ops import CONVERTERS as TENSORFLOW
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets import Target, caffe, onnx, tensorflow
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.targets.onnx import FORM, OnnxTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from .caffe.test_operations import FORMS
 from .operations import CASES, Case, operations_of

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from amct_opt.configuration.record import LayerRecord, Record, as_written, read_record, record_text
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.base import integer
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.options import build
 from amct_opt.pipelines.passes import make_pass
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets import target_named
 from amct_opt.targets.record import RecordTarget, record_of
-from amct_opt.universe import new_session
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x2x4x4xf32> {nn.name = "y"}) {

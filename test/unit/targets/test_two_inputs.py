@@ -17,8 +17,8 @@ from amct_opt.dialects import ascend
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct
-from amct_opt.universe import new_session
 
 A, B = np.float32(0.037), np.float32(0.011)
 

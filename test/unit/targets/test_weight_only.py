@@ -18,9 +18,9 @@ from amct_opt.ir.text import module_text
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from .operations import Array, const, module_of, real
 

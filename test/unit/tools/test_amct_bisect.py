@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 import amct_opt
-from amct_opt.reduction.command import words_of
+from amct_opt.examine.reduction.command import words_of
 from amct_opt.tools import amct
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

@@ -26,7 +26,7 @@ def quantized(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("quantized")
     data = ["--data", str(DIGITS / "calib.npz"), "--no-correct-bias"]
-    assert amct.run(["quantize", str(MODEL), *data, "-o", str(folder)]) == 0
+    assert amct.run(["quantize", str(MODEL), *data, "--also", "ascend,record", "-o", str(folder)]) == 0
     return folder
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +17,21 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
+import amct_opt
+
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, CALIB, HELDOUT = DIGITS / "digits.onnx", DIGITS / "calib.npz", DIGITS / "heldout.npz"
 
-WRITTEN = {
-    "digits_qdq.onnx",
+ALSO = {
     "digits_nn.mlir",
     "digits_nn.safetensors",
     "digits_ascend.mlir",
     "digits_ascend.safetensors",
     "digits_record.txt",
+}
+WRITTEN = {
+    "digits_qdq.onnx",
+    "digits_deploy_model.onnx",
     "remarks.yaml",
     "summary.json",
     "layers.json",
@@ -41,7 +48,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from amct_opt.tools import amct
 
     folder = tmp_path_factory.mktemp("digits") / "made" / "here"
-    assert amct.run(["quantize", str(MODEL), "--data", str(CALIB), "-o", str(folder)]) == 0
+    assert (
+        amct.run(["quantize", str(MODEL), "--data", str(CALIB), "-o", str(folder), "--also", "nn,ascend,record"]) == 0
+    )
     return folder
 
 
@@ -67,7 +76,12 @@ def test_a_past_that_is_empty(profile: str, amct_tool, files, tmp_path: Path) ->
     x = np.random.default_rng(0).normal(size=(10, 5, 4)).astype(np.float32)
     data, out = files.npz(x=x, past=np.zeros((10, 0, 4), np.float32)), tmp_path / "out"
     model = files.text("cached.mlir", CACHED)
-    assert amct_tool("quantize", model, "--data", data, "--profile", profile, "--no-report", "-o", out).status == 0
+    assert (
+        amct_tool(
+            "quantize", model, "--data", data, "--profile", profile, "--no-report", "--also", "ascend", "-o", out
+        ).status
+        == 0
+    )
     summary = json.loads((out / "summary.json").read_text("utf-8"))
     assert {row["layer"] for row in summary["layers"]["quantized"]} >= {"key", "out"}
     for stage in ("fake_quantized", "integer"):
@@ -88,7 +102,7 @@ def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_pat
     rng = np.random.default_rng(0)
     x, past = (rng.normal(size=(10, n, 4)).astype(np.float32) * n for n in (5, 3))
     data, model = files.npz(x=x, past=past), files.text("cached.mlir", CACHED.replace("%past, %key", order))
-    given = ("quantize", model, "--data", data, "--profile", profile, "--no-report", "--check")
+    given = ("quantize", model, "--data", data, "--profile", profile, "--no-report", "--check", "--also", "nn,ascend")
     summaries = list[Any]()
     for folder, options in (("floats", ()), ("integers", ("--quantize-cache",))):
         result = amct_tool(*given, *options, "-o", tmp_path / folder)
@@ -123,11 +137,11 @@ def test_a_cache_of_integers(profile: str, order: str, amct_tool, files, tmp_pat
 def test_without_a_cache_there_is_a_warning(amct_tool, tmp_path: Path) -> None:
     result = amct_tool("quantize", MODEL, "--data", CALIB, "--quantize-cache", "--no-report", "-o", tmp_path)
     assert result.status == 0
-    assert "warning: --quantize-cache has nothing to do: no output is an input of floats" in result.err
+    assert "warning: --quantize-cache: no cache holds integers; no output is an input of floats" in result.err
 
 
 def test_writes_what_it_promises(out):
-    assert {path.name for path in out.iterdir()} == WRITTEN
+    assert {path.name for path in out.iterdir()} == WRITTEN | ALSO
 
 
 def test_summary(out):
@@ -198,13 +212,40 @@ def test_a_second_time_replaces_the_files(amct_tool, out, tmp_path):
 def test_the_printed_summary(amct_tool, tmp_path):
     result = amct_tool("quantize", MODEL, "--data", CALIB, "-o", tmp_path)
     for text in (
-        "SQNR dB",
-        "116 samples",
+        " dB SQNR against the float model, on ",
         "12 samples, held back",
-        "tensor-only",
-        str(tmp_path / "digits_ascend.mlir"),
+        "only its input can be quantized",
+        "next          atc --framework=5 ",
+        str(tmp_path / "digits_deploy_model.onnx"),
     ):
         assert text in result.out
+    network = DIGITS.parent / "models" / "transformer.onnx"
+    for given in ((MODEL, "--data", CALIB, "--profile", "cpu"), (network, "--profile", "cpu"), (network,)):
+        result = amct_tool("quantize", *given, "-o", tmp_path / "others")
+        assert len(result.out.splitlines()) <= 20
+        assert not re.search("ascend|record|lower", result.out) or given == (network,)
+
+
+def test_what_to_do_next_has_the_names_of_files(amct_tool, files, tmp_path):
+    """They may have blanks."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    model, data = (shutil.copy(f, folder) for f in (MODEL, CALIB))
+    result = amct_tool("quantize", model, "--data", data, "--profile", "cpu", "--no-report", "-o", tmp_path / "an out")
+    quantized = tmp_path / "an out" / "digits_qdq.onnx"
+    assert result.out.endswith(
+        f"  next          amct evaluate '{model}' '{quantized}' --data '{data}' --labels LABELS\n\n"
+    )
+
+
+def test_files_of_an_earlier_run_are_named(amct_tool, tmp_path):
+    given = ("quantize", MODEL, "--data", CALIB, "--profile", "cpu", "-o", tmp_path)
+    first, second = amct_tool(*given, "--also", "nn"), amct_tool(*given, "--no-report")
+    assert (first.status, second.status, "earlier" in first.err) == (0, 0, False)
+    old = [tmp_path / name for name in ("digits_nn.mlir", "layers.json", "report.html")]
+    assert [line for line in second.err.splitlines() if "earlier" in line] == [
+        f"note: {path} is from an earlier run: this one does not write it" for path in old
+    ]
 
 
 def test_few_samples_are_not_held_back(amct_tool, files, tmp_path):
@@ -222,8 +263,10 @@ def test_profile_qdq_is_measured_in_integers(amct_tool, files, tmp_path):
     name = onnx.load(model).graph.input[0].name
     x = np.random.default_rng(0).normal(size=(16, 16, 64)).astype(np.float32)
     calibration, held_back = files.npz("all.npz", **{name: x}), files.npz("last.npz", **{name: x[-1:]})
-    result = amct_tool("quantize", model, "--data", calibration, "--profile", "qdq", "-o", tmp_path / "out")
-    assert "integer kernels (nn)" in result.out
+    result = amct_tool(
+        "quantize", model, "--data", calibration, "--profile", "qdq", "--also", "nn", "-o", tmp_path / "out"
+    )
+    assert result.status == 0
     accuracy = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["accuracy"]
     quantized = tmp_path / "out" / "transformer_nn.mlir"
     compared = amct_tool("compare", model, quantized, "--integers", "--data", held_back, "--json")
@@ -241,6 +284,7 @@ def test_without_data_everything_says_so(amct_tool, tmp_path):
     assert result.status == 0
     assert "warning: no calibration data" in result.err
     assert "SYNTHETIC" in result.out
+    assert result.out.rstrip().endswith(f"amct quantize {MODEL} --data DATA -o {tmp_path}-calibrated"), "the last line"
     assert json.loads((tmp_path / "summary.json").read_text("utf-8"))["metadata"]["synthetic"] == "true"
     assert {"true"} == {
         p.value for p in onnx.load(tmp_path / "digits_qdq.onnx").metadata_props if p.key == "amct_opt.synthetic"
@@ -265,6 +309,7 @@ def test_layers_can_be_left_out(amct_tool, tmp_path):
         (("--profile", "magic"), "no profile is called 'magic'"),
         (("--skip-layers", "magic"), "skip_layers names 'magic'"),
         (("--opset", "3"), "target onnx does not write opset 3"),
+        (("--also", "nn,magic"), "error: also: 'magic' is not one of nn, ascend, record"),
         (("--data", "nowhere.npz"), "nowhere.npz: error: there is no such file"),
         (("--data", str(MODEL)), "is neither an .npz archive nor an .npy file"),
     ],
@@ -290,7 +335,7 @@ PIXELS = np.zeros((9, 1, 8, 8), np.uint8)
 )
 def test_hints_about_data(amct_tool, files, tmp_path, array, options, message, hint):
     data = files.npz("data.npz", image=array)
-    result = amct_tool("quantize", MODEL, "--data", data, *options, "-o", tmp_path / "out")
+    result = amct_tool("quantize", MODEL, "--data", data, *options, "--profile", "cpu", "-o", tmp_path / "out")
     assert result.status == 1
     error, line = result.err.splitlines()
     assert error.startswith(f"{data}: error: ")
@@ -322,7 +367,7 @@ def test_an_empty_cache_is_no_data_of_zeros(amct_tool, files, tmp_path):
 
 
 def test_a_number_of_samples(amct_tool, tmp_path):
-    result = amct_tool("quantize", MODEL, "--data", CALIB, "--num-samples", "20", "--no-report", "-o", tmp_path)
+    result = amct_tool("quantize", MODEL, "--data", CALIB, "--num-samples", "20", "--no-report", "-v", "-o", tmp_path)
     assert "18 samples; observer mse" in result.out
     assert "2 samples, held back from calibration" in result.out
 
@@ -342,10 +387,10 @@ def test_missing_files_are_named_before_libraries_are_loaded(tmp_path):
 
 def test_data_that_does_not_fit(amct_tool, files, tmp_path):
     bad = files.npz("bad.npz", image=np.zeros((9, 3, 8, 8), np.float32))
-    result = amct_tool("quantize", MODEL, "--data", bad, "-o", tmp_path / "out")
+    result = amct_tool("quantize", MODEL, "--data", bad, "--profile", "cpu", "-o", tmp_path / "out")
     assert result.status == 1
     assert result.err.startswith(
-        f"{bad}: error: input 'image' has shape [9, 3, 8, 8], but the model takes tensor<?x1x8x8xf32>"
+        f"{bad}: error: input 'image' has shape [9, 3, 8, 8], but the model takes [?, 1, 8, 8]"
     )
     assert not (tmp_path / "out").exists()
 
@@ -384,10 +429,26 @@ def test_the_arrays_of_the_model_are_not_overwritten(amct_tool, files, tmp_path)
     arrays = tmp_path / "m_nn.safetensors"
     save_file({"w": np.ones((2, 2), np.float32)}, arrays)
     before = arrays.read_bytes()
-    result = amct_tool("quantize", model, "-o", tmp_path)
+    result = amct_tool("quantize", model, "--also", "nn", "-o", tmp_path)
     assert result.status == 1
     assert f"{arrays}: error: would overwrite a file that was read" in result.err
     assert arrays.read_bytes() == before
+
+
+def test_the_weights_of_a_caffe_model_are_not_overwritten(amct_tool, files, tmp_path):
+    """The deployable model has two files."""
+    session = amct_opt.new_session()
+    net, weights = tmp_path / "m.prototxt", tmp_path / "out" / "m_deploy_weights.caffemodel"
+    amct_opt.save(amct_opt.load(files.module(), session).module, net, session, "caffe")
+    weights.parent.mkdir()
+    before = net.with_suffix(".caffemodel").rename(weights).read_bytes()
+    result = amct_tool("quantize", net, "--weights", weights, "-o", tmp_path / "out")
+    assert f"{weights}: error: would overwrite a file that was read" in result.err
+    assert (result.status, weights.read_bytes()) == (1, before)
+    elsewhere = tmp_path / "elsewhere"
+    result = amct_tool("quantize", net, "--weights", weights, "--no-report", "-o", elsewhere)
+    assert f"--weight={elsewhere}/m_deploy_weights.caffemodel --soc_version=SOC" in result.out
+    assert (elsewhere / "m_deploy_weights.caffemodel").is_file()
 
 
 def test_only_layers(tmp_path, capsys):

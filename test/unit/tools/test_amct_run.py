@@ -60,7 +60,7 @@ NAN = np.full((1, 2), np.nan, np.float32)
     [
         ({"z": X}, "no data for input x"),
         ({"x": X, "z": X}, "the model has no input z"),
-        ({"x": X[:, :1]}, "input 'x' has shape [3, 1], but the model takes tensor<?x2xf32>"),
+        ({"x": X[:, :1]}, "input 'x' has shape [3, 1], but the model takes [?, 2]"),
         ({"x": X.astype(np.int64)}, "input 'x' is of int64, but the model takes float32"),
         ({"x": NAN}, "input 'x' holds NaN"),
         ({"x": np.array([["a", None]], object)}, "cannot be read: it holds pickled objects"),

@@ -13,7 +13,7 @@ MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
 
 def test_command(amct_tool, tmp_path: Path) -> None:
-    result = amct_tool("sensitivity", MODEL, "--data", DATA, "--samples", "4", "--json")
+    result = amct_tool("sensitivity", MODEL, "--data", DATA, "--samples", "4", "--profile", "ascend", "--json")
     assert (result.status, result.err) == (0, "")
     found = json.loads(result.out)
     assert (found["samples"], found["held_back"], len(found["layers"])) == (4, True, 7)
@@ -32,7 +32,7 @@ def test_a_network_without_layers(amct_tool, tmp_path: Path) -> None:
         "func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {\n"
         "  %y = nn.relu %x : tensor<1x2xf32>\n  func.return %y : tensor<1x2xf32>\n}\n"
     )
-    np.savez(tmp_path / "x.npz", arg0=np.ones((9, 2), np.float32))
+    np.savez(tmp_path / "x.npz", x=np.ones((9, 2), np.float32))
     result = amct_tool("sensitivity", tmp_path / "relu.mlir", "--data", tmp_path / "x.npz")
     assert result.status == 1
     assert "relu.mlir: error: quantizes no layer\n  hint: amct support says why" in result.err

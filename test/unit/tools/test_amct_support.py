@@ -21,14 +21,15 @@ def supported(amct_tool, *arguments):
 
 def test_names_the_rule_and_the_operators(amct_tool):
     layers, counts = supported(amct_tool, DIGITS)
-    assert layers["fc1"] == {"type": "Gemm", "quantizable": "fully", "rule": "", "reason": "", "ascend": ["MatMulV2"]}
+    ascend = {"ascend": ["MatMulV2"], "ascend_of_type": ["MatMulV2"]}
+    assert layers["fc1"] == {"type": "Gemm", "quantizable": "fully", "rule": "", "reason": "", **ascend}
     assert (layers["add1"]["quantizable"], layers["add1"]["rule"]) == ("tensor only", "tensor-only")
     assert (layers["mean1"]["quantizable"], layers["mean1"]["rule"]) == ("no", "global-pooling-false")
     assert (layers["relu1"]["rule"], layers["relu1"]["reason"]) == (
         "not-in-table",
         "AMCT does not quantize Relu layers",
     )
-    folded = {"type": "BatchNormalization", "quantizable": "no", "rule": "folded", "ascend": []}
+    folded = {"type": "BatchNormalization", "quantizable": "no", "rule": "folded", "ascend": [], "ascend_of_type": []}
     assert layers["bn1"] == {**folded, "reason": "fusion folds it into another layer"}
     assert counts == {"fully": 7, "tensor only": 1, "no": 12, "layers": 20}
 
@@ -71,6 +72,39 @@ def test_reads_caffe(amct_tool, files):
         "sum": ("tensor only", "tensor-only"),
         "product": ("no", "operation-sum"),
     }
+
+
+TRANSPOSED = """
+func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x2x4x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4x4xf32>) {{
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %k = nn.constant dense<1.0> : tensor<2x2x1x1x1xf32>
+  %y = nn.conv_transpose %x, %w dilations [2, 2] from <{0}, "up", {{dilations = array<i64: 2, 2>}}>
+       : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %z = nn.conv_transpose %v, %k from <{0}, "deep">
+       : (tensor<1x2x4x4x4xf32>, tensor<2x2x1x1x1xf32>) -> tensor<1x2x4x4x4xf32>
+  func.return %y, %z : tensor<1x2x4x4xf32>, tensor<1x2x4x4x4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "operator"),
+    [
+        ('onnx, "ConvTranspose"', "Conv2DTranspose"),
+        ('caffe, "Deconvolution"', "Deconvolution"),
+        ('tensorflow, "Conv2DBackpropInput"', "Conv2DBackpropInput"),
+    ],
+)
+def test_a_refused_transposed_convolution_names_the_operator(amct_tool, files, source, operator):
+    """That of AMCT's table, in brackets where it does not compute the layer."""
+    path = files.text("net.mlir", TRANSPOSED.format(source))
+    layers, _ = supported(amct_tool, path)
+    assert (layers["up"]["quantizable"], layers["up"]["rule"]) == ("no", "dilation-1")
+    assert {name: each["ascend_of_type"] for name, each in layers.items()} == {"up": [operator], "deep": [operator]}
+    lines = [line.split() for line in amct_tool("support", path).out.splitlines()]
+    printed = {line[0]: line[2] for line in lines if line[:1] in (["up"], ["deep"])}
+    assert printed == {name: operator if each["ascend"] else f"({operator})" for name, each in layers.items()}
+    assert printed["deep"] == f"({operator})"
 
 
 def test_reads_tensorflow(amct_tool, tmp_path):

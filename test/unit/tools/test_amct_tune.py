@@ -129,7 +129,7 @@ def test_values_of_16_bits_in_onnxruntime(amct_tool, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
-    attempt = network.Network.quantized
+    attempt = network.TrialNetwork.quantized
 
     def killed(self, changes):
         if changes:
@@ -138,7 +138,7 @@ def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch:
 
     arguments = "tune", MODEL, "--data", DATA, "--sqnr", "36", "--weight-bits", "4", "-o", tmp_path
     with monkeypatch.context() as patch:
-        patch.setattr(network.Network, "quantized", killed)
+        patch.setattr(network.TrialNetwork, "quantized", killed)
         with pytest.raises(KeyboardInterrupt):
             amct_tool(*arguments)
     assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "digits_qdq.onnx"}

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.tools import amct
-from amct_opt.tools import amct_opt as opt
+from amct_opt.tools import amct, amct_opt as opt
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, CALIB = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -123,7 +122,7 @@ def test_quiet_and_verbose(amct_tool, files) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("quantize", "  weight-bits (3, 4, 6, 7, 8)\n      Bits of weights, where the layer's type takes them;"),
+        ("quantize", "  weight-bits (2, 3, 4, 6, 7, 8)\n      Bits of weights, where the layer's type takes them;"),
         ("fuse-bn", "  only-quantizable (true, false, default false)\n      Fuse only around convolutions"),
         ("adapt-qat", "It has no options."),
     ],

@@ -57,7 +57,7 @@ _FOLD = """
 import sys
 from amct_opt.ir.text import parse_module
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 session = new_session()
 text = "func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> { func.return %x : tensor<1xf32> }"
@@ -196,7 +196,7 @@ def test_an_interrupt_that_has_no_effect_ends_the_process(
     code = f"""
 import ctypes, os, signal, tempfile, threading, time
 from pathlib import Path
-from amct_opt.files import filling, own_temporary_folder
+from amct_opt.support.files import filling, own_temporary_folder
 from amct_opt.tools import entry
 def send():
     threading.Thread(target=lambda: (time.sleep(0.05), os.kill(os.getpid(), signal.{number}))).start()
@@ -223,7 +223,7 @@ def test_temporary_files_of_a_killed_process_go_with_the_next_command(tmp_path: 
     """Of libraries as well, and of processes that it starts; those of a process that runs stay."""
     code = """
 import os, signal, subprocess, sys, tempfile
-from amct_opt.files import own_temporary_folder
+from amct_opt.support.files import own_temporary_folder
 own_temporary_folder()
 tempfile.mkdtemp()
 subprocess.run([sys.executable, "-c", "import tempfile; tempfile.mkdtemp()"])
@@ -255,7 +255,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_one_line(tmp_path: Path
 import os, sys
 import numpy as np
 from pathlib import Path
-from amct_opt.files import filling
+from amct_opt.support.files import filling
 from amct_opt.tools.truncated import end_in_one_line
 end_in_one_line()
 Path("big").write_bytes(bytes(1 << 20))

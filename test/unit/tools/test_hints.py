@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import amct_opt
-from amct_opt.tools import amct
-from amct_opt.tools import amct_opt as opt
+from amct_opt.session.universe import new_session
+from amct_opt.tools import amct, amct_opt as opt
 from amct_opt.tools.hints import fitting
-from amct_opt.universe import new_session
 
 OPT = opt.parser(new_session()).options()
 COMMANDS = amct.parser().commands()
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
-def _hints() -> list[str]:
+@cache
+def hints() -> list[str]:
     """Every text of the package that names an option and is an argument of a call, as hints are; `{...}` stands for a value."""
     found: set[str] = set()
     for path in Path(amct_opt.__file__).parent.rglob("*.py"):
@@ -40,19 +41,16 @@ def _text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-HINTS = _hints()
-
-
 def test_hints_are_found() -> None:
-    assert "--outputs names them" in HINTS
-    assert "write a newer opset: -t 'onnx{opset=21}'" in HINTS
-    assert len(HINTS) > 40
+    assert "--outputs names them" in hints()
+    assert "write a newer opset: -t 'onnx{opset=21}'" in hints()
+    assert len(hints()) > 40
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "amct-opt"])
 def test_options_of_hints(name: str) -> None:
     options = OPT if name == "amct-opt" else COMMANDS[name].options()
-    for hint in HINTS:
+    for hint in hints():
         fitted = fitting(hint, options, lambda: OPT)
         if fitted.startswith("with amct-opt: ") or re.search("amct|`", hint):
             continue

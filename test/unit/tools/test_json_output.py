@@ -35,7 +35,7 @@ class Evaluator:
 """
 COMMANDS = {
     "support": "m.mlir",
-    "quantize": "m.mlir --data x.npz --labels y.npy -o out --no-report",
+    "quantize": "m.mlir --data x.npz --labels y.npy -o out --no-report --also record,ascend",
     "report": "out",
     "calibration": "--model m.mlir --input_shape x:2,2 --data_dir bins --data_types float32 --save_path results/m",
     "auto-calibration": "--model m.mlir --evaluator judge.py --save_path results/m",

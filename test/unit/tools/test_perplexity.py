@@ -13,10 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import amct_opt
 
+from ..values import normal
+
 WORDS, SIZE = 11, 4
-_RNG = np.random.default_rng(5)
-EMBEDDING = _RNG.normal(size=(WORDS, SIZE)).astype(np.float32)
-HEAD = _RNG.normal(size=(SIZE, WORDS)).astype(np.float32)
+EMBEDDING = normal(WORDS, SIZE)
+HEAD = normal(SIZE, WORDS)
 
 
 def decoder(

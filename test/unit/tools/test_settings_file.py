@@ -8,8 +8,8 @@ from textwrap import indent
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.pipelines.options import leaves
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 from amct_opt.tools.settings_file import located, settings_of
 from amct_opt.tools.shared import options_of

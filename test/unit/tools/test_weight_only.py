@@ -12,7 +12,7 @@ import pytest
 from amct_opt import frontends
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import Executable, run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TRANSFORMER, DIGITS = EXAMPLES / "models" / "transformer.onnx", EXAMPLES / "digits" / "digits.onnx"
@@ -39,14 +39,16 @@ def test_transformer(
     config = files.text("simple.cfg", ALONE.format(*options))
     with monkeypatch.context() as patch:
         patch.setattr(Executable, "run", None)
-        result = amct_tool("quantize", TRANSFORMER, "--config", config, "-o", tmp_path / "out")
+        result = amct_tool(
+            "quantize", TRANSFORMER, "--config", config, "--also", "nn,record", "-v", "-o", tmp_path / "out"
+        )
     assert (result.status, "no calibration data" in result.err) == (0, False)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert len(summary["layers"]["quantized"]) == PRODUCTS
     assert "calibrated on     nothing: no range of activations is needed" in result.out
-    assert "measured on       nothing: the model was not run; --data measures the result on samples" in result.out
+    assert "accuracy      not measured: the model was not run; --data measures the result on samples" in result.out
     assert not any(summary["accuracy"].values())
-    assert not (tmp_path / "out" / "layers.json").exists()
+    assert "The errors of layers were not measured" in (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Nothing was measured." in (tmp_path / "out" / "report.html").read_text("utf-8")
     assert summary["bytes"]["integer_weights"] < 0.3 * summary["bytes"]["float_weights"]
 
@@ -58,7 +60,7 @@ def test_transformer(
     np.testing.assert_allclose(actual, onnxruntime_run(TRANSFORMER, x), rtol=0, atol=0.02)
 
     record = tmp_path / "out" / "transformer_record.txt"
-    assert amct_tool("quantize", TRANSFORMER, "--record", record, "-o", tmp_path / "again").status == 0
+    assert amct_tool("quantize", TRANSFORMER, "--record", record, "--also", "nn", "-o", tmp_path / "again").status == 0
     for name in ("transformer_nn.mlir", "transformer_nn.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
@@ -106,6 +108,6 @@ def test_a_configuration_that_is_created(amct_tool, files, tmp_path: Path) -> No
     alone = [name for name, values in listed.items() if isinstance(values, dict) and "weight_compress_only" in values]
     assert len(alone) == PRODUCTS
     for name, given in (("simple", config), ("json", created)):
-        assert amct_tool("quantize", TRANSFORMER, "--config", given, "-o", tmp_path / name).status == 0
+        assert amct_tool("quantize", TRANSFORMER, "--config", given, "--also", "nn", "-o", tmp_path / name).status == 0
     simple, from_json = ((tmp_path / n / "transformer_nn.mlir").read_text("utf-8") for n in ("simple", "json"))
     assert simple == from_json

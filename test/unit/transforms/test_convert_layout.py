@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
@@ -94,7 +93,7 @@ def test_flattened_weights(equivalence, transpose_b: bool, quantized: bool) -> N
     after = equivalence.after(module, "convert-layout=NCHW")
     assert transposes(after) == 0
     x = np.random.default_rng(2).integers(-8, 8, (3, 2, 3, 4)).astype(np.float32)
-    equivalence.assert_equivalent(module, after, {"arg0": x})
+    equivalence.assert_equivalent(module, after, {"x": x})
 
 
 def test_rows_of_tokens_are_not_flattened(equivalence) -> None:
@@ -111,4 +110,4 @@ def test_rows_of_tokens_are_not_flattened(equivalence) -> None:
     after = equivalence.after(module, "convert-layout=NCHW")
     assert transposes(after) == 1
     x = np.random.default_rng(2).integers(-8, 8, (3, 6, 2)).astype(np.float32)
-    equivalence.assert_equivalent(module, after, {"arg0": x})
+    equivalence.assert_equivalent(module, after, {"x": x})

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from xdsl.dialects.builtin import TensorType, f32, i64
 from xdsl.ir import Block, SSAValue
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.ir.functions import main_function, return_op
 from amct_opt.runtime.executor import Executable, RunError, compile_block
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.partial_shapes import Dimension, Linear, PartialShapes
 
 

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of, static
 from amct_opt.ir.functions import main_function, return_op
 from amct_opt.runtime.executor import Executable
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.shape_inference import parse_input_shapes
 
 

@@ -28,8 +28,7 @@ from ...deployed import (
     real,
     shifts,
 )
-from ..node import CONVERTERS, Converted, Node, Unmapped, converter, enum_name
-from ..node import Converter as Convert
+from ..node import CONVERTERS, Converted, Converter as Convert, Node, Unmapped, converter, enum_name
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,7 +39,7 @@ LAYERS: Mapping[str, Kind] = {
     "InnerProduct": ascend.FullyConnectionOp,
     "Pooling": ascend.PoolingOp,
 }
-"""What computes in integers, by type: with int8 weights and an int32 bias, giving int32."""
+"""Operations on integers by layer type: with int8 weights and an int32 bias, giving int32."""
 
 MOVES = frozenset({"Concat", "Flatten", "Permute", "Reshape", "Silence", "Slice", "Split", "AntiQuant"})
 """Layers that pass integers on unchanged."""

@@ -1,4 +1,4 @@
-"""onnxruntime's attention with its weights: the product with them becomes visible, the rest stays one operator.
+"""Converts onnxruntime's attention with its weights: the product with them becomes visible, the rest stays one operator.
 
 `Attention` computes queries, keys and values from its input, and `MultiHeadAttention`, which is carried, has them given; in
 onnxruntime both run the same kernel. Source: onnxruntime, docs/ContribOperators.md.

@@ -40,8 +40,8 @@ def constant(node: Node) -> Converted:
 
 @converter("ConstantOfShape")
 def constant_of_shape(node: Node) -> Converted:
-    """A tensor of equal elements as a view of one element, so that it needs no memory; of a size at run time that element,
-    expanded.
+    """A tensor of equal elements as a view of one element, so that it needs no memory; if its size is known only at run
+    time, that element, expanded.
     """
     value = node.tensor("value")
     value = np.zeros(1, np.float32) if value is None else value
@@ -68,7 +68,7 @@ def identity(node: Node) -> Converted:
 
 @converter("Dropout")
 def dropout(node: Node) -> Converted:
-    """Nothing, at inference. `training_mode` (opset 12) and a use of the mask are training."""
+    """Removes Dropout, which does nothing at inference. `training_mode` (opset 12) and a use of the mask are training."""
     if node.uses_output(1):
         raise Unmapped("its mask is used")
     if node.has(2) and bool(node.known(2).any()):

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from ....dialects import nn
 from ....dialects.nn.shapes import axis_of, shape_of
-from ....formats.onnx.packing import unpacked_rows
+from ....formats.onnx.packing import WIDTHS, unpacked_rows
 from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ..node import Constant, Converted, Node, Unmapped, converter
@@ -26,7 +26,7 @@ DOMAIN = ("com.microsoft",)
 
 @converter("FusedMatMul", domains=DOMAIN)
 def fused_matmul(node: Node) -> Converted:
-    """`alpha * A' @ B'`; alpha goes into a constant B."""
+    """Converts FusedMatMul, `alpha * A' @ B'`; alpha goes into a constant B."""
     if min(len(node.shape(0)), len(node.shape(1))) < 2:
         raise Unmapped("it multiplies vectors")
     alpha, weight = node.float("alpha", 1.0), node.binding(1)
@@ -58,7 +58,7 @@ def matmul_nbits(node: Node) -> Converted:
         raise Unmapped(f"it rounds its input (accuracy level {level})")
     if node.has(4):
         raise Unmapped("it has an order of groups (g_idx)")
-    if (bits := node.int("bits", 4)) not in (4, 8):
+    if (bits := node.int("bits", 4)) not in WIDTHS:
         raise Unmapped(f"its weight is of {bits} bits")
     k, n, block = (node.required_int(name) for name in ("K", "N", "block_size"))
     packed, scales = node.known(1), node.known(2)
@@ -79,7 +79,7 @@ def matmul_nbits(node: Node) -> Converted:
 def gather_block_quantized(node: Node) -> Converted:
     """Rows of a dequantized table `[rows, columns]` in blocks of columns, which is stored in bytes."""
     bits, block = node.int("bits", 4), node.int("block_size", 128)
-    if (node.int("gather_axis", 0), node.int("quantize_axis", 1)) != (0, 1) or bits not in (4, 8):
+    if (node.int("gather_axis", 0), node.int("quantize_axis", 1)) != (0, 1) or bits not in WIDTHS:
         raise Unmapped(f"it does not pick rows of {bits} bits with scales along columns")
     packed, scales = node.known(0), node.known(2)
     if packed.dtype.name != "uint8" or packed.ndim != 2 or scales.dtype.name not in ("float32", "float16"):
@@ -160,7 +160,9 @@ def root_mean_square_normalization(node: Node) -> Converted:
 
 
 def _root_mean_square(node: Node, x: SSAValue, scale: SSAValue, axis: int, epsilon: float) -> SSAValue:
-    """In the operations that onnxruntime's optimizer makes one kernel of: it does not take a reciprocal for the division."""
+    """The root mean square by the operations that onnxruntime's optimizer makes one kernel of: it does not take a
+    reciprocal for the division.
+    """
     if node.dtype(0).name != "float32":
         raise Unmapped("it computes in another type than its input's (float32)")
     rank = len(node.shape(0))
@@ -198,7 +200,7 @@ def fused_conv(node: Node) -> Converted:
 
 @converter("FusedGemm", domains=DOMAIN)
 def fused_gemm(node: Node) -> Converted:
-    """A Gemm, then an activation whose parameters are attributes of their own."""
+    """A Gemm, then an activation with its own attributes as parameters."""
     kind, names = _activation(node)
     params = {n: node.float(f"activation_{n}", 0.0) for n in names if f"activation_{n}" in node.attributes}
     result = gemm(node)

@@ -16,7 +16,7 @@ from ..rows import by_row, list_of
 
 @converter("Split")
 def split(node: Node) -> Converted:
-    """Without part sizes, equal parts (`num_outputs` of opset 18)."""
+    """Converts Split. Without part sizes, the parts are equal (`num_outputs` of opset 18)."""
     shape = node.shape(0)
     axis = axis_of(node.int("axis", 0), len(shape))
     sizes = list_of(node, "sizes")
@@ -39,7 +39,7 @@ def _equal_parts(node: Node, size: int, count: int) -> list[int]:
 
 @converter("Slice")
 def slice_(node: Node) -> Converted:
-    """Steps of 1 are none."""
+    """Converts Slice. Steps of 1 are the same as no steps."""
     if node.has(4) and all(step == 1 for step in node.known_ints(4)):
         return by_row(node, steps=None)
     return by_row(node)
@@ -70,7 +70,7 @@ def transpose(node: Node) -> Converted:
 
 @converter("Squeeze")
 def squeeze(node: Node) -> Converted:
-    """Without axes, all of size 1."""
+    """Converts Squeeze. Without axes, all of size 1 are removed."""
     if node.has(1) or "axes" in node.attributes:
         return by_row(node)
     shape = node.shape(0)

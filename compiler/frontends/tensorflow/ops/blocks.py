@@ -80,7 +80,7 @@ def batch_to_space(node: Node) -> Converted:
 def _moved(
     node: Node, kind: type[nn.SpaceToBatchOp | nn.BatchToSpaceOp], blocks: _Blocks, **amounts: Sequence[int]
 ) -> SSAValue:
-    """The operation; blocks of all axes after the batch leave none for channels, which one of size 1 stands in for."""
+    """The operation; if blocks take all axes after the batch, an axis of size 1 is added for channels."""
     x, rank = node.value(0), len(node.shape(0))
     if blocks.layout == "nchw" or len(blocks.block) < rank - 1:
         return node.emit(kind, x, block=blocks.block, layout=blocks.layout, **amounts).result

@@ -17,7 +17,7 @@ def compare(node: Node) -> Converted:
 
 @converter("IsNan")
 def is_nan(node: Node) -> Converted:
-    """NaN is the only value that does not equal itself."""
+    """Converts IsNan: NaN is the only value that does not equal itself."""
     return node.emit(nn.CompareOp, node.value(0), node.value(0), predicate="ne").result
 
 

@@ -1,5 +1,5 @@
-"""Operators that depend on constants and sizes only: filled tensors, and operators that `nn` has no word for, computed
-here.
+"""Operators that depend on constants and sizes only: filled tensors, and operators that `nn` does not have, which are
+computed here.
 """
 
 from __future__ import annotations

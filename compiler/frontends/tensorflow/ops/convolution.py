@@ -65,8 +65,8 @@ def channels_of(node: Node) -> int:
 
 
 def groups_of(node: Node, channels: int) -> int:
-    """By how many channels there are, and how many a filter takes, or as deployable files say. Raises Unmapped where that is not
-    known, CompileError for what does not divide.
+    """The number of groups: the channels divided by those that a filter takes, or as deployable files say. Raises
+    Unmapped if that is not known, CompileError if it does not divide.
     """
     per_group = node.shape(1)[-2]
     if not static([channels, per_group]):

@@ -1,4 +1,4 @@
-"""Einsum: sums and transposes of one operand, of two a product, of matrices where something is summed over."""
+"""Einsum: sums and transposes of one operand; for two operands a product, of matrices if something is summed over."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _parsed(node: Node) -> tuple[list[_Term], tuple[str, ...]]:
 
 
 def _labels(node: Node, text: str, rank: int) -> tuple[str, ...]:
-    """One for each axis. Axes of an ellipsis are numbered from its end, so that they match as they broadcast."""
+    """The label of each axis. Axes of an ellipsis are numbered from its end, so that they match as they broadcast."""
     before, dots, after = text.partition("...")
     count = rank - len(before) - len(after)
     if not set(before + after) <= set(ascii_letters) or count < 0 or (count and not dots):

@@ -62,7 +62,7 @@ def sign(node: Node) -> Converted:
 
 @converter("AddN", "AccumulateNV2")
 def add_n(node: Node) -> Converted:
-    """Any number of inputs, from left to right."""
+    """Converts AddN: any number of inputs, from left to right."""
     result = node.value(0)
     for i in range(1, len(node.inputs)):
         result = node.emit(nn.AddOp, result, node.value(i)).result

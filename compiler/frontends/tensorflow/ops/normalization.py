@@ -12,7 +12,9 @@ from ..node import Converted, Node, Unmapped, converter
 
 @converter("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(node: Node) -> Converted:
-    """At inference batch mean and variance are the inputs; statistics of a single sample do not need training."""
+    """Converts FusedBatchNorm. At inference batch mean and variance are the inputs; statistics of a single sample do
+    not need training.
+    """
     if node.flag("is_training", True):
         return _normalized_sample(node)
     x, scale, offset, mean, variance = (node.value(i) for i in range(5))

@@ -1,4 +1,4 @@
-"""Requantization as the graph engine of CANN does it on each chip: which AscendDequants and AscendQuants it merges, and how.
+"""Requantization on each chip as the graph engine of CANN does it: which AscendDequants and AscendQuants it merges, and how.
 
 Its conditions are those of the open passes `V100RequantFusionPass`, `V200RequantFusionPass` and of the fixpipe fusions. Steps
 between integers and integers are a `Chain`: AscendDequants, an activation after each or none, perhaps a Concat of them with an
@@ -12,9 +12,10 @@ activation after it, and AscendQuants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -43,8 +44,7 @@ from ....dialects.nn.shapes import known, shape_of, static
 from ....ir.precision import shortened
 from ....rewriting import Array, Folded, FusionPattern, Remarks, Roots, condition, layer_of, other_uses
 from ....runtime.affine import are_normal
-from .relu_flag import DequantRelu, FuseReluFlag
-from .requant import DequantQuant, FuseRequant
+from .requant import DequantQuant, DequantRelu, FuseReluFlag, FuseRequant
 
 Chip = Literal["v100", "v200", "310b", "a2", "950"]
 """Ascend 310 and 910; 310P; 310B; 910B and 910C (Atlas A2 and A3); 950."""
@@ -54,7 +54,7 @@ _NEAR = 1e-5
 _SMALLEST, _LARGEST = 2.0**-14, 65504.0
 """The least deq_scale that V100 takes as it is, and the largest float16."""
 _ALIGNED = {8: 32, 4: 64}
-"""By bits of the integers, the multiple of channels that a Concat along channels needs; 16 for other types."""
+"""The multiple of channels that a Concat along channels needs, by bits of the integers; 16 for other types."""
 
 _Activation = ReluOp | LeakyReluOp | Relu6Op
 
@@ -86,21 +86,6 @@ class Chain:
         return self.quants[0].scale.value.data
 
 
-def chip_patterns(chip: Chip, remarks: Remarks, scaled: set[Operation]) -> list[list[FusionPattern[Any]]]:
-    """The patterns that the engine applies on a chip, one group after the other. They add AscendDequants and AscendQuants whose
-    scales they have moved to `scaled` (the engine's tag).
-    """
-    if chip == "v100":
-        return [[ScaleForV100(remarks, scaled), ScaleConcatForV100(remarks, scaled)], [FuseSingleRelu(remarks)]]
-    if chip == "v200":
-        merges = MergeForV200(remarks), MergeConcatForV200(remarks)
-        return [
-            [*merges, ScaleForV200(remarks, scaled), ScaleConcatForV200(remarks, scaled)],
-            [FuseSingleRelu(remarks)],
-        ]
-    return [[FuseReluFlag(remarks), (FuseDual if chip == "950" else FuseFixpipe)(remarks)]]
-
-
 def _is_flag(op: Operation) -> bool:
     """Whether an activation is Relu, in any of its forms."""
     return isinstance(op, ReluOp) or (isinstance(op, LeakyReluOp) and abs(op.negative_slope.value.data) < _NEAR)
@@ -111,11 +96,8 @@ def _users(value: SSAValue) -> list[Operation]:
     users = [use.operation for use in value.uses]
     if len(users) < 2 or (block := users[0].parent) is None:
         return users
-    wanted, op, found = (
-        set(users),
-        value.owner.next_op if isinstance(value.owner, Operation) else block.first_op,
-        list[Operation](),
-    )
+    wanted, found = set(users), list[Operation]()
+    op = value.owner.next_op if isinstance(value.owner, Operation) else block.first_op
     while op is not None and len(found) < len(wanted):
         found += [op] if op in wanted else []
         op = op.next_op
@@ -217,27 +199,21 @@ class _OfChain(FusionPattern[Chain]):
         normal = all(are_normal(_multiplied(d, m.scale)) for d in m.dequants)
         return None if normal else "deq_scale times scale leaves the normal range of float32"
 
+    def match(self, op: Operation) -> Chain | None:
+        chain = _behind(op) if isinstance(op, AscendDequantOp) else _before(cast(AscendQuantOp, op))
+        return chain if chain is not None and self.takes(chain) else None
+
+    @abstractmethod
+    def takes(self, m: Chain) -> bool:
+        """Whether a chain is one of the pattern's."""
+
 
 class _OfDequant(_OfChain):
     roots: ClassVar[Roots] = (AscendDequantOp,)
 
-    def match(self, op: Operation) -> Chain | None:
-        chain = _behind(op) if isinstance(op, AscendDequantOp) else None
-        return chain if chain is not None and self.takes(chain) else None
-
-    def takes(self, m: Chain) -> bool:
-        raise NotImplementedError
-
 
 class _OfConcat(_OfChain):
     roots: ClassVar[Roots] = (AscendQuantOp,)
-
-    def match(self, op: Operation) -> Chain | None:
-        chain = _before(op) if isinstance(op, AscendQuantOp) else None
-        return chain if chain is not None and self.takes(chain) else None
-
-    def takes(self, m: Chain) -> bool:
-        raise NotImplementedError
 
 
 class _ForV200(_OfChain):
@@ -360,13 +336,14 @@ def _joined(concat: ConcatV2Op, values: Sequence[SSAValue], name: str | None) ->
     return ConcatV2Op.make(values, concat.concat_dim, N=len(values), origin=concat.origin, name=name)
 
 
-class _Scales(_OfChain):
+class Scales(_OfChain):
     """deq_scale is multiplied by AscendQuant's scale, which becomes 1; Relu is relu_flag, Relu6 is Relu6D with the scale"""
 
     half: ClassVar[bool] = False
     """Whether deq_scale is float16 (V100): below 2^-14 all of a layer's scales are square roots, with sqrt_mode."""
 
     def __init__(self, remarks: Remarks, scaled: set[Operation]) -> None:
+        """AscendDequants and AscendQuants whose scales have moved are added to `scaled` (the engine's tag)."""
         super().__init__(remarks)
         self.done = scaled
 
@@ -382,7 +359,8 @@ class _Scales(_OfChain):
             return scales, False
         squared = bool((scales < _SMALLEST).any())
         roots = np.sqrt(scales) if squared else scales
-        return roots.astype(np.float16).astype(np.float32), squared
+        with np.errstate(over="ignore"):
+            return roots.astype(np.float16).astype(np.float32), squared
 
     def scaled(self, m: Chain, folded: Sequence[SSAValue]) -> list[AscendDequantOp]:
         """The AscendDequants by their new scales; AscendQuants get the scale 1."""
@@ -413,7 +391,7 @@ def _scaled_activation(op: _Activation, x: SSAValue, scale: float) -> LeakyReluO
     return Relu6Op.make(x, **properties) if scale == 1 else Relu6DOp.make(x, scale=scale, **properties)
 
 
-class _ScalesFan(_Scales, _OfDequant):
+class _ScalesFan(Scales, _OfDequant):
     def takes(self, m: Chain) -> bool:
         return m.dequants[0] not in self.done
 
@@ -431,7 +409,7 @@ class _ScalesFan(_Scales, _OfDequant):
         return made
 
 
-class _ScalesConcat(_Scales, _OfConcat):
+class _ScalesConcat(Scales, _OfConcat):
     def takes(self, m: Chain) -> bool:
         return m.quants[0] not in self.done
 
@@ -479,7 +457,7 @@ class ScaleConcatForV200(_ScalesConcat, _ForV200):
         return super().takes(m) and not m.merges
 
 
-class _ForV100(_Scales):
+class _ForV100(Scales):
     """The condition of V100."""
 
     half = True
@@ -547,3 +525,14 @@ class FuseDual(FuseFixpipe):
     def cube_before(self, m: DequantQuant) -> str | None:
         """the sums are those of Conv2D"""
         return None if isinstance(_made_by(m.dequant.x), Conv2DOp) else f"{layer_of(m.dequant)} is not after Conv2D"
+
+
+BY_CHIP: Mapping[Chip | None, Sequence[tuple[type[FusionPattern[Any]], ...]]] = {
+    None: ((FuseReluFlag, FuseRequant),),
+    "v100": ((ScaleForV100, ScaleConcatForV100), (FuseSingleRelu,)),
+    "v200": ((MergeForV200, MergeConcatForV200, ScaleForV200, ScaleConcatForV200), (FuseSingleRelu,)),
+    "310b": ((FuseReluFlag, FuseFixpipe),),
+    "a2": ((FuseReluFlag, FuseFixpipe),),
+    "950": ((FuseReluFlag, FuseDual),),
+}
+"""The patterns that the engine applies on a chip, or those for exact scales, one group after the other."""

@@ -1,20 +1,96 @@
-"""AscendDequant -> AscendQuant: integers to integers in one step."""
+"""AscendDequant -> Relu: a flag; AscendDequant -> AscendQuant: one step. Equal AscendQuants of one tensor are one (AMCT)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 
-from ....dialects.ascend import AscendDequantOp, AscendQuantOp, AscendRequantOp
+from ....dialects.ascend import AscendDequantOp, AscendQuantOp, AscendRequantOp, ReluOp
 from ....dialects.ascend.base import i8
 from ....dialects.nn import constant_of
-from ....rewriting import Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
+from ....rewriting import Condition, Folded, FusionPattern, Remarks, Roots, StepPattern, condition, layer_of, used_once
 from ....runtime.affine import are_normal
-from .relu_flag import dequant_of
+
+_PARAMETERS = ("scale", "offset", "dst_type", "round_mode", "sqrt_mode", "fakequant_precision_mode")
+_Pair = tuple[AscendQuantOp, AscendQuantOp]
+
+
+class MergeQuants(StepPattern[_Pair]):
+    """AscendQuant(x), AscendQuant(x) = the first of them"""
+
+    name = "merge-quants"
+    roots: ClassVar[Roots] = (AscendQuantOp,)
+
+    def __init__(self, remarks: Remarks):
+        super().__init__(remarks)
+        self._kept: dict[tuple[Block | None, SSAValue], dict[tuple[Attribute, ...], AscendQuantOp]] = {}
+        """The first AscendQuant by tensor and parameters."""
+
+    @condition
+    def equal_parameters(self, m: _Pair) -> str | None:
+        """both have the same scale, offset, type, rounding and modes, bit for bit"""
+        kept, quant = m
+        apart = " and ".join(name for name in _PARAMETERS if getattr(kept, name) != getattr(quant, name))
+        return f"{layer_of(kept)} quantizes the same tensor by another {apart}" if apart else None
+
+    def match(self, op: Operation) -> _Pair | None:
+        op = cast(AscendQuantOp, op)
+        kept = self._kept.setdefault((op.parent, op.x), {})
+        equal = kept.setdefault(tuple(getattr(op, name) for name in _PARAMETERS), op)
+        first = next(iter(kept.values())) if equal is op else equal
+        return None if first is op else (first, op)
+
+    def rewrite(self, m: _Pair, rewriter: PatternRewriter) -> None:
+        kept, quant = m
+        self.remarks.applied(quant, self.name, f"{layer_of(kept)} gives the same integers")
+        rewriter.replace(quant, [], [kept.y])
+
+
+@dataclass(frozen=True)
+class DequantRelu:
+    """A dequantization and the relu after it."""
+
+    dequant: AscendDequantOp
+    relu: ReluOp
+
+
+class FuseReluFlag(FusionPattern[DequantRelu]):
+    """Relu(AscendDequant(x)) = AscendDequant(x) with relu_flag"""
+
+    name = "relu-flag"
+    roots: ClassVar[Roots] = (ReluOp,)
+
+    dequant_used_once: Condition[Any] = used_once("dequant")
+
+    def match(self, op: Operation) -> DequantRelu | None:
+        if not isinstance(op, ReluOp) or (dequant := dequant_of(op.x)) is None:
+            return None
+        return DequantRelu(dequant, op)
+
+    def rewrite(self, m: DequantRelu, folded: Sequence[SSAValue]) -> Sequence[Operation]:
+        d = m.dequant
+        made = AscendDequantOp.make(
+            d.x,
+            d.deq_scale,
+            sqrt_mode=d.sqrt_mode,
+            relu_flag=True,
+            dtype=d.dtype,
+            shift_n=d.shift_n,
+            fakequant_precision_mode=d.fakequant_precision_mode,
+            origin=d.origin,
+            name=m.relu.y.name_hint,
+        )
+        return [made]
+
+
+def dequant_of(value: SSAValue) -> AscendDequantOp | None:
+    """The AscendDequant that produces a value."""
+    return value.op if isinstance(value, OpResult) and isinstance(value.op, AscendDequantOp) else None
 
 
 @dataclass(frozen=True)

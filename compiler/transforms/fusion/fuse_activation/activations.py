@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....diagnostics import CompileError
 from ....dialects import nn
 from ....dialects.nn.shapes import shape_of, size
 from ....rewriting import Roots
+from ....support.diagnostics import CompileError
 
 
 class Activation(NamedTuple):
@@ -24,7 +24,7 @@ class Activation(NamedTuple):
     suffix: str
     input: SSAValue
     ops: tuple[nn.NNOp, ...]
-    """Each after its operands; the last gives the result."""
+    """Operations, each after its operands; the last gives the result."""
 
 
 def single_kind(op: Operation) -> str | None:
@@ -97,7 +97,7 @@ def _is_hard_swish_gate(op: nn.HardSigmoidOp) -> bool:
 
 
 def _gelu(op: nn.MulOp) -> Activation | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: the GELU of PyTorch before opset 20, and of Keras 3."""
+    """Matches 0.5 * x * (1 + erf(x / sqrt(2))), multiplied in any order: the GELU of PyTorch before opset 20, and of Keras 3."""
     for nested, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if not isinstance(nested, OpResult) or not isinstance(inner := nested.op, nn.MulOp):
             continue
@@ -124,7 +124,7 @@ def _erf_gate(x: SSAValue, gate: SSAValue) -> tuple[nn.NNOp, ...] | None:
 
 
 def _scaled(x: SSAValue, value: SSAValue, factor: float) -> tuple[nn.NNOp, ...] | None:
-    """The operations that multiply x by a factor, whose sign may be an operation of its own."""
+    """The operations that multiply x by a factor, whose sign may be a separate operation."""
     match value:
         case OpResult(op=nn.MulOp(lhs=lhs, rhs=rhs) as scale):
             pairs = ((lhs, _scalar(rhs)), (rhs, _scalar(lhs)))

@@ -1,4 +1,4 @@
-"""The patterns of `--fuse-activation`: what a target computes in one operation, with a convolution or product or without."""
+"""The patterns of `--fuse-activation`: operations that a target computes in one, with a convolution or product or without."""
 
 from __future__ import annotations
 
@@ -88,8 +88,7 @@ class ComputePoolActivation:
 
 class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolActivation]):
     """act(max_pool(op(x, w, b))) is max_pool(act(op(x, w, b))) with op and act as one operation: relu, relu6 and clip do not
-    change which element is the largest. The operand of the pool then needs no levels for numbers that the activation cuts
-    off.
+    change which element is the largest. The operand of the pool then needs no levels for numbers that the activation cuts off.
     """
 
     name = "compute-pool-activation"

@@ -71,8 +71,7 @@ class ReshapedBatchNorm(ComputeBatchNorm):
 class FuseComputeBatchNorm(ChainConditions, WeightCondition, NormConditions, FusionPattern[ComputeBatchNorm]):
     """batch_norm(op(x, w, b)) = op(x, w * k, b * k + shift), with k = scale / sqrt(variance + epsilon) per output channel and
     shift = offset - mean * k; op is conv (any rank, grouped, depthwise), conv_transpose or matmul. A BiasAdd may be between, and
-    operations that move elements and keep the channels apart: they stay, after op (AMCT, also through BatchToSpace; PPQ;
-    Horizon)
+    operations that move elements and keep the channels apart: they stay, after op (AMCT, also through BatchToSpace; PPQ; Horizon)
     """
 
     name = "compute-batch-norm"

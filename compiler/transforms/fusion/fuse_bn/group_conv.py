@@ -18,7 +18,7 @@ from .compute import NormConditions, factor_and_shift
 
 @dataclass(frozen=True)
 class Branch:
-    """One of the joined convolutions."""
+    """A convolution that is joined with others."""
 
     compute: WeightedOp
     bias_add: BiasAddOp | None

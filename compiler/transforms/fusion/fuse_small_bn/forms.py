@@ -20,7 +20,7 @@ _CONTINUED_BY: Mapping[tuple[type[Operation], ...], tuple[type[Operation], ...]]
     (nn.AddOp,): (),
     (nn.MulOp, nn.AddOp): (),
 }
-"""For each run of operations after the quotient, the operations that may follow it."""
+"""Operations that may follow a run of operations after the quotient, by run."""
 
 _LONGEST = 4
 

@@ -1,6 +1,4 @@
-"""The common parts of all forms of a batch norm in small operations: the match, its conditions, and the batch norm it
-becomes.
-"""
+"""The common parts of all forms of a batch norm in small operations: the match, its conditions, and the batch norm it becomes."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class Statistics(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One operation of a batch norm on a value: sum, difference, product or quotient with a parameter."""
+    """An operation of a batch norm on a value: sum, difference, product or quotient with a parameter."""
 
     op: nn.ArithmeticOp
     value: SSAValue
@@ -72,7 +70,7 @@ def step_of(op: Operation) -> Step | None:
 
 
 _REFUSED = 16
-"""The most steps of a run that has no use, because others read a result inside it: they only say why."""
+"""The most steps of a run that cannot be used because others read a result inside it: such steps only give the reason."""
 
 
 def steps_to(op: Operation, limit: int | None = None) -> list[Step]:
@@ -102,7 +100,7 @@ class SmallNorm:
     """A batch norm written as small operations."""
 
     steps: tuple[Step, ...]
-    """From the input to the root."""
+    """The steps from the input to the root."""
     arithmetic: tuple[Operation, ...]
     """The operations that compute the parameters from constants."""
 

@@ -10,19 +10,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ....backends import Runner
 from ....data import Samples
-from ....diagnostics import CompileError, op_error
 from ....dialects.nn import ObserveOp, ParamsSource, ParamsSourceAttr, RangeAttr
-from ....files import refuse_overwriting
+from ....engines import Runner
 from ....ir.metadata import add_metadata, tool_version
 from ....observers.observer import NoValues, Observer
 from ....pipelines.options import Parts
 from ....rewriting import Remarks
 from ....session import Session, session_of
-from ..convert.parameters import activation_params
+from ....support.diagnostics import CompileError, op_error
+from ....support.files import refuse_overwriting
 from ..data import load
 from ..decide.sites import graph_points, note_other_functions
+from ..numbers.parameters import activation_params
 from ..options import DataOptions, EngineOptions
 from ..place.alignment import group_ranges, settle
 from ..profiles import profile_of
@@ -34,7 +34,7 @@ from .state import Part, Progress, merge_states, write_state
 
 @dataclass(frozen=True, init=False)
 class CalibratePass(Parts, ModulePass):
-    """Run calibration data through the model and give every observer its range and parameters."""
+    """An analysis: calibration data runs through the model and gives every observer its range and parameters."""
 
     name = "calibrate"
 

@@ -17,17 +17,17 @@ from threading import Lock
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ....backends import Runner, Wanted, Work
 from ....data import Samples
-from ....diagnostics import CompileError, op_error
 from ....dialects import nn
 from ....dialects.nn import ObserveOp
 from ....dialects.nn.shapes import known, shape_of, static
+from ....engines import Runner, Wanted, Work
 from ....ir.functions import main_function
 from ....observers import Observer, make_observer
 from ....rewriting import Array
 from ....runtime.executor import Watch
 from ....session import Session
+from ....support.diagnostics import CompileError, op_error
 
 
 @dataclass
@@ -83,7 +83,7 @@ def _observer(point: ObserveOp, session: Session) -> Observer:
 
 
 def passes(observed: Iterable[Observation]) -> int:
-    """How many passes over the data the observers need."""
+    """The number of passes over the data that the observers need."""
     return max(o.observer.passes for o in observed)
 
 
@@ -147,7 +147,7 @@ def in_batches(module: ModuleOp, observed: Sequence[Observation], samples: Sampl
     values = [*main_function(module).body.block.args, *(result for op in operations for result in op.results)]
     if not all(map(_counts_samples, values)) or not all(map(_acts_by_sample, operations)):
         return samples
-    return replace(samples, at_a_time=max(1, min(MOST, LARGEST // max(map(_numbers, values)))))
+    return replace(samples, at_a_time=max(1, min(MOST, LARGEST // max(1, *map(_numbers, values)))))
 
 
 def _operations(module: ModuleOp) -> Iterator[Operation]:

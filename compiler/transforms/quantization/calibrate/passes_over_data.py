@@ -1,4 +1,5 @@
-"""Which pass over the data comes next, which data it needs when several processes share calibration, and which network sees them.
+"""Chooses the next pass over the data, the data that it needs when several processes share calibration, and the network
+that sees them.
 
 Data that the current pass has not seen is added to it. Data that it has seen begins the next pass, which must see exactly
 the data of the first pass.
@@ -15,25 +16,24 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....backends import Runner
 from ....data import Samples
-from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp, DivOp, MulOp, array_of, constant_of, plan_of
 from ....dialects.nn.shapes import shape_of
+from ....engines import Runner
 from ....rewriting import erase_constant
 from ....session import Session
-from ..convert.layer_weights import numbers_of, weight_as
-from ..decide.sites import Site, sites
+from ....support.diagnostics import CompileError
+from ..decide.sites import FACTORS, Site, balancer_of, sites
+from ..numbers.weights import Weight
 from ..profiles import profile_of
-from ..recover.balance_channels import FACTORS, balancer_of
 from .observing import Observation, begin_pass, in_batches, observe, passes
 from .state import Part, Progress, sources
 
 
 @contextmanager
 def weights_first(module: ModuleOp, session: Session) -> Generator[None]:
-    """Feed layers the numbers that the planned integers of their weights represent (`WeightPlan.first`), and divide balanced
-    inputs by their factors where AMCT does (`Row.as_amct`); undone on exit.
+    """Feed layers the numbers that the planned integers of their weights represent (`How.first`), and divide balanced
+    inputs by their factors if AMCT does (`Row.as_amct`); undone on exit.
 
     Raises CompileError, located at a layer, for a plan that does not fit its weight.
     """
@@ -52,7 +52,7 @@ def weights_first(module: ModuleOp, session: Session) -> Generator[None]:
                 continue
             old = constant_of(value)
             assert old is not None, "it has an array"
-            numbers = numbers_of(weight_as(value, plan.weights[0], site.compute))
+            numbers = Weight.of(value, plan.weights[0], site.compute).reals
             new = ConstantOp.of(numbers, f"{old.key}.first", old.location)
             Rewriter.insert_op(new, InsertPoint.after(old))
             site.set_operand(index, new.result)

@@ -1,4 +1,4 @@
-"""Calibration on a cluster: workers show shares of the samples to observers of their own, whose states merge.
+"""Calibration on a cluster: each worker shows shares of the samples to its own observers, whose states merge.
 
 Results are equal to the bit to those of one process.
 """
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ....backends import Runner, Wanted, Work
-from ....backends.checkpoint import Checkpoint
-from ....backends.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ....data import Samples
-from ....diagnostics import op_error
+from ....engines import Runner, Wanted, Work
+from ....engines.checkpoint import Checkpoint
+from ....engines.sharing import Bar, Packed, halves, in_order, packed, shares_of, unpacked
 from ....observers.state import State
 from ....session import Session
+from ....support.diagnostics import op_error
 from ..decide.sites import graph_points
 from .observing import Observation, observations, observe, passes
 from .state import fingerprint, points_data, restore_all, states_of
@@ -74,7 +74,7 @@ def observe_shares(
 
 
 def _ignore(*_: object) -> None:
-    """No work is done here, so there is nothing to see."""
+    """Does nothing: no work is done here, so there is nothing to see."""
 
 
 def merge_states(observed: Sequence[Observation], turn: int, states: Sequence[State]) -> None:
@@ -88,7 +88,7 @@ def merge_states(observed: Sequence[Observation], turn: int, states: Sequence[St
 
 
 def states_seen(model: Model, share: Samples) -> list[State]:
-    """On a worker: the states of observers that saw a share."""
+    """The states of observers that saw a share, on a worker."""
     module, session = unpacked(model.module)
     points = [point for point in graph_points(module) if point.qparams is None]
     observed = observations(points, session)

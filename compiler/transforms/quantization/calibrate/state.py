@@ -1,4 +1,6 @@
-"""Calibration state files: what observers have seen, and of which data, so that several processes can share the work."""
+"""Calibration state files: the states of observers, and the data that they have seen, so that several processes can
+share the work.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ....backends.cluster import Workers
-from ....backends.data_hash import digest_of
 from ....data import Samples
-from ....diagnostics import CompileError
 from ....dialects.nn import ConstantOp
+from ....engines.cluster import Workers
+from ....engines.data_hash import digest_of
 from ....ir.metadata import tool_version
 from ....ir.weights import WeightError, open_side_file, write_side_file
 from ....observers.state import State
 from ....rewriting import Array
 from ....session import Session
+from ....support.diagnostics import CompileError
 from .observing import Observation, passes
 
 _FORMAT = "amct-opt calibration state, version 1"
@@ -37,7 +39,7 @@ class Part(NamedTuple):
 
     @staticmethod
     def of(samples: Samples, session: Session, cluster: str | Workers | None) -> Part:
-        """Data that a cluster may help to hash. Raises CompileError if it cannot be read."""
+        """Makes a part of data whose hash a cluster may help to compute. Raises CompileError if it cannot be read."""
         return Part(digest_of(samples, session, cluster), samples.count, samples.synthetic, samples.source)
 
     def among(self, parts: Iterable[Part]) -> bool:
@@ -183,7 +185,7 @@ def _differences(ours: Sequence[object], theirs: Sequence[object]) -> Iterator[s
 
 
 def restore_all(observed: Sequence[Observation], arrays: Mapping[str, Array], path: Path) -> None:
-    """Take up states as `states_of` gives them. Raises CompileError, located in the file, for those of other observers."""
+    """Restore states that `states_of` made. Raises CompileError, located in the file, for those of other observers."""
     for i, each in enumerate(observed):
         state: State = {n.removeprefix(f"{i}/"): a for n, a in arrays.items() if n.startswith(f"{i}/")}
         try:

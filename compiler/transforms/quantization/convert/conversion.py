@@ -1,9 +1,9 @@
-"""What the patterns of `--convert-observers` share: the layers that are to be converted, and the base of their patterns."""
+"""Base of the patterns of `--convert-observers`, and the layers that are to be converted."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar
 from warnings import warn
@@ -15,12 +15,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ....dialects.nn import (
+    DequantizeOp,
+    How,
     NNOp,
     ObserveOp,
-    OpaqueOp,
     Plan,
     QParams,
-    WeightPlan,
     array_of,
     constant_of,
     plan_of,
@@ -28,24 +28,84 @@ from ....dialects.nn import (
 )
 from ....ir.array import Array
 from ....ir.functions import main_function
-from ....rewriting import M, Remarks, Roots, StepPattern
+from ....rewriting import M, Refusal, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
 from ..decide.embeddings import TABLE, embeddings
+from ..decide.grids import Grids
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
-from ..decide.recurrent import Recurrent, recurrent_layers
-from ..decide.sites import Site, producer_of, sites
-from ..place.grids import Grids
+from ..decide.recurrent import INPUT, STATE, Recurrent, recurrent_layers
+from ..decide.sites import ROUNDED_FROM, Site, producer_of, sites
+from ..numbers.parameters import sum_scales, widened
+from ..numbers.weights import Weight
 from ..profiles import Profile, Row, profile_of
-from .layer_weights import StoredWeights, Weight, weight_as, zeroed_scales
-from .parameters import sum_scales, widened
+from .layer_weights import StoredWeights
 
-ROUNDED_FROM = "nn.rounded_from"
-"""The attribute of a layer that keeps its weight from before `--round-weights`, which `--correct-bias` compares with."""
+
+class PlannedWeight:
+    """A constant weight of a layer, with the plan for it, and the bias that is added to its sums."""
+
+    def __init__(
+        self,
+        layer: NNOp,
+        value: SSAValue,
+        how: How,
+        params: QParams | None,
+        bias: Array | None,
+        bias_type: type[np.floating] = np.float64,
+    ):
+        self.how: How = how
+        self.params: QParams | None = params
+        """The parameters of its multiplied input; None if that stays float, or becomes floats of 8 bits."""
+        self.bias: Array | None = bias
+        """The numbers of the bias; None if there is none, or if it is not a constant."""
+        self.bias_type: type[np.floating] = bias_type
+        """The type in which a bias is divided by the scales of the sums."""
+        self._layer, self._value = layer, value
+
+    @cached_property
+    def planned(self) -> Weight:
+        """The weight as its plan has it. Raises CompileError like `Weight.of`."""
+        return Weight.of(self._value, self.how, self._layer)
+
+    @cached_property
+    def weight(self) -> Weight:
+        """The weight, with scales raised until bias and sums fit, unless these are a record's."""
+        planned = self.planned
+        if planned.fixed or self.params is None:
+            return planned
+        return planned._replace(scales=widened(planned.scales, self.bias, float(self.params.scales())))
+
+    @cached_property
+    def sums(self) -> Array:
+        """The scales of the sums, input times weight: float32, [] or [channels]."""
+        assert self.params is not None, "its input is quantized"
+        return sum_scales(self.weight.scales, self.params.scales())
+
+    @property
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yields rule and reason of notes on its scales: how many are raised, but for a record's, and how many zero
+        their weights, as a record's may, or AMCT's rule, which makes small scales 1.
+        """
+        if self.how.number_format is not None:
+            return
+        scales, fixed = self.planned.scales, self.planned.fixed
+        rest = f"of {scales.size} weight scales are raised, so that"
+        if self.params is not None and not fixed:
+            unit = float(self.params.scales())
+            if small := int(np.count_nonzero(scales.astype(np.float64) * unit < LEAST_SCALE)):
+                yield "scale-range", f"{small} {rest} float32 has the scales of its sums"
+            if raised := int(np.count_nonzero(self.weight.scales > widened(scales, None, unit))):
+                yield "bias-range", f"{raised} {rest} its bias fits into int32"
+        if zeroed := self.planned.zeroed_scales:
+            reason = (
+                f"all weights under {zeroed} of {scales.size} scales become zero: the scales are too large for them"
+            )
+            yield "zeroed", reason
 
 
 class ConvertedLayer:
-    """A layer whose input is calibrated, or whose weight is quantized by itself."""
+    """A layer whose input is calibrated, or whose weights are quantized by themselves."""
 
     def __init__(self, site: Site, row: Row, plan: Plan, params: QParams | None):
         self.site: Site = site
@@ -56,73 +116,46 @@ class ConvertedLayer:
         point = producer_of(site.activation)
         self.input_format: str | None = number_format_at(point) if isinstance(point, ObserveOp) else None
 
+    @cached_property
+    def weights(self) -> Sequence[PlannedWeight]:
+        """The constant weights that its plan quantizes; of a recurrent layer both, W and R."""
+        index, bias = self.row.weight, None if self.row.bias is None else self.site.operand(self.row.bias)
+        value = None if index is None or not self.plan.weights else self.site.operand(index)
+        if value is None or constant_of(value) is None:
+            return ()
+        kind = np.float32 if self.row.as_amct else np.float64
+        return (PlannedWeight(self.site.compute, value, self.plan.weights[0], self.params, array_of(bias), kind),)
+
     @property
     def has_weight(self) -> bool:
         """Whether it has a constant weight that its plan quantizes."""
-        index = self.row.weight
-        return index is not None and bool(self.plan.weights) and constant_of(self.site.operand(index)) is not None
+        return bool(self.weights)
 
     @property
-    def number_format(self) -> str | None:
-        """The number format that its weight gets, in place of integers."""
-        return self.plan.weights[0].number_format if self.has_weight else None
-
-    @cached_property
     def planned_weight(self) -> Weight:
-        """The weight as its plan has it. Raises CompileError like `weight_as`."""
-        assert self.row.weight is not None, "it has a weight"
-        value = self.site.operand(self.row.weight)
-        assert value is not None, "a constant is a value"
-        return weight_as(value, self.plan.weights[0], self.site.compute)
+        """The only weight, as its plan has it. Raises CompileError like `Weight.of`."""
+        return self.weights[0].planned
 
-    @cached_property
+    @property
     def weight(self) -> Weight:
-        """The weight, with scales raised until bias and sums fit, unless these are a record's."""
-        weight = self.planned_weight
-        if weight.fixed or self.params is None:
-            return weight
-        return weight._replace(scales=widened(weight.scales, self.bias_numbers, float(self.params.scales())))
+        """The only weight, with scales raised until bias and sums fit, unless these are a record's."""
+        return self.weights[0].weight
 
-    @property
-    def notes(self) -> Iterator[tuple[str, str]]:
-        """Rule and reason of what is said of scales of its weight: how many are raised, but for a record's, and how many zero
-        their weights, as a record's may, or AMCT's rule, which makes small scales 1.
-        """
-        if not self.has_weight or self.number_format is not None:
-            return
-        scales, fixed = self.planned_weight.scales, self.planned_weight.fixed
-        rest = f"of {scales.size} weight scales are raised, so that"
-        if self.params is not None and not fixed:
-            unit = float(self.params.scales())
-            if small := int(np.count_nonzero(scales.astype(np.float64) * unit < LEAST_SCALE)):
-                yield "scale-range", f"{small} {rest} float32 has the scales of its sums"
-            if raised := int(np.count_nonzero(self.weight.scales > widened(scales, None, unit))):
-                yield "bias-range", f"{raised} {rest} its bias fits into int32"
-        if zeroed := zeroed_scales(self.planned_weight):
-            reason = (
-                f"all weights under {zeroed} of {scales.size} scales become zero: the scales are too large for them"
-            )
-            yield "zeroed", reason
 
-    @property
-    def bias(self) -> SSAValue | None:
-        return None if self.row.bias is None else self.site.operand(self.row.bias)
+class ConvertedRecurrent(ConvertedLayer):
+    """A recurrent layer. Its input and its state are quantized if both have parameters (`inputs`), otherwise only W and R are."""
 
-    @property
-    def bias_numbers(self) -> Array | None:
-        """The numbers of a constant bias."""
-        return array_of(self.bias)
-
-    @property
-    def bias_type(self) -> type[np.floating]:
-        """The type in which a bias is divided by the scales of the sums."""
-        return np.float32 if self.row.as_amct else np.float64
+    def __init__(self, layer: Recurrent, plan: Plan, inputs: Sequence[QParams]):
+        super().__init__(layer.site, Row(), plan, inputs[0] if inputs else None)
+        self.layer: Recurrent = layer
+        self.inputs: Sequence[QParams] = inputs
 
     @cached_property
-    def sums(self) -> Array:
-        """The scales of the sums, input times weight: float32, [] or [channels]."""
-        assert self.params is not None, "its input is quantized"
-        return sum_scales(self.weight.scales, self.params.scales())
+    def weights(self) -> Sequence[PlannedWeight]:
+        numbers = array_of(self.layer.operand("bias"))
+        halves = (None, None) if numbers is None else np.split(numbers.reshape(-1), 2)
+        parts = zip(self.layer.weights, self.plan.weights, self.inputs or (None, None), halves, strict=False)
+        return tuple(PlannedWeight(self.layer.op, *part) for part in parts)
 
 
 def number_format_at(point: ObserveOp) -> str | None:
@@ -131,47 +164,46 @@ def number_format_at(point: ObserveOp) -> str | None:
 
 
 class Conversion:
-    """One run of the conversion: what is left to convert, and what its patterns share."""
+    """A run of the conversion: what is left to convert, and what its patterns share."""
 
     def __init__(self, module: ModuleOp, remarks: Remarks):
         self.remarks: Remarks = remarks
         self.graph: FuncOp = main_function(module)
         self.weights: StoredWeights = StoredWeights()
         self.layers: dict[Operation, ConvertedLayer] = dict(_layers(module, profile_of(remarks.session)))
-        """By operation; the first pattern that matches a layer takes it."""
-        self.recurrent: dict[OpaqueOp, Recurrent] = {each.op: each for each in recurrent_layers(module)}
+        """The layers to convert, by operation; the first pattern that matches a layer takes it."""
 
 
 def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, ConvertedLayer]]:
-    """The layers as they are before anything is converted: afterwards, converted points look like those that were given."""
+    """The layers as they are before anything is converted: afterwards, converted points look like given ones."""
     grids = Grids(profile.rows)
     for site in sites(module, profile.rows):
         plan = _plan_at(site, profile)
-        params = point_of(site, profile, grids) if plan.input else None
+        params = grids.params_at(site) if plan.input else None
         if params is not None or not plan.input:
             yield site.compute, ConvertedLayer(site, profile.rows[type(site.compute)], plan, params)
     for each in embeddings(module):
         if (plan := plan_of(each.op)) is not None and plan.weights:
             yield each.op, ConvertedLayer(each.site, Row(weight=TABLE), plan, None)
+    for each in recurrent_layers(module):
+        if (plan := plan_of(each.op)) is None or not plan.weights or each.is_quantized:
+            continue
+        points = (producer_of(each.operand(name)) for name in (INPUT, STATE) if plan.input)
+        params = [p.qparams for p in points if isinstance(p, ObserveOp | DequantizeOp)]
+        inputs = [one.data for one in params if one is not None]
+        if not plan.input or len(inputs) == 2:
+            yield each.op, ConvertedRecurrent(each, plan, inputs)
 
 
 def _plan_at(site: Site, profile: Profile) -> Plan:
-    """The layer's plan; where nothing has decided, what an observer that was placed by hand asks for."""
+    """The layer's plan; if nothing has decided, the plan that an observer placed by hand asks for."""
     if (plan := plan_of(site.compute)) is not None:
         return plan
     row = profile.rows[type(site.compute)]
     if profile.facts.ruled and (broken := first_broken(site, row.rules, profile.table)) is not None:
         return Plan(broken[0].name)
     axis = channel_axis(site.compute) if layer_at(site, row).channel_wise else None
-    return Plan(input=True, weights=(WeightPlan(8, axis),))
-
-
-def point_of(site: Site, profile: Profile, grids: Grids) -> QParams | None:
-    """The parameters of a site whose activation is on the grid of a calibrated point: the first that did not come quantized."""
-    values = map(site.operand, site.inputs if profile.rows[type(site.compute)].two_inputs else (0,))
-    points = map(grids.behind, values)
-    calibrated = (p.qparams.data for p in points if isinstance(p, ObserveOp) and p.qparams is not None)
-    return next(calibrated, None)
+    return Plan(input=True, weights=(How(axis=axis),))
 
 
 class ConversionPattern(StepPattern[M]):
@@ -198,19 +230,19 @@ class ConvertLayer(ConversionPattern[ConvertedLayer]):
 
     @abstractmethod
     def convert(self, m: ConvertedLayer) -> str:
-        """Quantizes its weight and bias; its points are patterns of their own. Returns the text of the remark."""
+        """Quantizes the weight and bias; points have patterns of their own. Returns the text of the remark."""
 
     def match(self, op: Operation) -> ConvertedLayer | None:
         found = self.conversion.layers.get(op)
         return found if found is not None and self.takes(found) else None
 
-    def refused(self, m: ConvertedLayer) -> None:
+    def refused(self, m: ConvertedLayer, refusal: Refusal) -> None:
         del self.conversion.layers[m.site.compute]
 
     def rewrite(self, m: ConvertedLayer, rewriter: PatternRewriter) -> None:
         op = m.site.compute
         del self.conversion.layers[op]
-        notes = [*m.notes]
+        notes = [note for weight in m.weights for note in weight.notes]
         self.remarks.applied(op, "quantized", self.convert(m))
         for rule, reason in notes:
             self.remarks.note(op, rule, reason)
@@ -218,7 +250,7 @@ class ConvertLayer(ConversionPattern[ConvertedLayer]):
 
 
 def carry_out(op: Operation, remarks: Remarks) -> None:
-    """Drop the plan of a layer, with a remark on what was not done of it. Sums that are to be shifted keep that part."""
+    """Drop the plan of a layer, with a remark on the parts that were not done. Sums that are to be shifted keep that part."""
     if (plan := plan_of(op)) is None:
         return
     op.attributes.pop(ROUNDED_FROM, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -15,20 +13,37 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import Rewriter
 
-from ....diagnostics import Remark
-from ....dialects.nn import DequantizeFloatOp, DequantizeOp, ObserveOp, QParams, SliceOp, dequantize_of, set_type
+from ....dialects.nn import (
+    DequantizeFloatOp,
+    DequantizeOp,
+    ObserveOp,
+    QParams,
+    SliceOp,
+    array_of,
+    dequantize_of,
+    set_type,
+)
+from ....dialects.nn.shapes import shape_of
 from ....ir.number_formats import ACTIVATION_FORMATS
 from ....rewriting import Remarks, Roots, condition, erase_dead_constants, rewrite, strict
 from ....rewriting.driver import garbage_collection_off
 from ....runtime.affine import are_normal
 from ....session import Session, session_of
+from ..decide.recurrent import ROWS
 from ..decide.sites import graph_points, note_other_functions
+from ..numbers.parameters import bias_fits, quantized_bias, round_scales
 from ..profiles import profile_of
-from .conversion import Conversion, ConversionPattern, ConvertedLayer, ConvertLayer, carry_out, number_format_at
-from .layer_weights import described, feed_bias, inexact_layers
+from .conversion import (
+    Conversion,
+    ConversionPattern,
+    ConvertedLayer,
+    ConvertedRecurrent,
+    ConvertLayer,
+    carry_out,
+    number_format_at,
+)
+from .layer_weights import feed_bias, inexact_layers
 from .pairs import format_pair, quantized_pair
-from .parameters import bias_fits, quantized_bias, round_scales
-from .recurrent_weights import ConvertRecurrent
 
 
 class ConvertWeightedLayer(ConvertLayer):
@@ -39,16 +54,18 @@ class ConvertWeightedLayer(ConvertLayer):
     @strict("give skip-layers={layer}")
     def normal_sums(self, m: ConvertedLayer) -> str | None:
         """the scales of its sums, which are the input's times the weight's, are normal float32 numbers"""
-        if are_normal(m.sums):
-            return None
-        units = f"{float(_input(m).scales()):.6g} times {float(np.max(m.weight.scales)):.6g}"
-        return f"has sums in units of {units}, which is not a normal float32 number"
+        for each in m.weights if m.params is not None else ():
+            if not are_normal(each.sums):
+                assert each.params is not None, "its input is quantized"
+                units = f"{float(each.params.scales()):.6g} times {float(np.max(each.weight.scales)):.6g}"
+                return f"has sums in units of {units}, which is not a normal float32 number"
+        return None
 
     @strict("leave it out of the record, or give skip-layers={layer}")
     def bias_fits(self, m: ConvertedLayer) -> str | None:
         """its bias fits into int32 at the scales of a record; scales that are computed are raised until it does"""
-        numbers = m.bias_numbers if m.weight.fixed else None
-        if numbers is None or bias_fits(numbers, m.sums, m.bias_type):
+        recorded = (each for each in m.weights if each.weight.fixed and each.bias is not None and m.params is not None)
+        if all(bias_fits(each.bias, each.sums, each.bias_type) for each in recorded if each.bias is not None):
             return None
         return "has a bias that does not fit into int32 at the record's scales"
 
@@ -57,12 +74,43 @@ class ConvertWeightedLayer(ConvertLayer):
 
     def convert(self, m: ConvertedLayer) -> str:
         assert m.row.weight is not None
-        if (numbers := m.bias_numbers) is not None:
+        (each,) = m.weights
+        if each.bias is not None:
             assert m.row.bias is not None
-            integers = quantized_bias(numbers, m.sums, m.bias_type)
-            feed_bias(m.site, m.row.bias, integers, m.sums, 0 if m.sums.ndim else None)
+            integers = quantized_bias(each.bias, each.sums, each.bias_type)
+            feed_bias(m.site, m.row.bias, integers, each.sums, 0 if each.sums.ndim else None)
         self.conversion.weights.feed(m.site, m.row.weight, m.weight)
-        return f"{_input_text(m)}; {described(m.weight)}"
+        return f"{_input_text(m)}; {m.weight.text}"
+
+
+class ConvertRecurrent(ConvertWeightedLayer):
+    """a recurrent layer, with integers for W and R, and for its biases if its input and its state are quantized"""
+
+    name = "recurrent"
+
+    @strict()
+    def both_weights(self, m: ConvertedLayer) -> str | None:
+        """its plan has W and R"""
+        return None if len(m.weights) == 2 else "has a plan for one weight, where W and R are quantized together"
+
+    def takes(self, m: ConvertedLayer) -> bool:
+        return isinstance(m, ConvertedRecurrent)
+
+    def convert(self, m: ConvertedLayer) -> str:
+        assert isinstance(m, ConvertedRecurrent), "it takes no other"
+        how, layer = "", m.layer
+        if m.params is not None:
+            x, h = (f"{float(p.scales()):.6g}, zero point {p.zero_point[0]}" for p in m.inputs)
+            how = f"input, scale {x}; state, scale {h}; "
+            if (numbers := array_of(layer.operand("bias"))) is not None:
+                rows, place = shape_of(layer.weights[0])[ROWS : ROWS + 1], layer.place("bias")
+                assert place is not None, "its bias has numbers"
+                units = np.concatenate([np.broadcast_to(each.sums, rows) for each in m.weights])
+                feed_bias(m.site, place, quantized_bias(numbers, units), units, 1)
+        for index, each in enumerate(m.weights, 1):
+            self.conversion.weights.feed(m.site, index, each.weight)
+        w, r = (each.weight.text for each in m.weights)
+        return f"{how}W {w}, R {r}{'' if m.params is not None else ', alone'}"
 
 
 class ConvertProduct(ConvertLayer):
@@ -91,27 +139,8 @@ class ConvertInput(ConvertLayer):
         return _input_text(m)
 
 
-class ConvertToFormat(ConvertLayer):
-    """a layer of which only the weight is stored in a number format"""
-
-    name = "weight-format"
-
-    def takes(self, m: ConvertedLayer) -> bool:
-        return m.params is None and m.number_format is not None
-
-    def convert(self, m: ConvertedLayer) -> str:
-        index, plan = m.row.weight, m.plan.weights[0]
-        assert index is not None
-        weight = m.site.operand(index)
-        assert weight is not None
-        self.conversion.weights.feed_format(m.site, index, weight, plan)
-        scales = "tensor" if plan.axis is None else "channel" if plan.block is None else f"group of {plan.block}"
-        weight_text = f"{plan.number_format} weight per {scales}"
-        return f"{weight_text}, alone" if m.input_format is None else f"{m.input_format} input; {weight_text}"
-
-
 class ConvertWeight(ConvertLayer):
-    """a layer of which only the weight is quantized"""
+    """a layer of which only the weight is quantized, or stored in a number format"""
 
     name = "weight-only"
 
@@ -121,7 +150,7 @@ class ConvertWeight(ConvertLayer):
     def convert(self, m: ConvertedLayer) -> str:
         assert m.row.weight is not None
         self.conversion.weights.feed(m.site, m.row.weight, m.weight)
-        return f"{described(m.weight)}, alone"
+        return f"{m.weight.text}, alone" if m.input_format is None else f"{m.input_format} input; {m.weight.text}"
 
 
 def _input(m: ConvertedLayer) -> QParams:
@@ -169,9 +198,6 @@ class ConvertPoint(ConversionPattern[ObserveOp]):
         Rewriter.replace_op(m, pair, pair[1].results)  # no pattern starts from the two, or from what reads them
 
 
-Patterns = tuple[type[ConversionPattern[Any]], ...]
-
-
 @dataclass(frozen=True)
 class ConvertObserversPass(ModulePass):
     """Turn calibrated observers into quantize and dequantize, and weights and biases into integers, as the layers' plans have it.
@@ -181,13 +207,12 @@ class ConvertObserversPass(ModulePass):
 
     name = "convert-observers"
 
-    PATTERNS: ClassVar[Patterns] = (
+    PATTERNS: ClassVar[tuple[type[ConversionPattern[Any]], ...]] = (
+        ConvertRecurrent,
         ConvertWeightedLayer,
         ConvertProduct,
         ConvertInput,
-        ConvertToFormat,
         ConvertWeight,
-        ConvertRecurrent,
         ConvertPoint,
     )
 
@@ -196,8 +221,9 @@ class ConvertObserversPass(ModulePass):
 
 
 @garbage_collection_off()
-def convert_observers(module: ModuleOp, session: Session) -> None:
-    """Quantize what is observed and calibrated, and the weights that are planned to be quantized by themselves.
+def convert_observers(module: ModuleOp, session: Session) -> bool:
+    """Quantize what is observed and calibrated, and the weights that are planned to be quantized by themselves. Returns whether
+    the module has anything that is quantized.
 
     Plans that are carried out are dropped; while points are not calibrated, the others stay.
     """
@@ -205,8 +231,8 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
     note_other_functions(module, remarks, ObserveOp)
     round_scales(module, remarks)
     conversion = Conversion(module, remarks)
-    added = cast(Patterns, session.patterns_of(ConvertObserversPass.name))
-    patterns = [pattern(conversion) for pattern in (*added, *ConvertObserversPass.PATTERNS)]
+    kinds = (*session.patterns_of(ConvertObserversPass.name), *ConvertObserversPass.PATTERNS)
+    patterns = [kind(conversion) for kind in kinds]
     rewrite(module, *patterns, erase_dead=False)
     if not graph_points(module):
         for op in module.walk():
@@ -216,20 +242,7 @@ def convert_observers(module: ModuleOp, session: Session) -> None:
         for each in inexact_layers(module, profile):
             remarks.note(each.op, "portable", each.reason)
     remarks.flush()
-    if not any(isinstance(op, DequantizeOp | DequantizeFloatOp) for op in module.walk()):
-        session.warn(f"nothing is quantized: {_reasons(session.remarks)}")
+    return any(isinstance(op, DequantizeOp | DequantizeFloatOp) for op in module.walk())
 
 
-def _reasons(remarks: Sequence[Remark]) -> str:
-    """The most frequent reasons why layers stay in float."""
-    first: dict[str, Remark] = {}
-    for remark in remarks:
-        if remark.pass_name == "insert-observers" and remark.kind == "missed":
-            first.setdefault(remark.layer, remark)
-    reasons = Counter((r.op, r.reason) for r in first.values()).most_common(_LISTED)
-    shown = [f"{count} {op}, because {reason}" for (op, reason), count in reasons]
-    return "; ".join(shown) or "the model has no layer of a type that the profile quantizes"
-
-
-_LISTED = 2
 """Reasons in a warning; the remarks have all of them."""

@@ -1,155 +1,44 @@
-"""A layer's quantized weight and bias: parameters, the integer form in the module, and integers kept apart from it."""
+"""A layer's quantized weight and bias in the module: their stored form, and integers kept apart from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from math import prod
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, UnknownLoc, i32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, Signedness, UnknownLoc, i32
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
+    DequantizeFloatOp,
     DequantizeOp,
     MatMulIntegerOp,
     NNOp,
-    QParams,
     QParamsAttr,
-    WeightPlan,
-    array_of,
-    blocks_of,
     constant_of,
     dequantize_of,
-    spread,
 )
 from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
+from ....ir.number_formats import NUMBER_FORMATS
 from ....rewriting import erase_constant, erase_dead_constants, layer_of
-from ....runtime.affine import LEAST_SCALE, asymmetric_params, ends_of, symmetric_scales
+from ....support.diagnostics import op_error
 from ..decide.sites import Site, sites
+from ..numbers.formats import format_elements
+from ..numbers.weights import Weight
 from ..portable import (
     BITS,
     HIGHEST,
     LOWEST,
     MULTIPLIED,
     adds_singly,
-    least_scales,
     products_of_neighbours,
     why_inexact,
 )
 from ..products import product_of
 from ..profiles import Profile
-from .parameters import NO_OFFSET, quantized
-from .weight_divergence import divergence_scales
-from .weight_formats import in_format
-from .weight_search import searched_scales
-
-
-class Weight(NamedTuple):
-    """The weight of a layer, and how it is quantized."""
-
-    value: SSAValue
-    array: Array
-    scales: Array
-    """float32, [], along `axis` or [blocks]."""
-    axis: int | None
-    bits: int
-    zero_points: Array = NO_OFFSET
-    """int32, [] or as many as scales; nonzero only if the layer's input stays float."""
-    levels: int | tuple[int, ...] | None = None
-    """The number of distinct integers allowed, or the integers themselves; None for no limit."""
-    fixed: bool = False
-    """Whether the scales come from a record."""
-    block: int | None = None
-    """The size of groups along `axis`: `QParams.block`."""
-
-
-def weight_as(value: SSAValue, plan: WeightPlan, layer: NNOp) -> Weight:
-    """A constant weight of a layer, with scales from its plan or computed from its values.
-
-    Raises CompileError, located at the layer, if the number of planned scales is not the size of their axis or number of blocks.
-    """
-    array = array_of(value)
-    assert array is not None, "a weight that is planned is constant"
-    if plan.given is not None:
-        given = plan.given.data
-        _check_scales(given, array, layer)
-        points = given.zero_points()
-        return Weight(
-            value, array, given.scales(), plan.axis, plan.bits, points, plan.levels, fixed=True, block=plan.block
-        )
-    if plan.asymmetric:
-        scales, zero_points = asymmetric_params(array, plan.bits, plan.axis, plan.block)
-        scales = _searched(plan, array, scales, zero_points)
-        return Weight(value, array, scales, plan.axis, plan.bits, zero_points, block=plan.block)
-    if plan.scaled_by_divergence:
-        return Weight(value, array, divergence_scales(array, plan.axis), plan.axis, plan.bits)
-    scales = _searched(plan, array, symmetric_scales(array, plan.bits, plan.axis, plan.block), NO_OFFSET)
-    if plan.epsilon:
-        scales = np.where(np.abs(scales) < np.finfo(np.float32).eps, np.float32(1), scales)
-    if plan.portable:
-        scales = np.maximum(scales, least_scales(array, plan.axis, layer))
-    return Weight(value, array, scales, plan.axis, plan.bits, levels=plan.levels, block=plan.block)
-
-
-def _searched(plan: WeightPlan, array: Array, scales: Array, zero_points: Array) -> Array:
-    """The scales, or the fractions of them that the plan asks to search for."""
-    return searched_scales(array, scales, plan.bits, plan.axis, zero_points, plan.block) if plan.search else scales
-
-
-def zeroed_scales(weight: Weight) -> int:
-    """The number of scales under which all numbers of the weight round to zero, though one of them is not zero.
-
-    Scales that are computed reach to the largest number at most; only the least scale, and the 1 of AMCT's rule, are larger.
-    """
-    if not weight.fixed and not np.any((weight.scales == LEAST_SCALE) | (weight.scales == 1)):
-        return 0
-    low, high = ends_of(weight.array, weight.axis, weight.block)
-    largest = np.maximum(np.asarray(high, np.float64), -np.asarray(low, np.float64))
-    return int(np.count_nonzero((largest > 0) & (np.rint(largest / weight.scales) == 0)))
-
-
-def integers_of(weight: Weight) -> Array:
-    """The integers of a weight by nearest rounding: int8."""
-    return integers_and_levels(weight)[0]
-
-
-def numbers_of(weight: Weight) -> Array:
-    """The real numbers that the integers of a weight represent, in its type."""
-    scales, points = (
-        spread(each, weight.array.shape, weight.axis, weight.block) for each in (weight.scales, weight.zero_points)
-    )
-    return ((integers_of(weight).astype(np.float32) - points) * scales).astype(weight.array.dtype)
-
-
-def integers_and_levels(weight: Weight) -> tuple[Array, Array | None]:
-    """The integers of a weight by nearest rounding, int8, and the levels among which they are, None for all."""
-    integers = quantized(weight.array, weight.scales, weight.bits, weight.axis, weight.zero_points, weight.block)
-    levels = levels_among(weight, integers)
-    return (integers, None) if levels is None else (nearest(integers, levels), levels)
-
-
-def levels_among(weight: Weight, integers: Array) -> Array | None:
-    """The levels of a weight that has few, ascending: int8; its own, or chosen for its integers."""
-    if isinstance(weight.levels, int):
-        return levels_of(integers, weight.levels)
-    return None if weight.levels is None else np.array(sorted(weight.levels), np.int8)
-
-
-def _check_scales(given: QParams, array: Array, layer: NNOp) -> None:
-    count = given.scales().size
-    if given.axis is not None and given.block is not None:
-        blocks = prod(blocks_of(array.shape, given.axis, given.block))
-        if count != blocks:
-            raise op_error(layer, f"has a plan with {count} scales for a weight of {blocks} blocks")
-        return
-    channels = 1 if given.axis is None else array.shape[given.axis]
-    if count != channels:
-        raise op_error(layer, f"has a plan with {count} scales for a weight of {channels} channels")
 
 
 class StoredWeights:
@@ -157,24 +46,15 @@ class StoredWeights:
 
     def __init__(self) -> None:
         self._made: dict[SSAValue, dict[object, SSAValue]] = {}
-        """The forms of each weight, by what distinguishes them: scales, zero points, bits, axis, block and levels of integers, or
-        the plan of a number format.
-        """
+        """The forms of each weight, by the properties that distinguish them."""
 
     def feed(self, site: Site, index: int, weight: Weight) -> None:
-        """Feed an operand the dequantized integer form of its weight, of the weight's own type."""
-        numbers = weight.scales.tobytes(), weight.zero_points.tobytes()
-        form = (*numbers, weight.bits, weight.axis, weight.block, weight.levels)
-        self._feed(site, index, weight.value, form, lambda: _integer_form(weight, site.compute))
-
-    def feed_format(self, site: Site, index: int, value: SSAValue, plan: WeightPlan) -> None:
-        """Feed an operand its weight in the number format of a plan, as reals of the weight's own type."""
-        self._feed(site, index, value, plan, lambda: in_format(value, plan, site.compute))
-
-    def _feed(self, site: Site, index: int, value: SSAValue, form: object, make: Callable[[], SSAValue]) -> None:
+        """Feed an operand the reals of the stored form of its weight, in the weight's own type."""
+        value, how, numbers = weight.value, weight.how, (weight.scales.tobytes(), weight.zero_points.tobytes())
+        form = (*numbers, how.bits, how.axis, how.block, how.levels, how.number_format)
         made = self._made.setdefault(value, {})
         if form not in made:
-            made[form] = make()
+            made[form] = _stored(weight, site.compute)
         site.set_operand(index, made[form])
         constant = constant_of(value)
         assert constant is not None
@@ -184,29 +64,70 @@ class StoredWeights:
             erase_constant(constant)
 
 
-def _integer_form(weight: Weight, layer: NNOp) -> SSAValue:
-    """Integers and nn.dequantize, placed right after the constant. 3 bits are stored in 4, 5 to 7 bits in 8 (AMCT)."""
+def _stored(weight: Weight, layer: NNOp) -> SSAValue:
+    """The reals of a weight's stored form, whose operations are placed right after the constant."""
     constant = constant_of(weight.value)
     assert constant is not None
-    key = constant.key.removesuffix(".folded")
     location = layer.location if isinstance(constant.location, UnknownLoc) else constant.location
-    integers, levels = integers_and_levels(weight)
-    storage = IntegerType(4 if weight.bits <= 4 else 8)
-    # the integers of 4 bits are those of 8, a byte each
+    made = (_floats if weight.how.number_format is not None else _integers)(weight, location)
+    Rewriter.insert_op(made, InsertPoint.after(constant))
+    return made[-1].results[0]
+
+
+def _integers(weight: Weight, location: LocationAttr) -> list[Operation]:
+    """Integers and nn.dequantize."""
+    how, key = weight.how, constant_key(weight.value)
+    integers, levels = weight.integers_and_levels()
+    storage = how.storage
+    # integers of fewer bits are those of 8, a byte each
     stored = ConstantOp.of(integers.view(numpy_dtype(storage)), f"{key}.i{storage.width.data}", location)
     points = [int(z) for z in weight.zero_points.reshape(-1)]
-    qparams = QParamsAttr.of(storage, weight.scales, points, axis=weight.axis, key=f"{key}.scale", block=weight.block)
+    qparams = QParamsAttr.of(storage, weight.scales, points, axis=how.axis, key=f"{key}.scale", block=how.block)
     back = DequantizeOp.make(
         stored.result,
         qparams=qparams,
-        bits=None if weight.bits == storage.width.data else weight.bits,
+        bits=None if how.bits == storage.width.data else how.bits,
         levels=None if levels is None else levels.tolist(),
         result_types=[weight.value.type],
         location=location,
         name=weight.value.name_hint,
     )
-    Rewriter.insert_op([stored, back], InsertPoint.after(constant))
-    return back.result
+    return [stored, back]
+
+
+def _floats(weight: Weight, location: LocationAttr) -> list[Operation]:
+    """Elements and scales of a number format, and nn.dequantize_float."""
+    how, key, name = weight.how, constant_key(weight.value), weight.value.name_hint
+    assert how.number_format is not None
+    stored = format_elements(
+        weight.array, weight.scales, weight.tensor_scale, NUMBER_FORMATS[how.number_format], how.axis
+    )
+    elements = ConstantOp.of(stored, f"{key}.{how.number_format}", location)
+    scales = ConstantOp.of(weight.scales, f"{key}.scale", location)
+    made: list[Operation] = [elements, scales]
+    scale: SSAValue = scales.result
+    if weight.tensor_scale is not None:
+        factor = ConstantOp.of(weight.tensor_scale, f"{key}.tensor_scale", location)
+        again = DequantizeFloatOp.make(scale, factor.result, location=location, name=f"{key}_scale")
+        made += [factor, again]
+        scale = again.result
+    back = DequantizeFloatOp.make(
+        elements.result,
+        scale,
+        axis=how.axis,
+        block=how.block,
+        result_types=[weight.value.type],
+        location=location,
+        name=name,
+    )
+    return [*made, back]
+
+
+def constant_key(value: SSAValue | None) -> str:
+    """The key of a constant, without the mark of a fold."""
+    constant = constant_of(value)
+    assert constant is not None
+    return constant.key.removesuffix(".folded")
 
 
 def feed_bias(site: Site, index: int, integers: Array, scales: Array, axis: int | None, key: str = "") -> None:
@@ -215,7 +136,7 @@ def feed_bias(site: Site, index: int, integers: Array, scales: Array, axis: int 
     constant = constant_of(bias)
     assert bias is not None
     assert constant is not None
-    key = key or constant.key.removesuffix(".folded")
+    key = key or constant_key(bias)
     stored = ConstantOp.of(integers, f"{key}.i32", constant.location)
     back = DequantizeOp.make(
         stored.result,
@@ -226,65 +147,6 @@ def feed_bias(site: Site, index: int, integers: Array, scales: Array, axis: int 
     )
     Rewriter.insert_op([stored, back], InsertPoint.before(site.owner))
     site.set_operand(index, back.result)
-
-
-def described(weight: Weight) -> str:
-    """`int8 weight per channel of 16 levels`, `int4 weight per group of 128`."""
-    count = weight.levels if isinstance(weight.levels, int | None) else len(weight.levels)
-    few = "" if count is None else f" of {count} levels"
-    asymmetric = ", asymmetric" if weight.zero_points.any() else ""
-    scales = "tensor" if weight.axis is None else "channel" if weight.block is None else f"group of {weight.block}"
-    return f"int{weight.bits} weight per {scales}{few}{asymmetric}"
-
-
-# Non-uniform weights: int8 restricted to a few levels, so that lossless compression of weights shrinks them more. AMCT does not
-# publish its search, whose time grows with its `num_of_iteration`. Ours does not iterate: the values of one level are neighbours
-# on a line, so dynamic programming over the 256 values finds the best levels.
-
-_LEAST, _MOST = -128, 127
-_VALUES = np.arange(_LEAST, _MOST + 1)
-
-
-def levels_of(weights: Array, steps: int) -> Array:
-    """The int8 levels of least squared error, ascending: `steps`, or as many as there are distinct values where these are fewer.
-
-    `weights` are int8 of any shape.
-    """
-    counts = np.bincount(weights.reshape(-1).astype(np.int64) - _LEAST, minlength=_VALUES.size)
-    values, counts = _VALUES[counts > 0], counts[counts > 0]
-    if values.size <= steps:
-        return values.astype(np.int8)
-    centres, costs = _runs(values, counts)
-    best = costs[0]
-    """The least cost of the values up to each one, with the levels used so far."""
-    begins: list[Array] = []
-    for _ in range(steps - 1):
-        totals = best[:-1, None] + costs[1:, 1:]
-        begins.append(np.argmin(totals, 0))
-        best = np.append(np.inf, totals.min(0))
-    levels: list[int] = []
-    end = values.size - 1
-    for begin in reversed(begins):
-        first = int(begin[end - 1]) + 1
-        levels.append(int(centres[first, end]))
-        end = first - 1
-    return np.array([int(centres[0, end]), *reversed(levels)], np.int8)
-
-
-def _runs(values: Array, counts: Array) -> tuple[Array, Array]:
-    """For the values from the i-th to the j-th, the whole number nearest to their mean, and their squared distance to it."""
-    mass, first, second = (np.append(0, np.cumsum(counts * values**power)) for power in (0, 1, 2))
-    m, f, s = (np.subtract.outer(sums[1:], sums[:-1]).T for sums in (mass, first, second))
-    inside = np.triu(np.ones(m.shape, bool))
-    centres = np.rint(f / np.where(inside, m, 1)).astype(np.int64)
-    return centres, np.where(inside, s - 2 * centres * f + centres**2 * m, np.inf)
-
-
-def nearest(weights: Array, levels: Array) -> Array:
-    """Each int8 weight replaced by the nearest of the ascending levels; the lower one on ties."""
-    wide = levels.astype(np.int64)
-    place = np.searchsorted(wide[:-1] + wide[1:], 2 * _VALUES)
-    return levels[place[weights.astype(np.int64) - _LEAST]]
 
 
 Integers = np.ndarray[Any, np.dtype[Any]]
@@ -320,13 +182,13 @@ class Inexact(NamedTuple):
     inputs: SSAValue | None
     """The integers that its input is dequantized from; None if it quantizes them itself, or if no sums saturate on x86."""
     offset: int
-    """What the kernel, which reads 0 to 255, adds to these integers."""
+    """The number that the kernel, which reads 0 to 255, adds to these integers."""
     zero_point: int
     matrices: Array
-    """Its weight: int8 [G, M, K]."""
+    """The weight: int8 [G, M, K]."""
 
     def overflows(self, inputs: Array) -> int:
-        """How many sums of two neighbouring products leave 16 bits for these integers."""
+        """The number of sums of two neighbouring products that leave 16 bits for these integers."""
         product = product_of(self.op)
         rows = product.rows(inputs.astype(np.float32) - self.zero_point, np.arange(product.places(inputs)[0]))
         integers = rows.astype(np.int32) + self.zero_point + self.offset

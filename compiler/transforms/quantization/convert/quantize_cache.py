@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i8
@@ -19,22 +19,21 @@ from ....dialects.nn.shapes import element_of, shape_of, tensor
 from ....ir.dtypes import is_float
 from ....ir.functions import input_names, main_function, output_names
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite
-from ....session import session_of
 
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache of a layer: an input, joined with what is new, is an output."""
+    """The cache of a layer: an input, joined with new values, is an output."""
 
     join: ConcatOp
     past: BlockArgument
 
 
 class _Reads(NamedTuple):
-    """How a value is read in the end, past what only moves elements, and products with a number."""
+    """The readers of a value in the end, past operations that only move elements, and products with a number."""
 
     quantized: set[QParamsAttr]
-    """The parameters, as those of the value itself."""
+    """The parameters, converted to those of the value itself."""
     otherwise: list[Operation]
 
 
@@ -106,12 +105,12 @@ class QuantizeCache(StepPattern[Cache]):
 
 
 def _computing(value: SSAValue) -> Iterator[Use]:
-    """What reads a value, apart from outputs and from what only asks for its shape."""
+    """The operations that read a value, apart from outputs and those that only ask for its shape."""
     return (use for use in value.uses if not isinstance(use.operation, ReturnOp | ShapeOp))
 
 
 def _reads(value: SSAValue) -> _Reads:
-    """What reads a value of the graph in the end; outputs and shapes do not count."""
+    """The readers of a value of the graph in the end; outputs and shapes do not count."""
     found = _Reads(set(), [])
     waiting = [(value, 1.0)]
     while waiting:
@@ -136,7 +135,7 @@ def _positive_number(value: SSAValue) -> float | None:
 
 
 def _before(qparams: QParamsAttr, factor: float) -> QParamsAttr:
-    """The parameters with which a value gives the integers that its product with `factor` has by `qparams`."""
+    """The parameters that give a value the same integers as its product with `factor` has by `qparams`."""
     params = qparams.data
     if factor == 1 or params.axis is not None:
         return qparams
@@ -144,14 +143,11 @@ def _before(qparams: QParamsAttr, factor: float) -> QParamsAttr:
 
 
 def _held(qparams: QParamsAttr) -> QParamsAttr:
-    """The parameters of a cache that is read by these: as int8 if they are of fewer bits, which onnxruntime cannot exchange with
-    numpy. Reading saturates to the fewer bits, as before.
+    """The parameters of a cache that is read by these: as int8 if they have fewer bits, which onnxruntime cannot
+    exchange with numpy. Reading saturates to the fewer bits, as before.
     """
     params = qparams.data
     return qparams if params.storage.width.data >= i8.width.data else QParamsAttr(replace(params, storage=i8))
-
-
-Patterns = tuple[type[QuantizeCache], ...]
 
 
 @dataclass(frozen=True)
@@ -167,20 +163,13 @@ class QuantizeCachePass(ModulePass):
 
     name = "quantize-cache"
 
-    PATTERNS: ClassVar[Patterns] = (QuantizeCache,)
+    PATTERNS: ClassVar[tuple[type[QuantizeCache], ...]] = (QuantizeCache,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session = session_of(ctx)
-        remarks = Remarks(session, self.name)
-        kinds = (*cast(Patterns, session.patterns_of(self.name)), *self.PATTERNS)
-        patterns = [kind(remarks) for kind in kinds]
-        if not any(each.match(inner) for inner in main_function(op).walk() for each in patterns):
-            session.warn(
-                "--quantize-cache has nothing to do: no output is an input of floats with new values joined to it"
-            )
-        rewrite(op, *patterns, erase_dead=False)
-        remarks.flush()
-        own = [remark for remark in session.remarks if remark.pass_name == self.name]
-        if own and not any(remark.kind == "applied" for remark in own):
-            caches = "the cache stays" if len(own) == 1 else f"all {len(own)} caches stay"
-            session.warn(f"--quantize-cache: {caches} in float; '{own[0].layer}' because {own[0].reason}")
+        main_function(op)  # there has to be one
+        remarks = Remarks(ctx, self.name)
+        kinds = (*remarks.session.patterns_of(self.name), *self.PATTERNS)
+        rewrite(op, *(kind(remarks) for kind in kinds), erase_dead=False)
+        remarks.flush_requested(
+            "no cache holds integers", "no output is an input of floats with new values joined to it"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.context import Context
@@ -132,7 +132,7 @@ class QuantizeDynamic(StepPattern[Product]):
             rewriter.erase(m.weight)
 
     def _weight(self, m: Product) -> ConstantOp:
-        """The integers as `[K, N]`; a constant that others read stays as it is."""
+        """The integers as `[K, N]`; a constant with other readers stays as it is."""
         constant = constant_of(m.weight.input)
         assert constant is not None
         array = constant.array if m.op.transpose_b is None else np.ascontiguousarray(constant.array.T)
@@ -162,9 +162,6 @@ class QuantizeDynamic(StepPattern[Product]):
         return self._rows[value]
 
 
-Patterns = tuple[type[QuantizeDynamic], ...]
-
-
 @dataclass(frozen=True)
 class QuantizeDynamicPass(ModulePass):
     """Quantize the inputs of products with int8 weights in each run, after `--quantize=weight-only=true`.
@@ -176,7 +173,7 @@ class QuantizeDynamicPass(ModulePass):
 
     name = "quantize-dynamic"
 
-    PATTERNS: ClassVar[Patterns] = (QuantizeDynamic,)
+    PATTERNS: ClassVar[tuple[type[QuantizeDynamic], ...]] = (QuantizeDynamic,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         quantize_dynamic(op, session_of(ctx))
@@ -188,13 +185,9 @@ def quantize_dynamic(module: ModuleOp, session: Session) -> None:
         if any(_has_stored_weight(op) for op in region.body.block.ops):
             inline(region)
     remarks = Remarks(session, QuantizeDynamicPass.name)
-    kinds = (*cast(Patterns, session.patterns_of(QuantizeDynamicPass.name)), *QuantizeDynamicPass.PATTERNS)
+    kinds = (*session.patterns_of(QuantizeDynamicPass.name), *QuantizeDynamicPass.PATTERNS)
     rewrite(module, *(kind(remarks) for kind in kinds))
-    remarks.flush()
-    own = [remark for remark in session.remarks if remark.pass_name == QuantizeDynamicPass.name]
-    if not any(remark.kind == "applied" for remark in own):
-        why = f"'{own[0].layer}' because {own[0].reason}" if own else "no product has a quantized weight"
-        session.warn(f"--quantize-dynamic: no input is quantized; {why}")
+    remarks.flush_requested("no input is quantized", "no product has a quantized weight")
 
 
 def _has_stored_weight(op: Operation) -> bool:

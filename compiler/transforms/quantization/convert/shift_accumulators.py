@@ -1,10 +1,10 @@
-"""`--shift-accumulators`: how far the sums of quantized layers are shifted right in chips that keep 16 bits (AMCT)."""
+"""`--shift-accumulators`: computes how far the sums of quantized layers are shifted right in chips that keep 16 bits (AMCT)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from xdsl.context import Context
@@ -15,7 +15,6 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from ....data import Samples
-from ....diagnostics import op_error
 from ....dialects.nn import (
     ConvolutionOp,
     NNOp,
@@ -34,10 +33,11 @@ from ....pipelines.options import Parts
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of, rewrite, strict
 from ....runtime.executor import Executable
 from ....session import Session, session_of
+from ....support.diagnostics import op_error
 from ..data import load
 from ..decide.sites import Site, sites
+from ..numbers.parameters import sum_scales
 from ..options import DataOptions
-from .parameters import sum_scales
 
 Shifted = WeightedOp
 """The layers whose sums can be shifted."""
@@ -111,7 +111,7 @@ class ShiftSums(StepPattern[Sums]):
         return m.plan.shift is True and self.refusal(m) is None
 
     def match(self, op: Operation) -> Sums | None:
-        """The sums; none of a layer with a float input."""
+        """The sums of a layer; None if its input is float."""
         site, plan = self.sites.get(op), plan_of(op)
         if site is None or plan is None or not plan.shift or not isinstance(op, Shifted):
             return None
@@ -138,9 +138,6 @@ class ShiftSums(StepPattern[Sums]):
         set_plan(op, None)
 
 
-Patterns = tuple[type[ShiftSums], ...]
-
-
 @dataclass(frozen=True, init=False)
 class ShiftAccumulatorsPass(Parts, ModulePass):
     """Let quantized layers keep 16 bits of their sums if the plan says so, with its shifts or those of least error.
@@ -150,7 +147,7 @@ class ShiftAccumulatorsPass(Parts, ModulePass):
 
     name = "shift-accumulators"
 
-    PATTERNS: ClassVar[Patterns] = (ShiftSums,)
+    PATTERNS: ClassVar[tuple[type[ShiftSums], ...]] = (ShiftSums,)
 
     calibration: DataOptions
 
@@ -163,7 +160,7 @@ class ShiftAccumulatorsPass(Parts, ModulePass):
 
 
 def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session: Session) -> None:
-    """Shift the sums of the quantized layers whose plans say so.
+    """Shift the sums of the quantized layers whose plans ask for it.
 
     All of the data runs through the quantized model once, and squared errors of all of it count. Raises CompileError, located
     at a layer, for NaN or Inf in its results, and unless there is one shift or one per channel.
@@ -171,7 +168,7 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     remarks = Remarks(session, ShiftAccumulatorsPass.name)
     found: dict[Operation, Site] = {site.compute: site for site in sites(module, (WeightedOp,))}
     searched: set[Operation] = set()
-    kinds = (*cast(Patterns, session.patterns_of(ShiftAccumulatorsPass.name)), *ShiftAccumulatorsPass.PATTERNS)
+    kinds = (*session.patterns_of(ShiftAccumulatorsPass.name), *ShiftAccumulatorsPass.PATTERNS)
     patterns = [kind(remarks, found, searched) for kind in kinds]
     layers = [
         sums for op in found for each in patterns if (sums := each.match(op)) is not None and each.needs_data(sums)
@@ -183,16 +180,10 @@ def shift_accumulators(module: ModuleOp, samples: Callable[[], Samples], session
     remarks.flush()
 
 
-def shift_of(compute: NNOp) -> ShiftAccumulatorOp | None:
-    """The operation that shifts a layer's sums."""
-    users = (use.operation for use in compute.results[0].uses)
-    return next((op for op in users if isinstance(op, ShiftAccumulatorOp)), None)
-
-
 def _searched(
     module: ModuleOp, layers: Sequence[Sums], samples: Callable[[], Samples], session: Session
 ) -> list[Sequence[int]]:
-    """Every layer's shifts of least error. The quantized model's results are its sums, times their scale."""
+    """The shifts of least error of every layer. The quantized model's results are its sums, times their scale."""
     if not layers:
         return []
     data = samples()

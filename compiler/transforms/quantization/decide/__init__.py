@@ -1,1 +1,1 @@
-"""Decides what is quantized and how: layers, rules, plans."""
+"""Decides which operations are quantized and how: layers, rules, plans."""

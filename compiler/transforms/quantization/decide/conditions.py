@@ -7,29 +7,26 @@ what its origin keeps of the source's attributes; those of a target judge the op
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i8, i16
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i8
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ....dialects import nn
-from ....dialects.nn import NNOp, OriginAttr, QParamsAttr, constant_of
+from ....dialects.nn import NNOp, OriginAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....ir.dtypes import is_float
-from ....rewriting import CheckedPattern, Condition, Refusal, Roots, condition, rewrite
+from ....rewriting import Condition, Refusal, Roots, condition
+from .deciding import SETTINGS, Decide, Deciding
+from .rows import Broken, ComputedInIntegers, Layer, Rule
 from .sites import Site
-
-Rule = Condition[Site]
-"""A condition of a layer."""
-Broken = tuple[Rule, str]
-"""A condition that does not hold, and the reason."""
 
 
 def rule(name: str) -> Callable[[Callable[[Site], str | None]], Rule]:
-    """Decorator: a function as a condition of a profile's row, outside of a pattern; the docstring is the statement."""
+    """Decorator: makes a function a condition of a profile's row, outside of a pattern; the docstring is the statement."""
 
     def made(check: Callable[[Site], str | None]) -> Rule:
         found: Rule = Condition(lambda _, site: check(site), (check.__doc__ or "").strip())
@@ -39,62 +36,64 @@ def rule(name: str) -> Callable[[Callable[[Site], str | None]], Rule]:
     return made
 
 
-INT16 = QParamsAttr.of(i16, 1.0)
-"""Data of 16 bits, with parameters that are not known."""
-
-
-class Judge(Protocol):
-    """What knows a target's operators of integers: why none of them computes an operation, None where one does."""
-
-    def integer_refusal(self, op: NNOp, data: QParamsAttr = ..., weight: QParamsAttr = ...) -> Refusal | None:
-        """With one quantized activation, which has these parameters, and a quantized weight if the operation has one."""
-        ...
-
-    def product_refusal(self, op: nn.MatMulOp) -> Refusal | None:
-        """With two quantized activations."""
-        ...
-
-
-class ComputedInIntegers(Condition[Site]):
-    """The rule of rows whose layers stay float unless the target computes them in integers; a row has it `by` its judge."""
-
-    def __init__(self, statement: str, judge: Judge | None = None):
-        super().__init__(self._refused, statement)
-        self.judge: Judge | None = judge
-
-    def by(self, judge: Judge) -> ComputedInIntegers:
-        """The rule as this judge decides it."""
-        judged = ComputedInIntegers(self.statement, judge)
-        judged.name = self.name
-        return judged
-
-    def _refused(self, _: object, site: Site) -> str | None:
-        assert self.judge is not None, "check_conditions"
-        op = site.compute
-        if isinstance(op, nn.MatMulOp) and site.multiplies_inputs:
-            refusal = self.judge.product_refusal(op)
-        else:
-            refusal = self.judge.integer_refusal(op)
-        return None if refusal is None else refusal.reason
-
-
-class DecideLayer(CheckedPattern[Site]):
+class DecideLayer(Decide[Layer]):
     """Any other operation that a profile quantizes, such as an activation."""
 
     name = "quantize"
     roots: ClassVar[Roots] = (NNOp,)
 
-    def __init__(self, undecided: dict[NNOp, Site], decide: Callable[[Site], None]):
-        self._undecided = undecided
-        self._decide = decide
+    def __init__(self, deciding: Deciding):
+        super().__init__(deciding.asked, deciding.remarks)
+        self.deciding = deciding
 
-    def match(self, op: Operation) -> Site | None:
-        return self._undecided.get(cast(NNOp, op))
+    def match(self, op: Operation) -> Layer | None:
+        return self.deciding.undecided.get(op)
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        if (site := self.match(op)) is not None:
-            del self._undecided[site.compute]
-            self._decide(site)
+    def asked(self, m: Layer) -> Iterable[Condition[Any]]:
+        if self.asks is not None:
+            return self.asks
+        return (*SETTINGS, *legality_of(m, self.request.profile.listed), DecideLayer.record)
+
+    @classmethod
+    def kinds(cls, profile: Any) -> Sequence[type[NNOp]]:
+        """The operations of a profile that it decides."""
+        return [kind for kind in profile.rows if pattern_of(kind) is cls or cls not in PATTERNS]
+
+    @classmethod
+    def listed(cls, profile: Any) -> Iterator[tuple[Condition[Any], str]]:
+        if cls.asks is not None:
+            yield from super().listed(profile)
+            return
+        kinds = cls.kinds(profile)
+        tables = [row for row in profile.table if {*row.operations} & {*kinds}]
+        of_tables: dict[Condition[Any], list[str]] = {}
+        for row in tables:
+            for rule in dict.fromkeys((*row.rules, *(row.of_inputs or ()))):
+                of_tables.setdefault(rule, []).append(f"{row.framework} {row.op_type}")
+        of_rows: dict[Condition[Any], list[str]] = {}
+        for kind in kinds:
+            for rule in profile.rows[kind].rules:
+                of_rows.setdefault(rule, []).append(kind.name)
+        yield from ((each, "") for each in (*SETTINGS, DecideLayer.input_float))
+        if profile.listed is not None:
+            yield profile.listed, ""
+        yield from ((rule, _some(rows, len(tables))) for rule, rows in of_tables.items())
+        yield DecideLayer.input_computed, ""
+        yield from ((rule, _some(rows, len(kinds))) for rule, rows in of_rows.items())
+        yield DecideLayer.record, ""
+
+    def rewrite(self, m: Layer, rewriter: PatternRewriter) -> None:
+        self.deciding.quantize(m)
+
+    def refused(self, m: Layer, refusal: Refusal) -> None:
+        super().refused(m, refusal)
+        self.deciding.leave(m, refusal)
+
+    @condition
+    def record(self, m: Layer) -> str | None:
+        """the record, where there is one, has parameters for the layer"""
+        lacking = self.deciding.unrecorded(m)
+        return None if lacking is None else f"the record {lacking}"
 
     @condition
     def input_float(self, site: Site) -> str | None:
@@ -128,7 +127,9 @@ class DecideLayer(CheckedPattern[Site]):
 
     @condition
     def tensor_only(self, site: Site) -> str | None:
-        """AMCT quantizes this layer's input tensor only when asked to by tensor_quantize"""
+        """tensor_quantize names the layer, of which AMCT quantizes only inputs, and these only when asked to"""
+        if isinstance(site, Layer) and site.inputs_asked:
+            return None
         return "only its input can be quantized: set tensor_quantize for that"
 
     @condition
@@ -139,29 +140,23 @@ class DecideLayer(CheckedPattern[Site]):
         return "it only feeds Softmax, which takes floats; masked scores (-10000, -inf) would widen its range"
 
     @condition
-    def not_in_table(self, site: Site) -> str | None:
+    def not_in_table(self, m: Layer) -> str | None:
         """AMCT's table has the layer's type"""
-        origin = site.compute.origin
+        if m.source is not None:
+            return None
+        origin = m.compute.origin
         return f"AMCT does not quantize {origin.op_type.data} layers" if isinstance(origin, OriginAttr) else None
 
     @condition
-    def not_a_module(self, site: Site) -> str | None:
+    def not_a_module(self, m: Layer) -> str | None:
         """the layer is a call of a module that AMCT for PyTorch quantizes"""
-        origin = site.compute.origin
+        if m.source is not None:
+            return None
+        origin = m.compute.origin
         module = origin.module_class if isinstance(origin, OriginAttr) else ""
         if module:
             return f"AMCT for PyTorch does not quantize {module}"
         return "AMCT for PyTorch quantizes calls of torch.nn's modules that pad with zeros; this is not such a call"
-
-    @condition
-    def imported_as(self, site: Site) -> str | None:
-        """the layer is imported as an operation that the profile quantizes"""
-        return f"it is imported as {site.compute.name}"
-
-    @condition
-    def weight_only(self, site: Site) -> str | None:
-        """the layer's weight can be quantized while its input stays float (AMCT's table of weights)"""
-        return f"AMCT does not quantize the weights of {type_of(site)} layers alone"
 
 
 class DecideWeighted(DecideLayer):
@@ -176,11 +171,6 @@ class DecideWeighted(DecideLayer):
         if 0 in shape_of(weight.result):
             return "its weight has no elements"
         return None if weight.finite else "its weight holds NaN or Inf"
-
-    @condition
-    def integer_weight(self, site: Site) -> str | None:
-        """a weight that is quantized by itself becomes integers (AMCT): its number formats are not described"""
-        return "this target takes weights of integers, not of floats of 8 or 4 bits: use profile qdq, or weight-bits"
 
     @condition
     def weight_unshared(self, site: Site) -> str | None:
@@ -386,23 +376,13 @@ PATTERNS: tuple[type[DecideLayer], ...] = (
     DecidePassive,
     DecideLayer,
 )
-"""In this order: the first pattern with an operation's class among its roots decides it."""
-
-
-def decide_each(module: ModuleOp, layers: Iterable[Site], decide: Callable[[Site], None]) -> None:
-    """Let the patterns decide these layers, each once, in program order."""
-    undecided = {site.compute: site for site in layers}
-    rewrite(module, *(each(undecided, decide) for each in PATTERNS), erase_dead=False)
-
-
-_JUDGES = tuple(each({}, lambda _: None) for each in PATTERNS)
-"""The patterns, to be asked for their conditions only."""
+"""Patterns in order: the first with an operation's class among its roots decides the operation."""
 
 
 @cache
-def pattern_of(kind: type[Operation]) -> DecideLayer:
+def pattern_of(kind: type[Operation]) -> type[DecideLayer]:
     """The pattern that decides operations of a class."""
-    return next(each for each in _JUDGES if issubclass(kind, each.roots))
+    return next(each for each in PATTERNS if issubclass(kind, each.roots))
 
 
 def conditions_named(kinds: Iterable[type[NNOp]], names: Iterable[str]) -> tuple[Rule, ...]:
@@ -419,7 +399,7 @@ def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
     its judge; those of layers with weights may be asked of any other operation that a profile quantizes.
     """
     pattern, members = pattern_of(kind), {each for one in PATTERNS for each in one.conditions}
-    own = DecideWeighted.conditions if type(pattern) is DecideLayer else pattern.conditions
+    own = DecideWeighted.conditions if pattern is DecideLayer else pattern.conditions
     for each in rules:
         if isinstance(each, ComputedInIntegers) and each.judge is None:
             raise TypeError(f"{kind.name}: condition {each.name} has no judge: name it as integer_operator.by(judge)")
@@ -428,9 +408,22 @@ def check_conditions(kind: type[NNOp], rules: Iterable[Rule]) -> None:
 
 
 def first_of(site: Site, rules: Iterable[Rule]) -> Broken | None:
-    """The first of these conditions that does not hold for a layer, and the reason."""
-    pattern = pattern_of(type(site.compute))
+    """The first of these conditions, apart from those of settings, that a layer does not meet, and the reason."""
+    pattern: Any = pattern_of(type(site.compute))
     return next(((each, reason) for each in rules if (reason := each.holds(pattern, site)) is not None), None)
+
+
+def legality_of(m: Layer, listed: Rule | None) -> Iterator[Rule]:
+    """The conditions of a layer apart from settings, in order: of its source in the table (`listed`, and those of its
+    row), of the form that fusion gave the layer, and of the profile.
+    """
+    yield DecideLayer.input_float
+    if listed is not None:
+        yield listed
+    if m.source is not None:
+        yield from m.source.rules_of(m)
+    yield DecideLayer.input_computed
+    yield from m.row.rules
 
 
 def type_of(site: Site) -> str:
@@ -439,18 +432,23 @@ def type_of(site: Site) -> str:
     return origin.op_type.data if isinstance(origin, OriginAttr) else site.compute.name
 
 
+def _some(names: Sequence[str], whole: int) -> str:
+    """Names, or nothing if they are all there are."""
+    return ", ".join(names) if len(names) < whole else ""
+
+
 _CALL = re.compile(r"@\d+$")
 """The number of one of several calls of a module."""
 
 
 def _ceil_is_floor(pool: nn.AveragePoolOp, spatial: Sequence[int]) -> bool:
-    """Whether `ceil_mode` adds no window; with strides of 1 it adds none to any size."""
+    """Whether `ceil_mode` does not add a window; with strides of 1 it never does."""
     sizes = zip(pool.window_output(spatial), pool.window_output(spatial, ceil=True), pool.stride_list, strict=True)
     return all(stride == 1 or (known(floor) and floor == ceil) for floor, ceil, stride in sizes)
 
 
 def source_attribute(op: NNOp, name: str) -> Attribute | None:
-    """An attribute of the source layer, None when the operation has no origin or the layer no such attribute."""
+    """An attribute of the source layer, None if the operation has no origin or the layer no such attribute."""
     return op.origin.attributes.data.get(name) if isinstance(op.origin, OriginAttr) else None
 
 
@@ -483,7 +481,9 @@ def _only_feeds_softmax(value: SSAValue, known: dict[SSAValue, bool]) -> bool:
 
 
 def _scores_from(value: SSAValue) -> list[SSAValue] | None:
-    """The results of what moves, scales and masks a value; None if nothing reads it, or something else than this and Softmax."""
+    """The results of operations that move, scale and mask a value; None if nothing reads it, or an operation other than
+    these and Softmax.
+    """
     readers = [use.operation for use in value.uses]
     others = [op for op in readers if not _is_softmax(op)]
     if not readers or not all(isinstance(op, (*_SCORES, nn.PointOp)) for op in others):

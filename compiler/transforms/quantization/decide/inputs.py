@@ -2,137 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Arq
-from ....dialects.nn import AddOp, DequantizeOp, ObserveOp, Plan, Point, Unobserved, WeightPlan, plan_of, set_plan
+from ....dialects.nn import AddOp, How, ObserveOp, Plan, Point, Unobserved, plan_of, set_plan
 from ....dialects.nn.shapes import shape_of
-from ....ir.number_formats import NUMBER_FORMATS
-from ....rewriting import Refusal, Remarks, rewrite
+from ....rewriting import Condition, Refusal, Remarks, layer_of
+from ....rewriting.driver import apply_once
 from ..profiles import Row
-from ..request import Request, Resolved
-from .conditions import decide_each
-from .embeddings import COLUMNS, DecideEmbedding, Embedding
-from .embeddings import ROWS as TOKENS
-from .layer_inputs import decide_tensors, ends_layer, sum_broken
-from .layers import half_quantized, is_dequantized, is_quantized
-from .legality import other_layers
-from .planned_weights import recorded_weight, weight_as_held
+from ..request import Resolved
+from .conditions import PATTERNS, DecideLayer
+from .deciding import Decide, Requested
+from .embeddings import COLUMNS, ROWS as TOKENS, DecideEmbedding, Embedding
+from .layer_inputs import decide_tensors, ends_layer, layers_of_inputs, sum_broken
+from .layers import is_dequantized, is_quantized
+from .legality import DecideOther, DecideWeights, KeepIntegers
+from .planned_weights import recorded_weight
 from .planning import (
-    SKIPPED,
-    Computed,
     Decided,
+    Planner,
     entry_of,
-    leave_in_float,
+    how_of,
     note_unbalanced,
     plan_balance,
-    plan_weight_only,
     point_name,
-    refusal_of,
-    spec_of,
-    takes_weight_only,
     warn_unbalanced,
 )
 from .recurrent import INPUT, ROWS, STATE, DecideRecurrent, Recurrent
+from .rows import Layer
 from .sites import Site, producer_of, sites
 
 
 def decide_inputs(module: ModuleOp, request: Resolved, remarks: Remarks) -> Decided:
     """Decide each layer, and plan points on its inputs; then single inputs, and the sums of joint quantization."""
-    deciding = _Inputs(request, remarks)
-    decide_each(module, sites(module, request.profile.rows), deciding.decide)
-    for site, (rule, reason) in other_layers(module, request.profile.rows) if request.profile.table else ():
-        if plan_of(site.compute) is None:
-            leave_in_float(site.compute, rule.name, reason, remarks)
+    deciding = Inputs(module, request, remarks)
+    deciding.decide(module)
+    if request.profile.table:
+        apply_once(module, [DecideOther(request, remarks, module)])
     tensors = decide_tensors(module, request, remarks)
-    return Decided(deciding.layers, tensors, _sums(module, remarks) if request.settings.joint_quant else None)
+    if not request.settings.joint_quant:
+        return Decided(deciding.layers, tensors)
+    sums = {each.compute: (each, sum_broken(each)) for each in sites(module, (AddOp,)) if ends_layer(each)}
+    return Decided(deciding.layers, tensors, sums)
 
 
-def _sums(module: ModuleOp, remarks: Remarks) -> list[Site]:
-    """The sums (layer types Add and Eltwise) that AMCT quantizes jointly with the values around them."""
-    found: list[Site] = []
-    for site in (each for each in sites(module, (AddOp,)) if ends_layer(each)):
-        if (reason := sum_broken(site)) is None:
-            found.append(site)
-        else:
-            remarks.missed(site.compute, "joint-quant", reason)
-    return found
+class DecideObserved(DecideLayer):
+    """A layer whose input is observed already, by hand or for a layer before it: all but the points on it."""
+
+    name = "quantize-observed"
+    asks: ClassVar[tuple[Condition[Any], ...] | None] = ()
+
+    def __init__(self, deciding: Inputs):
+        super().__init__(deciding)
+        self._inputs = deciding
+
+    def match(self, op: Operation) -> Layer | None:
+        m = super().match(op)
+        return m if m is not None and self._inputs.is_observed(m) else None
+
+    def rewrite(self, m: Layer, rewriter: PatternRewriter) -> None:
+        self._inputs.observe(m)
 
 
-class _Inputs:
-    def __init__(self, request: Resolved, remarks: Remarks):
-        self._request = request
-        self._remarks = remarks
-        self._planned: set[tuple[Operation, int | None]] = set()
+class Inputs(Planner):
+    """Decides layers that have their points on their inputs."""
+
+    PATTERNS: ClassVar[tuple[type[Decide[Any]], ...]] = (DecideObserved, KeepIntegers, DecideWeights, *PATTERNS)
+
+    def __init__(self, module: ModuleOp, request: Resolved, remarks: Remarks):
+        super().__init__(request, remarks)
+        self.layers: list[Layer] = []
+        self._points: set[tuple[Operation, int | None]] = set()
         """Operands in the graph that will be read through a point, by the operation there and their index."""
-        self.layers: list[Computed] = []
+        asked = layers_of_inputs(module, request)
+        for site in sites(module, request.profile.rows):
+            if plan_of(site.compute) is None or request.record is not None:
+                set_plan(site.compute, None)
+                self.undecided[site.compute] = self.layer_at(site, layer_of(site.compute) in asked)
 
-    def decide(self, site: Site) -> None:
-        request, remarks, record = self._request, self._remarks, self._request.record
-        row = request.profile.rows[type(site.compute)]
-        held = request.layers.held[site.compute]
-        layer = Computed(site, row, held)
-        if plan_of(site.compute) is not None and record is None:
-            return  # already decided
-        set_plan(site.compute, None)
+    def is_observed(self, m: Layer) -> bool:
+        """Whether its input has a point already, or is planned to have one."""
+        return isinstance(producer_of(m.activation), ObserveOp) or (m.owner, m.slot(0)) in self._points
+
+    def has_integers(self, m: Layer) -> bool:
+        return is_quantized(m)
+
+    def unrecorded(self, m: Layer) -> str | None:
+        return None if self.request.record is None else _lacking(self.request.record, m.name, m)
+
+    def observe(self, m: Layer) -> None:
+        """Plan a layer with an input that is observed already."""
+        producer, record = producer_of(m.activation), self.request.record
+        given = None if record is None else record.layers.get(m.name)
         points: tuple[Point, ...] = ()
-        producer = producer_of(site.activation)
-        if is_observed := isinstance(producer, ObserveOp) or (site.owner, site.slot(0)) in self._planned:
-            given = None if record is None else record.layers.get(layer.name)
-            if isinstance(producer, ObserveOp) and producer.qparams is None and given and given.scale_d is not None:
-                points = (Point("operand", 0, spec_of(held, given)),)
-        elif is_quantized(site):
-            if (reason := half_quantized(site, row)) is not None:
-                remarks.missed(site.compute, "weight-quantized", reason)
-            elif request.shifts and isinstance(producer, DequantizeOp):
-                self.layers.append(layer)
+        if isinstance(producer, ObserveOp) and producer.qparams is None and given and given.scale_d is not None:
+            points = (Point("operand", 0, how_of(m.held, given)),)
+        self._add(m, points, is_observed=True)
+
+    def quantize(self, m: Layer) -> None:
+        if m.source is not None and m.source.tensor_only:  # `decide_tensors` plans its inputs
+            self.decided(m)
+            set_plan(m.compute, Plan(DecideLayer.tensor_only.name))
             return
-        elif takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, request, remarks)
-            return
-        elif (broken := refusal_of(layer, request.profile) or _unrecorded(layer, record)) is not None:
-            leave_in_float(site.compute, *broken, remarks)
-            warn_unbalanced(site.compute, broken.reason, request, remarks)
-            return
-        else:
-            points = tuple(
-                Point(
-                    "operand",
-                    index,
-                    spec_of(held, None if record is None else record.layers[entry_of(layer.name, index)]),
-                )
-                for index in site.inputs
-                if not _has_parameters(site.operand(index))
-            )
-            inputs = "inputs" if site.multiplies_inputs else "input"
-            listed = record is not None and layer.name in record.layers
-            source = "parameters from the record" if listed else f"{inputs} observed by {held.observer}"
-            remarks.applied(site.compute, "observed", source)
-        self._planned.update((site.owner, site.slot(point.number)) for point in points)
-        self.layers.append(layer)
-        balance = plan_balance(layer, request, is_observed)
+        record = self.request.record
+        recorded: Mapping[str, LayerRecord] = {} if record is None else record.layers
+        points = tuple(
+            Point("operand", index, how_of(m.held, None if record is None else recorded[entry_of(m.name, index)]))
+            for index in m.inputs
+            if not _has_parameters(m.operand(index))
+        )
+        inputs = "inputs" if m.multiplies_inputs else "input"
+        source = "parameters from the record" if m.name in recorded else f"{inputs} observed by {m.held.observer}"
+        self.remarks.applied(m.compute, "observed", source)
+        self._add(m, points, is_observed=False)
+
+    def keep(self, m: Layer) -> None:
+        """Keeps a quantized layer, whose sums can be shifted."""
+        self.decided(m)
+        if self.request.shifts and is_dequantized(m.activation):
+            self.layers.append(m)
+
+    def leave(self, m: Layer, refusal: Refusal) -> None:
+        super().leave(m, refusal)
+        warn_unbalanced(m.compute, refusal.reason, self.request, self.remarks)
+
+    def _add(self, m: Layer, points: tuple[Point, ...], is_observed: bool) -> None:
+        self.decided(m)
+        self._points.update((m.owner, m.slot(point.number)) for point in points)
+        self.layers.append(m)
+        balance = plan_balance(m, self.request, is_observed)
         if isinstance(balance, Refusal):
-            note_unbalanced(site.compute, balance, request, remarks)
+            note_unbalanced(m.compute, balance, self.request, self.remarks)
             balance = None
         if points or balance is not None:
-            set_plan(site.compute, Plan(points=points, balance=balance))
+            set_plan(m.compute, Plan(points=points, balance=balance))
 
 
 def _has_parameters(value: SSAValue | None) -> bool:
     """Whether a value comes from integers, or from an observer that was given parameters: these win."""
     producer = producer_of(value)
     return is_dequantized(value) or (isinstance(producer, ObserveOp) and producer.qparams is not None)
-
-
-def _unrecorded(layer: Computed, record: Record | None) -> Refusal | None:
-    lacks = None if record is None else _lacking(record, layer.name, layer.site)
-    return None if lacks is None else Refusal("record", f"the record {lacks}")
 
 
 def _lacking(record: Record, name: str, site: Site) -> str | None:
@@ -151,30 +168,35 @@ def decide_recurrent(module: ModuleOp, request: Resolved, remarks: Remarks) -> D
 
     Raises CompileError, located in the record's file, for scales that do not fit a weight.
     """
-    computed: list[Computed] = []
+    deciding = QuantizeRecurrent(request, remarks)
+    apply_once(module, [deciding])
+    return Decided(deciding.layers)
 
-    def decide(each: Recurrent) -> None:
-        if each.is_quantized or (plan_of(each.op) is not None and request.record is None):
-            return
-        held = request.layers.held[each.op]
-        given = None if request.record is None else request.record.layers.get(each.layer.name)
-        alone = _weights_only(each, held, request, given)
-        if (refusal := _recurrent_refusal(each, held, request, given, alone)) is not None:
-            leave_in_float(each.op, *refusal, remarks)
-            return
-        points = () if alone else tuple(_recurrent_points(each, held, given))
-        set_plan(each.op, Plan(None, not alone, points, weights=tuple(_recurrent_weights(each, held, request.record))))
+
+class QuantizeRecurrent(DecideRecurrent):
+    """An LSTM or a GRU: its input, its state, W, R and the biases; W and R by themselves need only `weight-constant`."""
+
+    def __init__(self, request: Resolved, remarks: Remarks):
+        super().__init__(request, remarks)
+        self.layers: list[Layer] = []
+
+    def alone(self, m: Recurrent) -> bool:
+        return _weights_only(m, self.held(m), self.request, self.given(m))
+
+    def rewrite(self, m: Recurrent, rewriter: PatternRewriter) -> None:
+        held, given, alone = self.held(m), self.given(m), self.alone(m)
+        points = () if alone else tuple(_recurrent_points(m, held, given))
+        weights = tuple(_recurrent_weights(m, held, self.request.record))
+        set_plan(m.op, Plan(None, not alone, points, weights=weights))
         if alone:
-            _note_weights_alone(each, held, given, remarks)
+            _note_weights_alone(m, held, given, self.remarks)
             return
-        computed.append(Computed(each.site, Row(), held))
+        self.layers.append(Layer.at(m.site, Row(), None, held))
         source = f"input and state observed by {held.observer}" if given is None else "parameters from the record"
-        remarks.applied(each.op, "observed", source)
+        self.remarks.applied(m.op, "observed", source)
         if held.migration_strength is not None and given is None:
-            remarks.missed(each.op, "weight", "its channels are not balanced: AMCT does not balance recurrent layers")
-
-    rewrite(module, DecideRecurrent(decide), erase_dead=False)
-    return Decided(computed)
+            reason = "its channels are not balanced: AMCT does not balance recurrent layers"
+            self.remarks.missed(m.op, "weight", reason)
 
 
 def _recurrent_points(each: Recurrent, held: LayerSettings, given: LayerRecord | None) -> Iterator[Point]:
@@ -187,14 +209,14 @@ def _recurrent_points(each: Recurrent, held: LayerSettings, given: LayerRecord |
         place = each.place(what)
         assert place is not None, "legality has asked for it"
         index = place
-        yield Point("operand", index, spec_of(held, entry))
+        yield Point("operand", index, how_of(held, entry))
     if (bias := each.place("bias")) is not None:
         yield Point("operand", bias, Unobserved("derived"))
     if given is None and shape_of(each.op.operands[0])[0] != 1:
         yield Point("result", 0, Unobserved("shared with", point_name(each.layer.name, "operand", index)))
 
 
-def _weights_only(each: Recurrent, held: LayerSettings, request: Request, given: LayerRecord | None) -> bool:
+def _weights_only(each: Recurrent, held: LayerSettings, request: Requested, given: LayerRecord | None) -> bool:
     """Whether only the weights are to be quantized: if that is requested, or if the layer cannot compute in integers but a
     record has scales of its weights."""
     if request.record is None:
@@ -203,22 +225,7 @@ def _weights_only(each: Recurrent, held: LayerSettings, request: Request, given:
     return not whole or not request.profile.facts.recurrent or each.float_because is not None
 
 
-def _recurrent_refusal(
-    each: Recurrent, held: LayerSettings, request: Request, given: LayerRecord | None, alone: bool
-) -> Refusal | None:
-    """The rule that leaves a layer in float, and the reason."""
-    if held.skipped is not None:
-        return Refusal(held.skipped, SKIPPED[held.skipped])
-    if request.record is not None and (given is None or not given.scale_r):
-        return Refusal("record", "the record does not list it")
-    if alone:
-        return each.broken
-    if not request.profile.facts.recurrent:
-        return Refusal("weight-only", f"profile {request.profile.name} quantizes only its weights, on request")
-    return each.float_because
-
-
-def _recurrent_weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Iterator[WeightPlan]:
+def _recurrent_weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Iterator[How]:
     """The plans of W and R: from the record, else from the settings."""
     for name, value in zip("wr", each.weights, strict=True):
         if record is not None:
@@ -226,9 +233,8 @@ def _recurrent_weights(each: Recurrent, held: LayerSettings, record: Record | No
         else:
             assert held.weight is not None, "a recurrent layer has weights"
             given = held.weight if isinstance(held.weight, Arq) else Arq(held.weight.channel_wise)
-            yield weight_as_held(
-                replace(given, group_size=None, number_format=None), ROWS if given.channel_wise else None
-            )
+            given = replace(given.by_channel, number_format=None)
+            yield given.how(ROWS if given.channel_wise else None)
 
 
 def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord | None, remarks: Remarks) -> None:
@@ -249,30 +255,15 @@ def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord
 
 def decide_embeddings(module: ModuleOp, request: Resolved, remarks: Remarks) -> None:
     """Plan the tables of embeddings by themselves, or leave a remark why one stays float: with a record all do."""
-
-    def decide(each: Embedding) -> None:
-        if plan_of(each.op) is not None and request.record is None:
-            return
-        held = request.layers.held[each.op]
-        refusal = each.float_because
-        if held.skipped is not None:
-            refusal = Refusal(held.skipped, SKIPPED[held.skipped])
-        elif request.record is not None:
-            refusal = Refusal("record", "no record has tables of embeddings")
-        if refusal is not None:
-            leave_in_float(each.op, *refusal, remarks)
-            return
-        set_plan(each.op, Plan(weights=(_planned_table(held),)))
-        remarks.applied(each.op, "weight-only", "its table is quantized by itself")
-
-    rewrite(module, DecideEmbedding(decide), erase_dead=False)
+    apply_once(module, [QuantizeEmbedding(request, remarks)])
 
 
-def _planned_table(held: LayerSettings) -> WeightPlan:
-    assert held.weight is not None, "a table has settings"
-    given = held.weight if isinstance(held.weight, Arq) else Arq(held.weight.channel_wise)
-    plan = weight_as_held(given, TOKENS if given.channel_wise else None)
-    if plan.number_format is not None:
-        block = NUMBER_FORMATS[plan.number_format].block
-        return plan if block is None else replace(plan, axis=COLUMNS, block=block)
-    return plan if plan.block is None else replace(plan, axis=COLUMNS)
+class QuantizeEmbedding(DecideEmbedding):
+    """A Gather of rows of a table: the table, by itself, with a scale for each row, or for groups in each row"""
+
+    def rewrite(self, m: Embedding, rewriter: PatternRewriter) -> None:
+        held = self.held(m).weight
+        assert held is not None, "a table has settings"
+        given = held if isinstance(held, Arq) else Arq(held.channel_wise)
+        set_plan(m.op, Plan(weights=(given.how(TOKENS if given.channel_wise else None, COLUMNS),)))
+        self.remarks.applied(m.op, "weight-only", "its table is quantized by itself")

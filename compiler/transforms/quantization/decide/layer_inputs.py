@@ -11,28 +11,29 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Activation, Calibration, Settings, tensor_parts
-from ....diagnostics import CompileError, describe
 from ....dialects.nn import (
     AddOp,
     DequantizeOp,
     FusedOp,
+    How,
     MulOp,
     NNOp,
     ObserveOp,
     Plan,
     Point,
-    Spec,
     array_of,
     plan_of,
     set_plan,
 )
+from ....dialects.nn.fused import computed
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
 from ....rewriting import Remarks, layer_of
+from ....support.diagnostics import CompileError, describe
 from ..profiles import Profile
 from ..request import Resolved
 from ..tables import LayerRow
@@ -55,7 +56,7 @@ class LayerInput(NamedTuple):
 
 
 def inputs_of(site: Site) -> list[LayerInput]:
-    """The inputs of the layer whose last operation stands at `site`, in the layer's order.
+    """The inputs of the layer whose last operation is at `site`, in the layer's order.
 
     Caffe's Eltwise of many inputs is a chain of additions, with a product for each coefficient.
     """
@@ -90,15 +91,11 @@ def _within_layer(site: Site, slot: int) -> Site | None:
 
 def _producer(site: Site, slot: int) -> Site | None:
     """The operation that computes an operand, in the same region or another."""
-    value, owner = site.compute.operands[slot], site.owner
-    if owner is site.compute or isinstance(value, BlockArgument):
-        outer = site.operand(slot)
-        owner = outer.op if isinstance(outer, OpResult) else None
-        value = owner.terminator.value if isinstance(owner, FusedOp) else outer
-    op = value.op if isinstance(value, OpResult) else None
-    if not isinstance(op, NNOp) or not isinstance(owner, NNOp | FusedOp):
+    op = computed(site.compute.operands[slot]).owner
+    if not isinstance(op, NNOp):
         return None
-    return Site(owner, op, site.half_precision)
+    region = op.parent_op()
+    return Site(region if isinstance(region, FusedOp) else op, op, site.half_precision)
 
 
 def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
@@ -122,7 +119,7 @@ def tensor_broken(site: Site, index: int) -> tuple[str, str] | None:
 
 
 def sum_broken(site: Site) -> str | None:
-    """Why the values around a sum are not quantized jointly."""
+    """The reason why the values around a sum are not quantized jointly."""
     row = row_of(site.compute)
     if row is None or not row.tensor_only:
         return "it is not one of the sums that AMCT quantizes"
@@ -130,7 +127,7 @@ def sum_broken(site: Site) -> str | None:
 
 
 def _row_broken(site: Site, row: LayerRow) -> tuple[str, str] | None:
-    """The first condition of the layer's row, but for the one that it is asked for, or of masks, that does not hold."""
+    """The first condition of the layer's row, or of masks, that the layer does not meet, apart from `tensor_only`."""
     rules = (each for each in row.rules if each is not DecideLayer.tensor_only)
     broken = first_of(site, (*rules, DecideLayer.softmax_input))
     return None if broken is None else (broken[0].name, broken[1])
@@ -141,8 +138,8 @@ _NARROW = "AscendAntiQuant takes int8"
 
 
 def decide_tensors(module: ModuleOp, request: Resolved, remarks: Remarks) -> list[Site]:
-    """Plan points on the inputs that settings and the record name, and return the operations that read them. With a record, only
-    its inputs get points, with its parameters.
+    """Plan points on the inputs that settings and the record name, and return the operations that read them. With a
+    record, only its inputs get points, with its parameters.
 
     Raises CompileError, located in the file of the request, else at the layer, for an input that cannot be quantized.
     """
@@ -154,41 +151,50 @@ def decide_tensors(module: ModuleOp, request: Resolved, remarks: Remarks) -> lis
     given: Mapping[str, LayerRecord] = {} if record is None else recorded_tensors(record, layers)
     wanted = {f"{t.layer_name}:{t.input_index}": t.activation for t in settings.tensor_quantize}
     common = (settings.common or Calibration()).activation
-    planned: dict[Operation, list[tuple[LayerInput, Spec, str]]] = {}
+    planned: dict[Operation, list[tuple[LayerInput, How, str]]] = {}
     left: list[tuple[Operation, str]] = []
     for name in {**wanted, **given}:
         where = settings.where if name in wanted or record is None else record.where
         if record is not None and name in given and given[name].scale_d is None:
             raise record.error(name, "has no scale_d")
         last, tensor = _input_named(name, layers, settings, where)
-        spec = _spec(wanted.get(name, common), given.get(name), settings)
-        if spec.bits == 16:
+        how = _how(wanted.get(name, common), given.get(name), settings)
+        if how.bits == 16:
             if record is not None and name in given:
                 raise record.error(name, f"its input is INT16, {_NARROW}")
             left.append((last.compute, f"input {name} has 8 bits, not 16: {_NARROW}"))
-            spec = spec._replace(bits=8)
-        if (reason := _left(tensor, spec, record is None or name in given)) is not None:
+            how = replace(how, bits=8)
+        if (reason := _left(tensor, how, record is None or name in given)) is not None:
             left.append((last.compute, f"input {name} {reason}"))
         else:
-            planned.setdefault(last.compute, []).append((tensor, spec, name))
+            planned.setdefault(last.compute, []).append((tensor, how, name))
     for op, inputs in planned.items():
         for part in (s.compute for s in found if layer_of(s.compute) == layer_of(op)):
             remarks.forget(part)
             if (plan := plan_of(part)) is not None and plan.is_float:
                 set_plan(part, Plan(input=True))
-        for tensor, spec, name in inputs:
+        for tensor, how, name in inputs:
             plan = plan_of(tensor.site.compute) or Plan()
             points = [p for p in plan.points if (p.at, p.number) != ("operand", tensor.slot)]
-            point = Point("operand", tensor.slot, spec, name)
+            point = Point("operand", tensor.slot, how, name)
             set_plan(tensor.site.compute, replace(plan, points=(*points, point)))
         source = "parameters from the record"
         texts = [
-            f"input {name} {source if name in given else f'observed by {spec.observer}'}" for _, spec, name in inputs
+            f"input {name} {source if name in given else f'observed by {how.observer}'}" for _, how, name in inputs
         ]
         remarks.applied(op, _TENSOR, "; ".join(texts))
     for op, text in left:
         remarks.note(op, f"{_TENSOR}-left", text)
     return [tensor.site for inputs in planned.values() for tensor, _, _ in inputs]
+
+
+def layers_of_inputs(module: ModuleOp, request: Resolved) -> set[str]:
+    """The layers of which settings or the record name single inputs."""
+    asked = {t.layer_name for t in request.settings.tensor_quantize}
+    if (record := _of_tensors(request.record, module, request.profile)) is None:
+        return asked
+    layers = {layer_of(site.compute) for site in sites(module, (NNOp,))}
+    return asked | {tensor_parts(name)[0] for name in recorded_tensors(record, layers)}
 
 
 def recorded_tensors(record: Record, layers: Collection[str]) -> Mapping[str, LayerRecord]:
@@ -220,17 +226,17 @@ def _input_named(name: str, layers: Mapping[str, Site], settings: Settings, wher
     return site, inputs_of(site)[index]
 
 
-def _spec(held: Activation, given: LayerRecord | None, settings: Settings) -> Spec:
+def _how(held: Activation, given: LayerRecord | None, settings: Settings) -> How:
     if given is not None:
         return recorded(held.observer, given)
     asymmetric = settings.activation_offset if held.asymmetric is None else held.asymmetric
-    return Spec(held.observer, held.bits, not asymmetric)
+    return How(held.bits, not asymmetric, held.observer)
 
 
-def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
+def _left(tensor: LayerInput, how: How, listed: bool) -> str | None:
     """The reason why an input is not quantized."""
     plan = plan_of(tensor.site.compute) or Plan()
-    known = {p.number: p.spec.qparams for p in plan.points if p.at == "operand" and isinstance(p.spec, Spec)}
+    known = {p.number: p.how.given for p in plan.points if p.at == "operand" and isinstance(p.how, How)}
     match producer_of(tensor.value):
         case DequantizeOp():
             return "is quantized already"
@@ -240,7 +246,7 @@ def _left(tensor: LayerInput, spec: Spec, listed: bool) -> str | None:
             params = known[tensor.slot]
         case _:
             return None if listed else "stays float: the record does not list it"
-    return "is observed already" if params is not None or spec.qparams is None else None
+    return "is observed already" if params is not None or how.given is None else None
 
 
 def _of_tensors(record: Record | None, module: ModuleOp, profile: Profile) -> Record | None:

@@ -1,4 +1,4 @@
-"""The layers of a module as settings see them: which of them can be quantized, and why the others cannot."""
+"""The layers of a module from the view of settings: which of them can be quantized, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -16,30 +16,35 @@ from ....configuration.compressed import compressed_operators
 from ....configuration.layer_settings import LayerFacts, LayerSettings, number_format_of, settings_for, weight_only
 from ....configuration.record import Record
 from ....configuration.settings import Settings
-from ....diagnostics import CompileError
 from ....dialects.nn import (
     AddOp,
     BiasAddOp,
     ConvolutionOp,
     ConvTransposeOp,
-    DequantizeFloatOp,
     DequantizeOp,
     MatMulOp,
     NNOp,
     OriginAttr,
     WeightedOp,
-    constant_of,
 )
 from ....dialects.nn.shapes import shape_of
 from ....ir.functions import main_function
 from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
+from ....support.diagnostics import CompileError
 from ..profiles import Profile, Row
-from .conditions import INT16
 from .embeddings import Embedding, embeddings
-from .legality import first_broken, has_weight_only_mode, row_of, types_of, weight_only_broken
+from .legality import (
+    first_broken,
+    has_quantized_weight,
+    row_of,
+    rules_of_weight,
+    types_of,
+    weight_only_broken,
+)
 from .named_layers import in_module
 from .recurrent import Recurrent, recurrent_layers
+from .rows import INT16
 from .sites import Site, sites
 
 NO_SETTINGS = Settings()
@@ -59,7 +64,7 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
         channel_wise=row.per_channel and not _is_batch(op),
         low_bits=row.low_bits == "always" or dimensions == 2,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
-        weight_only=has_weight_only_mode(op, row),
+        weight_only=rules_of_weight(op, row) is not None,
         channel_formats=row.channel_formats,
         wide=takes_int16(site, row) and (not row.as_amct or _is_wide(op)),
         rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
@@ -67,7 +72,7 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
 
 
 def takes_int16(site: Site, row: Row) -> bool:
-    """Whether a layer may have an input of 16 bits: everywhere, or where the target computes it in integers then."""
+    """Whether a layer may have an input of 16 bits: everywhere, or where the target then computes it in integers."""
     if row.judge is None:
         return True
     two_inputs = row.two_inputs and site.multiplies_inputs
@@ -89,7 +94,7 @@ def _is_bias(reader: Operation, op: NNOp) -> bool:
 
 
 def _ascend_types(op: NNOp, dimensions: int | None) -> tuple[str, ...]:
-    """The operators of Ascend IR that AMCT's table has for a layer; of two-dimensional convolutions not that of three."""
+    """The operators of Ascend IR that AMCT's table has for a layer; for two-dimensional convolutions without that for three."""
     row = row_of(op)
     other = {3: "Conv2D"}.get(dimensions or 0, "Conv3D")
     return () if row is None else tuple(name for name in row.ascend if name != other or len(row.ascend) == 1)
@@ -101,13 +106,15 @@ def _is_batch(op: NNOp) -> bool:
 
 
 def _is_backprop(op: NNOp) -> bool:
-    """TensorFlow's transposed convolution; the operator of Ascend IR has no `offset_x`, as Conv3D has none."""
+    """Whether the layer is TensorFlow's transposed convolution; the operator of Ascend IR has no `offset_x`, and
+    neither has Conv3D.
+    """
     row = row_of(op)
     return row is not None and row.ascend == ("Conv2DBackpropInput",)
 
 
 def channel_axis(op: NNOp) -> int | None:
-    """The axis of the weight that counts output channels; None where no axis does (grouped transposed convolution)."""
+    """The axis of the weight that counts output channels; None if no axis does (grouped transposed convolution)."""
     return op.weight_axis if isinstance(op, WeightedOp) else 0
 
 
@@ -124,12 +131,12 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of a module that a profile could quantize, and what settings, in the module's names, are for each of them."""
+    """The layers of a module that a profile could quantize, and the settings for each of them, in the module's names."""
 
     settings: Settings
     profile: Profile
     candidates: Sequence[Candidate]
-    """In program order; recurrent layers are last."""
+    """The candidates in program order; recurrent layers are last."""
 
     @cached_property
     def held(self) -> Mapping[Operation, LayerSettings]:
@@ -140,7 +147,7 @@ class Layers:
 
     @cached_property
     def able(self) -> Sequence[Candidate]:
-        """The candidates that legality allows as settings have them: all of the layer, or only its weights."""
+        """The candidates that legality allows under these settings: all of the layer, or only its weights."""
         return [each for each in self.candidates if self.broken(each) is None]
 
     def broken(self, each: Candidate) -> str | None:
@@ -176,7 +183,7 @@ def _candidate(site: Site, row: Row, profile: Profile) -> Candidate:
 
 
 def _is_able(_: str | None) -> None:
-    """Nothing keeps the weights of a quantized layer from being so."""
+    """Gives no reason: nothing keeps the weights of a quantized layer from being quantized."""
 
 
 def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
@@ -214,31 +221,10 @@ def is_dequantized(value: SSAValue | None) -> bool:
     return isinstance(value, OpResult) and isinstance(value.op, DequantizeOp)
 
 
-def has_quantized_weight(site: Site) -> bool:
-    """The layer's weight is quantized already."""
-    if not isinstance(site.compute, WeightedOp):
-        return False
-    weight = site.operand(1)
-    return (
-        isinstance(weight, OpResult)
-        and isinstance(weight.op, DequantizeOp | DequantizeFloatOp)
-        and constant_of(weight.op.input) is not None
-    )
-
-
-def half_quantized(site: Site, row: Row) -> str | None:
-    """The reason for a layer whose input is already quantized and whose weight is not."""
-    if row.weight is None:
-        return None
-    weight = site.operand(row.weight)
-    if isinstance(weight, OpResult) and isinstance(weight.op, DequantizeOp | DequantizeFloatOp):
-        return None
-    return "its input is quantized in the model, its weight is not: both stay so"
-
-
 def resolve(settings: Settings, module: ModuleOp, profile: Profile) -> Layers:
-    """What settings are for the layers of a module: everything that they name is in it, files that they name can be read, and
-    nothing is asked that is not done. Paths of PyTorch modules and patterns become the names of layers (`in_module`).
+    """Resolves settings for the layers of a module: everything that they name is in it, files that they name can be
+    read, and they do not ask for anything that is not supported. Paths of PyTorch modules and patterns become the names
+    of layers (`in_module`).
 
     Raises CompileError, located in the settings' file or in one that it names.
     """

@@ -10,9 +10,9 @@ from xdsl.ir import Operation
 
 from ....configuration.record import Record
 from ....configuration.settings import Settings, TensorQuantize
-from ....diagnostics import CompileError
 from ....ir.layer_names import LayerNames, is_pattern
 from ....rewriting import Remarks, layer_of
+from ....support.diagnostics import CompileError
 
 _Value = TypeVar("_Value")
 Find = Callable[[str], Sequence[str]]
@@ -70,9 +70,7 @@ def record_in_module(record: Record, names: LayerNames, quantizable: Collection[
 
 
 def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> None:
-    """A remark for each name in settings of a module with several layers: its layers, and whether it is called
-    repeatedly.
-    """
+    """A remark for each name in settings of a module with several layers: its layers, and whether it is called repeatedly."""
     lists = (
         settings.skip_layers,
         settings.only_layers,
@@ -93,7 +91,7 @@ def note_modules(settings: Settings, names: LayerNames, remarks: Remarks) -> Non
 
 
 def _overrides(given: Mapping[str, _Value], names: LayerNames, find: Find) -> dict[str, _Value]:
-    """Patterns first, then outer modules, then inner ones, then layers by their own names: what comes later holds."""
+    """Sorts patterns first, then outer modules, then inner ones, then layers by their own names: later ones take precedence."""
 
     def depth(name: str) -> tuple[bool, bool, int]:
         named = name in names.layers or name in names.inside

@@ -1,4 +1,4 @@
-"""Which layers get weights of few levels if settings do not name them: those that ATC compresses, or the heaviest."""
+"""Chooses the layers with weights of few levels if settings do not name them: those that ATC compresses, or the heaviest."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def _allowed(layers: Layers) -> list[Site]:
 
 
 def _listed(config: NuqConfig, sites: Sequence[Site], session: Session) -> Iterator[str]:
-    """The source layers of the mapping file's compressed operators; warns about operators without such a
-    layer.
-    """
+    """The source layers of the mapping file's compressed operators; warns about operators without such a layer."""
     layers = {layer_of(site.compute) for site in sites}
     operators = compressed_operators(Path(config.mapping_file))
     unknown = [name for name, made_of in operators.items() if layers.isdisjoint(made_of)]

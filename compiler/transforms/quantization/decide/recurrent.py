@@ -7,20 +7,22 @@ AMCT's record has fields for both operands (`scale_d` and `scale_w`, `scale_h` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, NamedTuple
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter
 
 from ....configuration.layer_settings import LayerFacts
-from ....dialects.nn import DequantizeOp, OpaqueOp, array_of, constant_of, dequantize_of
+from ....configuration.record import LayerRecord
+from ....dialects.nn import DequantizeOp, NNOp, OpaqueOp, array_of, constant_of, dequantize_of, plan_of
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import is_float
 from ....ir.functions import main_function
-from ....rewriting import CheckedPattern, Refusal, Roots, condition, layer_of
+from ....rewriting import Condition, Refusal, Roots, condition, layer_of
+from .deciding import SETTINGS, Decide, first_refusal
 from .sites import Site
 
 TYPES = frozenset({"GRU", "LSTM", "RNN"})
@@ -44,6 +46,10 @@ class Recurrent(NamedTuple):
     def layer(self) -> LayerFacts:
         """The layer in the form that settings use."""
         return LayerFacts(layer_of(self.op), self.op.op_type.data, channel_wise=True, weight_only=True)
+
+    @property
+    def compute(self) -> NNOp:
+        return self.op
 
     @property
     def site(self) -> Site:
@@ -83,39 +89,70 @@ class Recurrent(NamedTuple):
     @property
     def broken(self) -> Refusal | None:
         """The condition that keeps the weights float, by its name, and the reason."""
-        reason = DecideRecurrent.weight_constant.holds(_PATTERN, self)
-        return None if reason is None else Refusal(DecideRecurrent.weight_constant.name, reason)
+        return first_refusal(None, self, (DecideRecurrent.weight_constant,))
 
     @property
     def float_because(self) -> Refusal | None:
         """The condition that keeps the layer from computing in integers, by its name, and the reason."""
-        return _PATTERN.refusal(self)
+        return first_refusal(None, self, DecideRecurrent.own())
 
 
 def recurrent_layers(module: ModuleOp) -> Iterator[Recurrent]:
     """The recurrent layers of ONNX's own domain, in program order."""
     for op in main_function(module).body.block.ops:
-        if (found := _PATTERN.match(op)) is not None:
+        if (found := recurrent_at(op)) is not None:
             yield found
 
 
-class DecideRecurrent(CheckedPattern[Recurrent]):
+def recurrent_at(op: Operation) -> Recurrent | None:
+    """The recurrent layer that an operation carries."""
+    if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
+        return None
+    return Recurrent(op) if op.op_type.data in TYPES else None
+
+
+class DecideRecurrent(Decide[Recurrent]):
     """An LSTM or a GRU: its input, its state, W, R and the biases; W and R by themselves need only `weight-constant`."""
 
     name = "quantize-recurrent"
     roots: ClassVar[Roots] = (OpaqueOp,)
 
-    def __init__(self, decide: Callable[[Recurrent], None]):
-        self._decide = decide
-
     def match(self, op: Operation) -> Recurrent | None:
-        if not isinstance(op, OpaqueOp) or op.framework.data != "onnx" or (op.domain is not None and op.domain.data):
+        m = recurrent_at(op)
+        if m is None or m.is_quantized:
             return None
-        return Recurrent(op) if op.op_type.data in TYPES else None
+        return m if plan_of(op) is None or self.request.record is not None else None
 
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        if (each := self.match(op)) is not None:
-            self._decide(each)
+    def asked(self, m: Recurrent) -> Iterable[Condition[Any]]:
+        if self.alone(m):
+            return (*SETTINGS, DecideRecurrent.record, DecideRecurrent.weight_constant)
+        return self.conditions
+
+    def given(self, m: Recurrent) -> LayerRecord | None:
+        """The entry of a layer in the record; None if there is none."""
+        return None if self.request.record is None else self.request.record.layers.get(m.layer.name)
+
+    @abstractmethod
+    def alone(self, m: Recurrent) -> bool:
+        """Whether only its weights are to be quantized."""
+
+    @classmethod
+    def own(cls) -> Sequence[Condition[Any]]:
+        """The conditions of the layer itself, for computing in integers."""
+        return [each for each in cls.conditions if each not in (*SETTINGS, cls.record, cls.weight_only)]
+
+    @condition
+    def record(self, m: Recurrent) -> str | None:
+        """the record, where there is one, has scales of both weights"""
+        given = self.given(m)
+        unlisted = self.request.record is not None and (given is None or not given.scale_r)
+        return "the record does not list it" if unlisted else None
+
+    @condition
+    def weight_only(self, m: Recurrent) -> str | None:
+        """the profile's target computes recurrent layers in integers, not only their weights"""
+        profile = self.request.profile
+        return None if profile.facts.recurrent else f"profile {profile.name} quantizes only its weights, on request"
 
     @condition
     def recurrent_type(self, each: Recurrent) -> str | None:
@@ -195,8 +232,6 @@ class DecideRecurrent(CheckedPattern[Recurrent]):
             return "its bias is computed at run time"
         return None if np.all(np.isfinite(numbers)) else "its bias holds NaN or Inf"
 
-
-_PATTERN = DecideRecurrent(lambda _: None)
 
 _USUAL = {"direction": "forward", "input_forget": 0, "layout": 0}
 """Attributes that may be written only if they have this value."""

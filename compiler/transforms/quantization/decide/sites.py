@@ -8,11 +8,28 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from ....dialects.nn import FusedOp, MatMulOp, NNOp, ObserveOp, before_points, constant_of
+from ....dialects.nn import (
+    FusedOp,
+    MatMulOp,
+    MulOp,
+    NNOp,
+    ObserveOp,
+    OriginAttr,
+    ShiftAccumulatorOp,
+    before_points,
+    constant_of,
+)
 from ....dialects.nn.shapes import element_of
 from ....ir.functions import main_function, other_functions
 from ....rewriting import Remarks
 from ...evaluation import HALF_WEIGHTS
+
+BALANCER = "DMQBalancer"
+"""The origin type of the balancing products."""
+FACTORS = "nn.factors"
+"""The attribute of a balancing product that keeps its factors, float32 [channels]: their reciprocals are rounded."""
+ROUNDED_FROM = "nn.rounded_from"
+"""The attribute of a layer that keeps its weight from before `--round-weights`, which `--correct-bias` compares with."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,8 @@ class Site:
     half_precision: bool
     """Whether the model contains float16 or bfloat16 values."""
     softmax_only: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool], compare=False, repr=False)
-    """Whether only Softmax reads a value (`softmax-input`), as far as it is known; one for all sites that are listed together."""
+    """Whether only Softmax reads a value (`softmax-input`), as far as it is known; shared by all sites that are listed together.
+    """
 
     def slot(self, index: int) -> int | None:
         """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""
@@ -58,14 +76,18 @@ class Site:
         return (0, 1) if self.multiplies_inputs else (0,)
 
     def set_operand(self, index: int, value: SSAValue) -> None:
-        """Feed another value of the same type to `compute`'s operand."""
+        """Feed another value of the same type to `compute`'s operand, and to no other operation of the region."""
         slot = self.slot(index)
         assert slot is not None, "the operand is computed inside the region"
+        if isinstance(self.owner, FusedOp) and not self.compute.operands[index].has_one_use():
+            slot = len(self.owner.inputs)
+            self.compute.operands[index] = self.owner.body.block.insert_arg(value.type, slot)
+            self.owner.operands = [*self.owner.inputs, value]
         self.owner.operands[slot] = value
 
 
 def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
-    """Every operation of these kinds in the graph, in program order, those inside fused regions included."""
+    """Lists every operation of these kinds in the graph, in program order, including those inside fused regions."""
     wanted = tuple(kinds)
     half = has_half_precision(module)
     found: list[Site] = []
@@ -91,7 +113,7 @@ def graph_points(module: ModuleOp) -> list[ObserveOp]:
 
 
 def note_other_functions(module: ModuleOp, remarks: Remarks, kind: type[NNOp] = NNOp) -> None:
-    """A missed remark for each function with such operations next to the graph, which alone is quantized: it has the data."""
+    """Adds a missed remark for each other function with such operations: only the graph is quantized, because it has the data."""
     graph = main_function(module).sym_name.data
     for function in other_functions(module):
         if any(isinstance(op, kind) for op in function.walk()):
@@ -107,3 +129,17 @@ def has_half_precision(module: ModuleOp) -> bool:
     )
     values = (*main_function(module).body.block.args, *results)
     return any(isinstance(element_of(v), Float16Type | BFloat16Type) for v in values)
+
+
+def balancer_of(site: Site) -> MulOp | None:
+    """The product that balances a layer's input, which may be observed or quantized."""
+    value = None if site.activation is None else before_points(site.activation)
+    if not isinstance(value, OpResult) or not isinstance(op := value.op, MulOp):
+        return None
+    return op if isinstance(op.origin, OriginAttr) and op.origin.op_type.data == BALANCER else None
+
+
+def shift_of(compute: NNOp) -> ShiftAccumulatorOp | None:
+    """The operation that shifts a layer's sums."""
+    users = (use.operation for use in compute.results[0].uses)
+    return next((op for op in users if isinstance(op, ShiftAccumulatorOp)), None)

@@ -14,15 +14,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue, Use
+from xdsl.pattern_rewriter import PatternRewriter
 
 from ....configuration.record import Record
 from ....dialects.nn import (
     AddOp,
     DequantizeOp,
     FusedOp,
+    How,
     NNOp,
     ObserveOp,
     ParamsSource,
@@ -30,7 +34,6 @@ from ....dialects.nn import (
     Plan,
     Point,
     PointOp,
-    Spec,
     Unobserved,
     array_of,
     before_points,
@@ -41,55 +44,48 @@ from ....dialects.nn import (
 from ....dialects.nn.properties import integer
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
-from ....ir.functions import body, main_function
-from ....rewriting import Refusal, Remarks, layer_of
+from ....ir.functions import main_function
+from ....rewriting import Condition, Remarks, Roots, condition, layer_of
+from ....rewriting.driver import apply_once
 from ...fusion.computing import COMPUTING
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
-from ..place.grids import Grids, point_on, uses_of
 from ..request import Resolved
-from .conditions import decide_each
-from .layers import half_quantized, has_quantized_weight
-from .planning import (
-    Computed,
-    Decided,
-    leave_in_float,
-    plan_weight_only,
-    point_name,
-    recorded,
-    refusal_of,
-    spec_of,
-    takes_weight_only,
-)
+from .conditions import PATTERNS
+from .deciding import Decide, first_refusal
+from .grids import Grids, point_on, uses_of
+from .legality import DecideWeights, KeepIntegers, has_quantized_weight
+from .planning import Decided, Planner, how_of, point_name, recorded
+from .rows import Layer
 from .sites import Site, sites
 
 
-class ValueLayer(Computed):
-    """A quantized operation: `site.owner` is in the graph."""
+class ValueLayer(Layer):
+    """A quantized operation: `owner` is in the graph."""
 
     @property
     def is_passive(self) -> bool:
         """Whether its results contain only elements of its first operand. A region that begins with such an operation is not
         passive: later operations compute new values.
         """
-        return not self.row.active and self.site.owner is self.site.compute
+        return not self.row.active and self.owner is self.compute
 
     @property
     def result(self) -> SSAValue:
-        return self.site.owner.results[0]
+        return self.owner.results[0]
 
     def reads(self) -> Iterator[tuple[int, SSAValue]]:
         """The real values that it reads through quantization, by operand."""
-        for i in range(len(self.site.compute.operands)):
-            value = self.site.operand(i)
+        for i in range(len(self.compute.operands)):
+            value = self.operand(i)
             if value is not None and i != self.row.bias and is_quantizable(value) and (self.row.active or i == 0):
                 yield i, value
 
     @cached_property
     def slots(self) -> Mapping[int, int]:
-        """The operands of the operation in the graph that `reads` gives, each with its first index there."""
+        """The first index of each operand that `reads` gives, by its index in the operation in the graph."""
         found: dict[int, int] = {}
         for i, _ in self.reads():
-            slot = self.site.slot(i)
+            slot = self.slot(i)
             assert slot is not None, "it reads values from outside the region"
             found.setdefault(slot, i)
         return found
@@ -101,56 +97,87 @@ ValueLayers = Mapping[Operation, ValueLayer]
 
 def quantized_layers(module: ModuleOp, request: Resolved, remarks: Remarks) -> dict[Operation, ValueLayer]:
     """The quantized layers; with a record, only those it lists. All others with real results are marked to stay float."""
-    profile = request.profile
-    first: dict[Operation, Site] = {}
-    for site in sites(module, profile.rows):
-        first.setdefault(site.owner, site)  # not a later operation of a region
-    deciding = _Values(request, remarks)
-    decide_each(module, first.values(), deciding.decide)
-    for op in body(main_function(module)).ops:
-        if op not in first and plan_of(op) is None and _gives_reals(op):
-            leave_in_float(op, "not-in-profile", f"profile {profile.name} does not quantize {op.name}", remarks)
-    return deciding.layers
+    deciding = Values(module, request, remarks)
+    deciding.decide(module)
+    apply_once(module, [DecideOther(request, remarks, deciding.first, main_function(module))])
+    return {owner: deciding.layers[owner] for owner in deciding.first if owner in deciding.layers}
 
 
-class _Values:
-    def __init__(self, request: Resolved, remarks: Remarks):
-        self._request = request
-        self._remarks = remarks
+class Other(NamedTuple):
+    """An operation of the graph."""
+
+    compute: Any
+
+
+class DecideOther(Decide[Other]):
+    """An operation with real results."""
+
+    name = "quantize-other"
+    roots: ClassVar[Roots] = (Operation,)
+
+    def __init__(self, request: Resolved, remarks: Remarks, known: Collection[Operation], graph: FuncOp):
+        super().__init__(request, remarks)
+        self._known, self._graph = known, graph
+
+    def match(self, op: Operation) -> Other | None:
+        return Other(op) if op.parent_op() is self._graph and plan_of(op) is None and _gives_reals(op) else None
+
+    def rewrite(self, m: Other, rewriter: PatternRewriter) -> None:
+        """Does nothing: the operation is decided as one of the profile."""
+
+    @condition
+    def not_in_profile(self, m: Other) -> str | None:
+        """the profile quantizes operations of this kind"""
+        known = m.compute in self._known
+        return None if known else f"profile {self.request.profile.name} does not quantize this operation"
+
+    asks: ClassVar[tuple[Condition[Any], ...] | None] = (not_in_profile,)
+
+
+class Values(Planner):
+    """Decides layers of a profile that has its points on values."""
+
+    PATTERNS: ClassVar[tuple[type[Decide[Any]], ...]] = (DecideWeights, KeepIntegers, *PATTERNS)
+
+    def __init__(self, module: ModuleOp, request: Resolved, remarks: Remarks):
+        super().__init__(request, remarks)
         self._grids = Grids(request.profile.rows)
+        self.first: dict[Operation, Site] = {}
+        """The first site of each operation in the graph, not a later one of a region."""
         self.layers: dict[Operation, ValueLayer] = {}
+        for site in sites(module, request.profile.rows):
+            self.first.setdefault(site.owner, site)
+        for site in self.first.values():
+            if request.record is not None:
+                set_plan(site.compute, None)
+            if (plan := plan_of(site.compute)) is None:
+                self.undecided[site.compute] = self.layer_at(site)
+            elif plan.input:  # decided already
+                self._add(self.layer_at(site))
 
-    def decide(self, site: Site) -> None:
-        request, remarks, record = self._request, self._remarks, self._request.record
-        row = request.profile.rows[type(site.compute)]
-        held = request.layers.held[site.compute]
-        if record is not None:
-            set_plan(site.compute, None)
-        if (plan := plan_of(site.compute)) is not None:  # already decided
-            is_quantized = plan.input
-        elif held.skipped is None and takes_weight_only(site, held, record):
-            plan_weight_only(site, row, held, request, remarks)
-            is_quantized = False
-        elif held.skipped is None and has_quantized_weight(site):
-            is_quantized = self._came_quantized(site)
-        else:
-            refusal = self._refusal(ValueLayer(site, row, held))
-            is_quantized = refusal is None
-            if refusal is not None:
-                leave_in_float(site.compute, *refusal, remarks)
-            elif self._came_quantized(site) and (reason := half_quantized(site, row)) is not None:
-                remarks.missed(site.compute, "weight-quantized", reason)
-        if is_quantized:
-            self.layers[site.owner] = ValueLayer(site, row, held)
+    def has_integers(self, m: Layer) -> bool:
+        return m.held.skipped is None and has_quantized_weight(m)
 
-    def _refusal(self, layer: ValueLayer) -> Refusal | None:
-        """What leaves a layer in float."""
-        record, site = self._request.record, layer.site
-        if (refusal := refusal_of(layer, self._request.profile)) is not None:
-            return refusal
-        if record is None or self._came_quantized(site) or _is_listed(site, record):
+    def unrecorded(self, m: Layer) -> str | None:
+        record = self.request.record
+        if record is None or self._came_quantized(m) or _is_listed(m, record):
             return None
-        return None if _belongs_to_layer(site, self.layers) else Refusal("record", "the record does not list it")
+        return None if _belongs_to_layer(m, self.layers) else "does not list it"
+
+    def quantize(self, m: Layer) -> None:
+        self.decided(m)
+        if self._came_quantized(m) and (half := first_refusal(None, m, (KeepIntegers.weight_quantized,))) is not None:
+            self.remarks.missed(m.compute, *half)
+        self._add(m)
+
+    def keep(self, m: Layer) -> None:
+        """Keeps a layer, which computes on integers, unless only its weight is quantized."""
+        self.decided(m)
+        if self._came_quantized(m) and not self.takes_weight(m):
+            self._add(m)
+
+    def _add(self, m: Layer) -> None:
+        self.layers[m.owner] = ValueLayer.at(m, m.row, m.source, m.held)
 
     def _came_quantized(self, site: Site) -> bool:
         return isinstance(self._grids.behind(site.activation), DequantizeOp)
@@ -183,9 +210,7 @@ NO_INTEGER_READER = "nothing that computes in integers reads its result"
 
 
 class Between:
-    """The neighbours of values: which readers compute in integers, and which layers therefore stay in float, with the
-    reasons.
-    """
+    """The neighbours of values: which readers compute in integers, and which layers therefore stay in float, with the reasons."""
 
     def __init__(self, module: ModuleOp, layers: ValueLayers):
         self._layers = layers
@@ -237,7 +262,9 @@ def decide_values(module: ModuleOp, request: Resolved, remarks: Remarks) -> Deci
     between = Between(module, layers)
     for owner, reason in between.in_float.items():
         reason = f"profile {request.profile.name} leaves it in float: {reason}"
-        leave_in_float(layers.pop(owner).site.compute, "between", reason, remarks)
+        compute = layers.pop(owner).compute
+        set_plan(compute, Plan("between"))
+        remarks.missed(compute, "between", reason)
     deciding = _Points(layers, between, request, remarks)
     for value in _results(module):
         deciding.decide(value)
@@ -256,7 +283,7 @@ def _results(module: ModuleOp) -> Iterator[SSAValue]:
 
 
 class _Points:
-    """Decides the values in program order: which have points, and which share those of others."""
+    """Decides in program order which values have points, and which share those of others."""
 
     def __init__(self, layers: ValueLayers, between: Between, request: Resolved, remarks: Remarks):
         self._layers, self._between, self._request, self._remarks = layers, between, request, remarks
@@ -272,7 +299,7 @@ class _Points:
         self._taken_over: dict[SSAValue, str] = {}
         """The point after the activation that takes a value over."""
         self._planned: dict[Operation, dict[tuple[bool, int], Point]] = {owner: {} for owner in layers}
-        """By operation in the graph: each result (True) and operand."""
+        """The points of each operation in the graph, by result (True) or operand, and index."""
 
     def decide(self, value: SSAValue) -> None:
         layer = self._layers.get(value.owner) if isinstance(value, OpResult) else None
@@ -281,14 +308,14 @@ class _Points:
             given = None if self._given is None else self._given.get(value)
             if given is not None and isinstance(point, ObserveOp) and point.qparams is None:
                 point.bits, point.symmetric = integer(given.bits), UnitAttr() if given.symmetric else None
-                point.qparams, point.source = given.qparams, ParamsSourceAttr(ParamsSource.RECORD)
+                point.qparams, point.source = given.given, ParamsSourceAttr(ParamsSource.RECORD)
         elif layer is None or (layer.row.gives_reals and not self._between.wants_integers(value)):
             self._for_readers(value)
         else:
             assert isinstance(value, OpResult), "a layer computes it"
-            spec = self._of_result(value, layer)
-            self._plan(layer, Point("result", value.index, spec))
-            if isinstance(spec, Spec):
+            how = self._of_result(value, layer)
+            self._plan(layer, Point("result", value.index, how))
+            if isinstance(how, How):
                 self._points[value] = point_name(layer.name, "result", value.index)
         if isinstance(value, OpResult) and value not in self._points and value.op.operands:
             before = self._behind(value.op.operands[0], value.op)
@@ -296,9 +323,9 @@ class _Points:
                 self._points[value] = before
 
     def write(self, layer: ValueLayer) -> None:
-        """Add what is decided to the plan of a layer."""
-        compute, plan = layer.site.compute, plan_of(layer.site.compute) or Plan()
-        owner = layer.site.owner
+        """Add the decisions to the plan of a layer."""
+        compute, plan = layer.compute, plan_of(layer.compute) or Plan()
+        owner = layer.owner
         for slot, i in layer.slots.items():
             value = owner.operands[slot]
             name = self._behind(value, owner) or self._taken_over.get(value)
@@ -311,7 +338,7 @@ class _Points:
             self._remarks.note(compute, "constant-operand", "its constant operand stays float")
         known = {(p.at == "result", p.number): p for p in plan.points}
         for key, point in self._planned[owner].items():
-            if isinstance(point.spec, Spec) or key not in known:
+            if isinstance(point.how, How) or key not in known:
                 known[key] = point
         mode = "none" if layer.row.alignment is None else self._modes[layer.row.alignment]
         if mode == "joint" and not isinstance(compute, AddOp):
@@ -321,12 +348,12 @@ class _Points:
         set_plan(compute, replace(plan, points=points, aligned=aligned, apart=apart))
 
     def _plan(self, layer: ValueLayer, point: Point) -> None:
-        self._planned[layer.site.owner][point.at == "result", point.number] = point
+        self._planned[layer.owner][point.at == "result", point.number] = point
 
-    def _of_result(self, value: OpResult, layer: ValueLayer) -> Spec | Unobserved:
-        """How the result of a quantized operation is quantized, with a remark."""
-        op, remarks, given = layer.site.compute, self._remarks, self._given
-        before = self._behind(layer.site.activation, layer.site.owner)
+    def _of_result(self, value: OpResult, layer: ValueLayer) -> How | Unobserved:
+        """The quantization of a quantized operation's result, with a remark."""
+        op, remarks, given = layer.compute, self._remarks, self._given
+        before = self._behind(layer.activation, layer.owner)
         if layer.is_passive and self._request.points.fuse_passive_op is not False and before is not None:
             remarks.applied(op, "overlapped", "its input's parameters hold for its results")
             return Unobserved("shared with", before)
@@ -338,10 +365,10 @@ class _Points:
             reason = "its result stays float: the record has no parameters for it"
             remarks.note(op, "record-result", reason)
             return Unobserved("float", "record-result")
-        spec = spec_of(layer.held, None) if given is None else given[value]
-        source = f"observed by {spec.observer}" if given is None else "has the record's parameters"
+        how = how_of(layer.held, None) if given is None else given[value]
+        source = f"observed by {how.observer}" if given is None else "has the record's parameters"
         remarks.applied(op, "observed", f"result {source}")
-        return spec
+        return how
 
     def _for_readers(self, value: SSAValue) -> None:
         """Plan a point on a value that no quantized operation computes, for the quantized operations that read it.
@@ -365,10 +392,10 @@ class _Points:
         name = self._for_some[value] = point_name(first.name, "value", index)
         for reader, slot in ((layers[u.operation], u.index) for u in uses):
             self._plan(reader, Point("operand", reader.slots[slot], Unobserved("shared with", name)))
-        self._plan(first, Point("value", index, spec_of(first.held, None) if given is None else given[value]))
+        self._plan(first, Point("value", index, how_of(first.held, None) if given is None else given[value]))
 
     def _behind(self, value: SSAValue | None, reader: Operation) -> str | None:
-        """The name of the point whose parameters apply where an operation reads a value."""
+        """The name of the point whose parameters apply to a value that an operation reads."""
         if isinstance(value, OpResult) and isinstance(value.op, ObserveOp | DequantizeOp):
             return value.op.point.data if isinstance(value.op, ObserveOp) else value.name_hint or "integers"
         if value is None:
@@ -379,7 +406,7 @@ class _Points:
 
 def _is_factor(layer: ValueLayer, index: int) -> bool:
     """Whether an operand is neither weight nor bias, and not inside a region."""
-    return index not in (layer.row.weight, layer.row.bias) and layer.row.active and layer.site.slot(index) is not None
+    return index not in (layer.row.weight, layer.row.bias) and layer.row.active and layer.slot(index) is not None
 
 
 def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayers) -> NNOp | None:
@@ -390,21 +417,21 @@ def _taken_over_by(layer: ValueLayer, kinds: Collection[str], layers: ValueLayer
     uses = list(uses_of(layer.result))
     if len(uses) != 1 or layer.is_passive or (reader := layers.get(uses[0].operation)) is None:
         return None
-    activation = reader.site.owner
+    activation = reader.owner
     kind = single_kind(activation)
-    if kind not in kinds or not (kind in LINEAR or isinstance(layer.site.compute, COMPUTING)):
+    if kind not in kinds or not (kind in LINEAR or isinstance(layer.compute, COMPUTING)):
         return None
-    return reader.site.compute
+    return reader.compute
 
 
-def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Spec]:
+def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, How]:
     """The parameters of a record by value: entry `layer` is for the layer's first input, `layer:1` for its second.
     After quantized passive operations, the entry is for the input of these.
 
     Raises CompileError, located in the record's file, if two layers read one value with different parameters, and for
     an entry without an input.
     """
-    found: dict[SSAValue, tuple[str, Spec]] = {}
+    found: dict[SSAValue, tuple[str, How]] = {}
     used: set[str] = set()
     for layer in layers.values():
         for index, value in layer.reads():
@@ -412,14 +439,14 @@ def recorded_values(layers: ValueLayers, record: Record) -> Mapping[SSAValue, Sp
             if (entry := record.layers.get(name)) is None or entry.scale_d is None:
                 continue
             used.add(name)
-            spec = recorded(layer.held.observer, entry)
-            other, first = found.setdefault(_root(value, layers), (name, spec))
-            if (first.bits, first.qparams) != (spec.bits, spec.qparams):
+            how = recorded(layer.held.observer, entry)
+            other, first = found.setdefault(_root(value, layers), (name, how))
+            if (first.bits, first.given) != (how.bits, how.given):
                 reason = f"layer '{other}' has the same input with other parameters"
                 raise record.error(name, reason, "this profile has one point on each value")
     if unused := [name for name, entry in record.layers.items() if entry.is_tensor_quantize and name not in used]:
         raise record.error(unused[0], "is not an input of a quantized layer")
-    return {value: spec for value, (_, spec) in found.items()}
+    return {value: how for value, (_, how) in found.items()}
 
 
 def _root(value: SSAValue, layers: ValueLayers) -> SSAValue:
@@ -429,7 +456,7 @@ def _root(value: SSAValue, layers: ValueLayers) -> SSAValue:
         if isinstance(value.op, ObserveOp):
             value = value.op.input
         elif layer is not None and layer.is_passive:
-            value = layer.site.owner.operands[0]
+            value = layer.owner.operands[0]
         else:
             return value
     return value
@@ -441,7 +468,9 @@ def _demand(
     combine: Callable[[Iterable[bool]], bool],
     passes: Callable[[ValueLayer], bool],
 ) -> Mapping[SSAValue, bool]:
-    """For each value whether any or all readers compute in integers or pass it on to readers that do; False without readers."""
+    """Whether any or all readers of a value compute in integers or pass it on to readers that do, by value; False
+    without readers.
+    """
     block = main_function(module).body.block
     found: dict[SSAValue, bool] = {}
 
@@ -461,11 +490,11 @@ def _demand(
 
 
 def _is_linear(layer: ValueLayer) -> bool:
-    return layer.site.owner is layer.site.compute and single_kind(layer.site.compute) in LINEAR
+    return layer.owner is layer.compute and single_kind(layer.compute) in LINEAR
 
 
 def _has_constant(layer: ValueLayer) -> bool:
-    return any(array_of(operand) is not None for operand in layer.site.compute.operands)
+    return any(array_of(operand) is not None for operand in layer.compute.operands)
 
 
 def _is_read_once(value: SSAValue) -> bool:

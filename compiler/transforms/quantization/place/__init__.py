@@ -1,1 +1,1 @@
-"""Places quantization points: observers on the inputs of layers or on values, and what they share."""
+"""Places quantization points: observers on the inputs of layers or on values, and the parameters that they share."""

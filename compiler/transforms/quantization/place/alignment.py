@@ -51,7 +51,7 @@ def join(members: Sequence[ObserveOp], name: str) -> None:
 
 
 def choose_masters(module: ModuleOp, followers: Collection[ObserveOp]) -> None:
-    """In each group with followers, let the members that are not followers determine its range."""
+    """Lets the members of a group with followers that are not followers determine its range."""
     for members in groups_of(module).values():
         leaders = [point for point in members if point not in followers]
         if len(leaders) < len(members):
@@ -90,7 +90,7 @@ Range = tuple[float, float]
 
 
 def group_ranges(points: Sequence[ObserveOp], ranges: Iterable[Range]) -> list[Range]:
-    """The range of each point; in a group, the union over its masters or, if these have none, over all members."""
+    """The range of each point; in a group, the union over its masters or, without masters, over all members."""
     own = list(ranges)
     groups: dict[str, list[int]] = {}
     for i, point in enumerate(points):

@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ....configuration.layer_settings import recorded_impossible
 from ....configuration.record import Record
-from ....dialects.nn import BatchNormOp, MulOp, OpaqueOp
+from ....dialects.nn import BatchNormOp, MulOp, NNOp, OpaqueOp
 from ....ir.layer_names import LayerNames
 from ....pipelines.options import Parts
-from ....rewriting import CheckedPattern, Remarks, layer_of, nn_ops
+from ....rewriting import CheckedPattern, Remarks, Reported, layer_of, nn_ops
 from ....rewriting.driver import garbage_collection_off
 from ....session import Session, session_of
 from ...fusion.fuse_activation.activations import activation_of
 from ...fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
 from ...fusion.regions import in_region
-from ..convert.parameters import mark_fp16, wants_fp16
-from ..decide.conditions import PATTERNS
-from ..decide.embeddings import DecideEmbedding
-from ..decide.inputs import decide_embeddings, decide_inputs, decide_recurrent
+from ..decide import values
+from ..decide.deciding import Decide
+from ..decide.inputs import (
+    Inputs,
+    QuantizeEmbedding,
+    QuantizeRecurrent,
+    decide_embeddings,
+    decide_inputs,
+    decide_recurrent,
+)
 from ..decide.layer_inputs import recorded_tensors
 from ..decide.layers import Layers, able_names, check_record, takes_int16
+from ..decide.legality import DecideOther
 from ..decide.named_layers import note_modules
 from ..decide.planning import Decided, check_factors, plan_layers
-from ..decide.recurrent import DecideRecurrent
 from ..decide.sites import note_other_functions
-from ..decide.values import decide_values
+from ..decide.values import Values, decide_values
+from ..numbers.parameters import mark_fp16, wants_fp16
 from ..options import PointOptions, QuantizeOptions, SettingsOptions
+from ..profiles import Profile
 from ..request import Request, Resolved, request_of
-from .points import place_format_points, place_points
+from .points import JoinSum, PlaceFormat, place_format_points, place_points
+
+LAYERS: Mapping[str, Sequence[type[Decide[Any]]]] = {
+    "layers": (*Inputs.PATTERNS, DecideOther),
+    "values": (*Values.PATTERNS, values.DecideOther),
+}
+"""The patterns that decide layers of the graph, by the places of the profile's points."""
 
 
 @dataclass(frozen=True, init=False)
 class InsertObserversPass(Parts, ModulePass):
-    """Decide what is quantized, and how: observers stand on what the target profile quantizes and legality allows, the inputs of
-    layers or every value, and each layer has a plan, `nn.plan`. The passes after this one follow both, and decide nothing.
+    """Patterns decide what is quantized, and how: each layer has a plan, `nn.plan`, and observers stand where plans have them.
+    The target profile says whether points are on the inputs of layers or on values. The passes after this one decide nothing.
     """
 
     name = "insert-observers"
 
-    PATTERNS: ClassVar[tuple[type[CheckedPattern[Any]], ...]] = (*PATTERNS, DecideRecurrent, DecideEmbedding)
-    """The patterns that decide layers, in the order in which they are tried."""
+    PATTERNS: ClassVar[Sequence[type[Decide[Any]]]] = (QuantizeEmbedding, QuantizeRecurrent, *LAYERS["layers"])
+    """The patterns that decide layers, in the order in which they are tried, for points on the inputs of layers."""
+
+    BY_OPTION: ClassVar[Mapping[str, Sequence[type[CheckedPattern[Any]]]]] = {
+        "joint-quant=true": (JoinSum,),
+        "activation-format=fp8-e4m3": (PlaceFormat,),
+    }
+    """The patterns that an option adds."""
+
+    @classmethod
+    def patterns_for(cls, profile: Profile) -> Sequence[type[Decide[Any]]]:
+        """The patterns that decide the layers of a profile."""
+        return (QuantizeEmbedding, QuantizeRecurrent, *LAYERS[profile.points])
 
     settings: SettingsOptions
     points: PointOptions
@@ -61,24 +87,25 @@ DECIDE: Mapping[str, Callable[[ModuleOp, Resolved, Remarks], Decided]] = {
     "layers": decide_inputs,
     "values": decide_values,
 }
-"""Who decides, by where a profile has its points."""
+"""The decider, by the places of the profile's points."""
 
 
 @garbage_collection_off()
-def insert_observers(module: ModuleOp, request: Request, session: Session) -> None:
+def insert_observers(module: ModuleOp, request: Request, session: Session) -> Reported:
     """Decide what is quantized, and how: points on inputs of layers or on values, and a plan for each operation that could be.
 
     Settings, the profile and legality decide; with a record, only what it lists is quantized, with its parameters. What has a
     plan already keeps it, unless a record is given. Raises CompileError, located in the file of the settings or the record, for
-    layers and values that the module does not have, and for what they cannot have.
+    layers and values that the module does not have, and for what they cannot have. Returns the remarks.
     """
     before = Remarks(session, InsertObserversPass.name)
     note_modules(request.settings, LayerNames.of(module), before)
     request = request.within(module, session)
     settings, record, profile = request.settings, request.record, request.profile
-    note_foldable_norms(module, before)
+    for norm, layer in foldable_norms(module, before).items():
+        before.note(norm, "batch-norm", f"it could be folded into {layer_of(layer)} before quantization: --fuse-all")
     note_small_operations(module, request.points.activations(profile), before)
-    before.flush()
+    first = before.flush()
     remarks = Remarks(session, InsertObserversPass.name)
     note_other_functions(module, remarks)
     if record is not None:
@@ -93,7 +120,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> No
         place_format_points(module, settings.activation_format, profile, remarks)
     if wants_fp16(settings, record):
         mark_fp16(module)
-    remarks.flush()
+    return Reported((*first, *remarks.flush()))
 
 
 def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
@@ -121,18 +148,11 @@ def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
             raise record.error(name, reason)
 
 
-def note_foldable_norms(module: ModuleOp, remarks: Remarks) -> None:
-    """Leave a remark for each batch norm that could be folded into the layer before it, unless a fusion pass already left
-    one.
-    """
-    spoken_of = {remark.layer for remark in remarks.session.remarks if remark.pass_name == "fuse-bn"}
+def foldable_norms(module: ModuleOp, remarks: Remarks) -> dict[Operation, NNOp]:
+    """The batch norms that a fusion would fold, with the layers before them."""
     pattern = FuseComputeBatchNorm(remarks)
-    for norm in nn_ops(module, BatchNormOp):
-        if layer_of(norm) in spoken_of or (match := norm_behind(norm)) is None:
-            continue
-        if all(condition.holds(pattern, match) is None for condition in pattern.conditions):
-            reason = f"it could be folded into {layer_of(match.compute)} before quantization: --fuse-all"
-            remarks.note(norm, "batch-norm", reason)
+    found = {norm: match for norm in nn_ops(module, BatchNormOp) if (match := norm_behind(norm)) is not None}
+    return {norm: match.compute for norm, match in found.items() if pattern.tried(match)[0] is None}
 
 
 def note_small_operations(module: ModuleOp, kinds: Collection[str], remarks: Remarks) -> None:

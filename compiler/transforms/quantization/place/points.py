@@ -1,4 +1,4 @@
-"""The placer: inserts points, `nn.observe`, as the plans of layers have them, and groups those that share parameters.
+"""The placer: inserts points, `nn.observe`, from the plans of layers, and groups those that share parameters.
 
 A point is in front of the layers that read it, shared where they have it equal, or after the operation that makes its value.
 
@@ -11,15 +11,19 @@ thereby share one. The result is that of the activation after the sum, where the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.nn import (
+    AddOp,
     DequantizeFloatOp,
     DequantizeOp,
     FusedOp,
+    How,
     MovingOp,
     NNOp,
     ObserveOp,
@@ -28,34 +32,36 @@ from ....dialects.nn import (
     ParamsSourceAttr,
     Plan,
     SliceOp,
-    Spec,
     Unobserved,
     before_points,
     plan_of,
 )
 from ....dialects.nn.plan import Aligned
 from ....ir.functions import main_function
-from ....rewriting import Remarks, layer_of
+from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of
+from ....rewriting.driver import apply_once
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
+from ..decide.grids import point_behind, point_on
 from ..decide.layer_inputs import inputs_of
-from ..decide.planning import Computed, Decided, point_name
+from ..decide.planning import Decided, point_name
+from ..decide.rows import Layer
 from ..decide.sites import Site, producer_of, sites
 from ..decide.values import ValueLayer, ValueLayers
 from ..profiles import Profile
 from .alignment import align, choose_masters, groups_of, settle
-from .grids import point_behind, point_on
 
 
 def place_points(module: ModuleOp, decided: Decided, profile: Profile, remarks: Remarks) -> None:
-    """Insert the points that the plans of layers have, then those on single inputs; group those that share parameters."""
+    """Insert the points in the plans of layers, then those on single inputs; group those that share parameters."""
     points = _Points(module)
     _place_on_values(module, decided.layers)
-    for site in (*(layer.site for layer in decided.layers), *decided.tensors):
+    for site in (*decided.layers, *decided.tensors):
         points.place(site)
     points.erase_unused()
     _align_values(module, decided.layers, profile, remarks)
     if decided.sums is not None:
-        _join_sums(module, decided.sums, remarks)
+        apply_once(module, [JoinSum(module, decided.sums, remarks)])
+        _tell_joined(module, remarks)
 
 
 _WHOLE_RANGE = "minmax"
@@ -64,20 +70,9 @@ _WHOLE_RANGE = "minmax"
 
 def place_format_points(module: ModuleOp, number_format: str, profile: Profile, remarks: Remarks) -> None:
     """Insert points on the inputs of layers whose weights are planned in a number format; these inputs get `number_format`."""
-    points, spec = _Points(module), Spec(_WHOLE_RANGE, 8, True, number_format=number_format)
-    for site in sites(module, profile.rows):
-        plan, name = plan_of(site.compute), layer_of(site.compute)
-        if plan is None or not plan.weights or plan.weights[0].number_format is None:
-            continue
-        if (value := site.activation) is None:
-            remarks.missed(site.compute, "input-format", "its input stays float: it is computed in the same region")
-        elif isinstance(producer_of(value), DequantizeOp | DequantizeFloatOp):
-            remarks.missed(site.compute, "input-format", "its input is quantized already")
-        else:
-            points.observe(site, 0, spec, point_name(name, "operand", 0), None)
-            reason = f"its input becomes {number_format}, observed by {_WHOLE_RANGE}"
-            remarks.note(site.compute, "input-format", reason)
-    points.erase_unused()
+    how = How(observer=_WHOLE_RANGE, number_format=number_format)
+    apply_once(module, [pattern := PlaceFormat(module, how, profile, remarks)])
+    pattern.points.erase_unused()
 
 
 class _Points:
@@ -85,21 +80,21 @@ class _Points:
 
     def __init__(self, module: ModuleOp) -> None:
         self._order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
-        self._made: dict[tuple[SSAValue, Spec, Site | None], tuple[ObserveOp, int]] = {}
-        """The points, each with the position of its first reader, before which it stands."""
+        self._made: dict[tuple[SSAValue, How, Site | None], tuple[ObserveOp, int]] = {}
+        """The points, each with the position of its first reader, which it precedes."""
         self._replaced: set[ObserveOp] = set()
 
     def place(self, site: Site) -> None:
         """Let a layer read operands as its plan has them. One whose channels are balanced has points of its own."""
         plan = plan_of(site.compute) or Plan()
         only_for = None if plan.balance is None else site
-        for at, index, spec, name in plan.points:
-            if at == "operand" and isinstance(spec, Spec):
-                self.observe(site, index, spec, name or point_name(layer_of(site.compute), at, index), only_for)
-            elif at == "result" and isinstance(site.compute, OpaqueOp) and isinstance(spec, Unobserved):
-                _observe_states(site.compute, spec.of)
+        for at, index, how, name in plan.points:
+            if at == "operand" and isinstance(how, How):
+                self.observe(site, index, how, name or point_name(layer_of(site.compute), at, index), only_for)
+            elif at == "result" and isinstance(site.compute, OpaqueOp) and isinstance(how, Unobserved):
+                _observe_states(site.compute, how.of)
 
-    def observe(self, site: Site, index: int, spec: Spec, name: str, only_for: Site | None) -> None:
+    def observe(self, site: Site, index: int, how: How, name: str, only_for: Site | None) -> None:
         """Let an operation read an operand through a point, replacing any point that it reads through now; `only_for` gives a
         layer a point that is not shared.
         """
@@ -108,10 +103,10 @@ class _Points:
         value = before_points(operand)
         if isinstance(old := producer_of(operand), ObserveOp):
             self._replaced.add(old)
-        key = (value, spec, only_for)
+        key = (value, how, only_for)
         place = self._order[site.owner]
         if key not in self._made:
-            made = make_point(value, name, spec, site.compute.location)
+            made = make_point(value, name, how, site.compute.location)
             Rewriter.insert_op(made, InsertPoint.before(site.owner))
             self._made[key] = made, place
         point, first = self._made[key]
@@ -129,41 +124,76 @@ class _Points:
                 point.erase()
 
 
-def make_point(value: SSAValue, name: str, spec: Spec, location: LocationAttr) -> ObserveOp:
+class PlaceFormat(StepPattern[Site]):
+    """The input of a layer whose weight is in a number format becomes floats of 8 bits, too"""
+
+    name = "place-format"
+
+    def __init__(self, module: ModuleOp, how: How, profile: Profile, remarks: Remarks):
+        super().__init__(remarks)
+        self.how: How = how
+        self.points: _Points = _Points(module)
+        self.layers: Mapping[Operation, Site] = {site.compute: site for site in sites(module, profile.rows)}
+
+    @condition
+    def input_format(self, m: Site) -> str | None:
+        """the input is computed outside of the layer's region, and is not quantized already"""
+        if m.activation is None:
+            return "its input stays float: it is computed in the same region"
+        quantized = isinstance(producer_of(m.activation), DequantizeOp | DequantizeFloatOp)
+        return "its input is quantized already" if quantized else None
+
+    @classmethod
+    def kinds(cls, profile: Profile) -> list[type[NNOp]]:
+        """The layers of a profile whose weights may be in a number format."""
+        return [kind for kind, row in profile.rows.items() if row.weight_only == "always" or row.channel_formats]
+
+    def match(self, op: Operation) -> Site | None:
+        plan = plan_of(op)
+        in_format = plan is not None and plan.weights and plan.weights[0].number_format is not None
+        return self.layers.get(op) if in_format else None
+
+    def rewrite(self, m: Site, rewriter: PatternRewriter) -> None:
+        self.points.observe(m, 0, self.how, point_name(layer_of(m.compute), "operand", 0), None)
+        reason = f"its input becomes {self.how.number_format}, observed by {self.how.observer}"
+        self.remarks.note(m.compute, "input-format", reason)
+
+
+def make_point(value: SSAValue, name: str, how: How, location: LocationAttr) -> ObserveOp:
     """A new point on a value, not inserted yet."""
     return ObserveOp.make(
         value,
         point=name,
-        observer=spec.observer,
-        bits=spec.bits,
-        symmetric=spec.symmetric,
-        qparams=spec.qparams,
-        number_format=spec.number_format,
-        source=None if spec.qparams is None else ParamsSourceAttr(ParamsSource.RECORD),
+        observer=how.observer,
+        bits=how.bits,
+        symmetric=how.symmetric,
+        qparams=how.given,
+        number_format=how.number_format,
+        source=None if how.given is None else ParamsSourceAttr(ParamsSource.RECORD),
         location=location,
     )
 
 
-def spec_at(point: ObserveOp) -> Spec:
-    """How a point without parameters quantizes its value."""
-    return Spec(point.observer.data, point.bits.value.data, point.symmetric is not None)
+def how_at(point: ObserveOp) -> How:
+    """The quantization of a value at a point without parameters."""
+    return How(point.bits.value.data, point.symmetric is not None, point.observer.data)
 
 
-def _place_on_values(module: ModuleOp, layers: Sequence[Computed]) -> None:
-    """Insert points where values are made: those on arguments come first, in the order of the arguments. All readers of a layer's
-    result read through its point; any other value, the layers that have the point in their plans.
+def _place_on_values(module: ModuleOp, layers: Sequence[Layer]) -> None:
+    """Insert points after the operations that make values: those on arguments come first, in the order of the arguments. All
+    readers of a layer's result read through its point; any other value, the layers that have the point in their plans.
     """
-    planned: dict[SSAValue, tuple[str, Spec]] = {}
+    planned: dict[SSAValue, tuple[str, How]] = {}
     results: set[SSAValue] = set()
     readers: dict[SSAValue, set[tuple[Operation, int]]] = {}
     for layer in layers:
-        site = layer.site
-        for at, index, spec, name in (plan_of(site.compute) or Plan()).points:
+        site = layer
+        for at, index, how, name in (plan_of(site.compute) or Plan()).points:
             value = site.owner.results[index] if at == "result" else site.operand(index)
             if value is None or value in results or isinstance(value.owner, ObserveOp):
                 continue
-            if at != "operand" and isinstance(spec, Spec) and point_on(value) is None:
-                planned[value] = name or point_name(layer.name, at, index), spec
+            if at != "operand" and isinstance(how, How) and point_on(value) is None:
+                planned[value] = name or point_name(layer.name, at, index), how
             if at == "result":
                 results.add(value)
             elif (slot := site.slot(index)) is not None:
@@ -176,11 +206,11 @@ def _place_on_values(module: ModuleOp, layers: Sequence[Computed]) -> None:
         uses = [use for use in value.uses if value in results or (use.operation, use.index) in readers[value]]
         if not uses:
             continue
-        name, spec = planned[value]
+        name, how = planned[value]
         first, place = uses[0].operation, InsertPoint.before(head)
         if isinstance(value, OpResult):
             first, place = value.op, InsertPoint.after(value.op)
-        point = make_point(value, name, spec, first.location)
+        point = make_point(value, name, how, first.location)
         Rewriter.insert_op(point, place)
         for use in uses:
             use.operation.operands[use.index] = point.result
@@ -191,15 +221,15 @@ def _observe_states(op: OpaqueOp, name: str) -> None:
     points = (value.owner for value in op.operands if isinstance(value.owner, ObserveOp))
     first = next(point for point in points if point.point.data == name)
     later = SliceOp.make(op.results[0], starts=(0,), ends=(-1,), axes=(0,), location=op.location)
-    after = make_point(later.result, f"{layer_of(op)}:states", spec_at(first), op.location)
+    after = make_point(later.result, f"{layer_of(op)}:states", how_at(first), op.location)
     Rewriter.insert_op([later, after], InsertPoint.after(op))
     align("joint", f"{layer_of(op)}:state", [first, after], ())
 
 
-def _align_values(module: ModuleOp, layers: Sequence[Computed], profile: Profile, remarks: Remarks) -> None:
+def _align_values(module: ModuleOp, layers: Sequence[Layer], profile: Profile, remarks: Remarks) -> None:
     """Group the points of each operation that requires alignment. Each point left out gets a remark with the reason."""
-    by_owner: dict[Operation, ValueLayer] = {each.site.owner: each for each in layers if isinstance(each, ValueLayer)}
-    plans = [(layer, plan_of(layer.site.compute) or Plan()) for layer in by_owner.values()]
+    by_owner: dict[Operation, ValueLayer] = {each.owner: each for each in layers if isinstance(each, ValueLayer)}
+    plans = [(layer, plan_of(layer.compute) or Plan()) for layer in by_owner.values()]
     followers: set[ObserveOp] = set()
     for layer, plan in plans:
         if (mode := plan.aligned) is None:
@@ -213,14 +243,14 @@ def _align_values(module: ModuleOp, layers: Sequence[Computed], profile: Profile
         followers.update(p for p in _followers(mode, layer, results, profile) if p not in others)
         for point in others:
             reason = f"{point.point.data} is of other bits or another symmetry: it keeps its own parameters"
-            remarks.note(layer.site.compute, f"alignment-{point.point.data}", reason)
+            remarks.note(layer.compute, f"alignment-{point.point.data}", reason)
     choose_masters(module, followers)
     for given_up in settle(module) if any(plan.aligned for _, plan in plans) else ():
         names = ", ".join(p.point.data for p in given_up)
         for layer in by_owner.values():
             if any(p in given_up for _, v in layer.reads() if (p := point_behind(v, profile.rows)) is not None):
                 remarks.note(
-                    layer.site.compute, "alignment", f"the parameters that {names} have already differ: not aligned"
+                    layer.compute, "alignment", f"the parameters that {names} have already differ: not aligned"
                 )
 
 
@@ -243,13 +273,13 @@ def _result_dictates(layer: ValueLayer) -> bool:
     after them could come before them. Other interpolations narrow the range, but read all of it. For sums and averages PPQ
     defines the mode; no profile uses it by default.
     """
-    op = layer.site.compute
+    op = layer.compute
     return not isinstance(op, MovingOp) or op.only_moves
 
 
 def _within_operand(layer: ValueLayer, results: list[ObserveOp]) -> bool:
     """Whether the result is limited to its operand's range: false after a clip, and for cubic interpolation, which overshoots."""
-    op = layer.site.compute
+    op = layer.compute
     is_own = all(point.input is op.results[0] for point in results)
     return is_own and not (isinstance(op, MovingOp) and op.overshoots)
 
@@ -262,14 +292,14 @@ def _keep_shared_points(layer: ValueLayer, layers: ValueLayers, profile: Profile
             continue
         made_by_quantized = isinstance(point.input, OpResult) and point.input.op in layers
         source = value if made_by_quantized or value is not point.result else point.input
-        own = make_point(source, f"{layer.name}:{index}", spec_at(point), layer.site.compute.location)
-        Rewriter.insert_op(own, InsertPoint.before(layer.site.owner))
-        layer.site.set_operand(index, own.result)
+        own = make_point(source, f"{layer.name}:{index}", how_at(point), layer.compute.location)
+        Rewriter.insert_op(own, InsertPoint.before(layer.owner))
+        layer.set_operand(index, own.result)
 
 
 def _is_shared(value: SSAValue, point: ObserveOp, layer: ValueLayer) -> bool:
     """Whether anything else, such as a graph output, reads the value or any value between it and its point."""
-    reader: Operation = layer.site.owner
+    reader: Operation = layer.owner
     while all(use.operation is reader for use in value.uses):
         if value is point.result:
             return False
@@ -290,21 +320,46 @@ def _result_points(layer: ValueLayer, layers: ValueLayers) -> list[ObserveOp]:
 
 
 _JOINT = "joint-quant"
+_Sum = tuple[Site, str | None, list[ObserveOp]]
+"""A sum, why AMCT does not quantize it jointly, and the points around it."""
 
 
-def _join_sums(module: ModuleOp, sums: Sequence[Site], remarks: Remarks) -> None:
-    """Group the points of each of these sums. Leaves a remark for each member, and for sums without two."""
-    order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
-    for site in sums:
-        members = [p for value in _values(site) for p in _points_on(value, order)]
+class JoinSum(StepPattern[_Sum]):
+    """The points on the inputs of a sum, and on its result, share one scale and one zero point (AMCT's joint_quant)"""
+
+    name = "join-sum"
+    roots: ClassVar[Roots] = (AddOp,)
+
+    def __init__(self, module: ModuleOp, sums: Mapping[NNOp, tuple[Site, str | None]], remarks: Remarks):
+        super().__init__(remarks)
+        self._sums = sums
+        self._order = {op: i for i, op in enumerate(main_function(module).body.block.ops)}
+
+    @condition
+    def joint_quant(self, m: _Sum) -> str | None:
+        """the sum is a layer Add or Eltwise of AMCT's table, and two or more of its inputs and readers are quantized"""
+        return m[1] or ("at least two of its inputs and readers must be quantized" if len(set(m[2])) < 2 else None)
+
+    @classmethod
+    def kinds(cls, profile: Profile) -> Roots:
+        """The sums of a profile; with points on values, these are aligned."""
+        return cls.roots if profile.points == "layers" else ()
+
+    def match(self, op: Operation) -> _Sum | None:
+        if (found := self._sums.get(cast(AddOp, op))) is None:
+            return None
+        return *found, [p for value in _values(found[0]) for p in _points_on(value, self._order)]
+
+    def rewrite(self, m: _Sum, rewriter: PatternRewriter) -> None:
+        site, _, members = m
         for point in align("joint", layer_of(site.compute), members, ()):
-            remarks.note(
-                site.compute,
-                f"{_JOINT}-{point.point.data}",
-                f"{point.point.data} {_described(point)}, unlike {_first(members)}",
-            )
-        if len(set(members)) < 2:
-            remarks.missed(site.compute, _JOINT, "at least two of its inputs and readers must be quantized")
+            other = f"{members[0].point.data}, which {_described(members[0])}"
+            reason = f"{point.point.data} {_described(point)}, unlike {other}"
+            self.remarks.note(site.compute, f"{_JOINT}-{point.point.data}", reason)
+
+
+def _tell_joined(module: ModuleOp, remarks: Remarks) -> None:
+    """Leave a remark for each layer that reads through a point with shared parameters. Given ones that differ stay apart."""
     for given_up in settle(module):
         for point in given_up:
             _tell(point, remarks, "shares no parameters: the given ones differ")
@@ -348,10 +403,6 @@ def _is_balanced(point: ObserveOp) -> bool:
 
 def _described(point: ObserveOp) -> str:
     return f"is of {point.bits.value.data} bits, {'asymmetric' if point.symmetric is None else 'symmetric'}"
-
-
-def _first(members: list[ObserveOp]) -> str:
-    return f"{members[0].point.data}, which {_described(members[0])}"
 
 
 def _tell(point: ObserveOp, remarks: Remarks, what: str) -> None:

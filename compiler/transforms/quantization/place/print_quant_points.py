@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from ....diagnostics import printable
 from ....dialects.nn import (
     ActivationOp,
     DequantizeOp,
@@ -32,21 +31,22 @@ from ....ir.dtypes import is_float
 from ....ir.functions import input_names, main_function
 from ....rewriting import layer_of
 from ....session import session_of
+from ....support.diagnostics import printable
+from ..decide.grids import point_behind, point_on
 from ..profiles import Profile, profile_of
-from .grids import point_behind, point_on
 
 
 class State(StrEnum):
     """PPQ's states of quantization."""
 
     ACTIVATED = "ACTIVATED"
-    """It has its own parameters."""
+    """A value with its own parameters."""
     OVERLAPPED = "OVERLAPPED"
-    """It has no point: the parameters of a value before or after it apply."""
+    """A value without a point: the parameters of a value before or after it apply."""
     PASSIVE = "PASSIVE"
-    """It has a point with parameters of other values: aligned values, biases."""
+    """A value that has a point with parameters of other values: aligned values, biases."""
     FP32 = "FP32"
-    """It is not quantized."""
+    """A value that is not quantized."""
 
 
 class QuantPoint(NamedTuple):
@@ -60,7 +60,7 @@ class QuantPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class PrintQuantPointsPass(ModulePass):
-    """Print layer, value, state and parameters of every real value to stderr. The module does not change."""
+    """An analysis that prints layer, value, state and parameters of every real value to stderr. The module does not change."""
 
     name = "print-quant-points"
 

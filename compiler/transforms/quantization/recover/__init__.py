@@ -1,1 +1,1 @@
-"""Recovers accuracy: what data tells about channels, ranges, weights and biases before they become integers."""
+"""Recovers accuracy by data about channels, ranges, weights and biases before they become integers."""

@@ -10,15 +10,12 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from ....backends import Runner
-from ....backends.findings import Finding, State, show
 from ....data import Samples
-from ....diagnostics import op_error
 from ....dialects.nn import (
     ConstantOp,
     MulOp,
@@ -26,26 +23,34 @@ from ....dialects.nn import (
     OriginAttr,
     Plan,
     WeightedOp,
-    before_points,
     constant_of,
     plan_of,
     set_plan,
 )
 from ....dialects.nn.shapes import element_of, shape_of
+from ....engines import Runner
+from ....engines.findings import Finding, State, show
 from ....ir.array import Array
 from ....ir.dtypes import numpy_dtype
 from ....pipelines.options import Parts
-from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of, rewrite, strict
+from ....rewriting import (
+    Refusal,
+    Remarks,
+    Roots,
+    StepPattern,
+    condition,
+    erase_dead_constants,
+    layer_of,
+    rewrite,
+    strict,
+)
 from ....session import Session, session_of
+from ....support.diagnostics import op_error
 from ..data import load, runs_of
-from ..decide.sites import Site, sites
+from ..decide.sites import BALANCER, FACTORS, Site, balancer_of, sites
 from ..options import DataOptions, EngineOptions
 from ..running import runner_of
 
-BALANCER = "DMQBalancer"
-"""The origin type of the balancing products."""
-FACTORS = "nn.factors"
-"""The attribute of a balancing product that keeps its factors, float32 [channels]: their reciprocals are rounded."""
 _WEIGHT = 1
 """The operand that is the weight of every layer that has one."""
 
@@ -73,8 +78,8 @@ class Balanced:
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array]:
-        """The reciprocals of the planned factors, the factors that cancel them, and the weight times these: in the input's type,
-        float32 and the weight's. They may be Inf.
+        """The reciprocals of the planned factors, the factors that cancel them, and the weight times these: in the
+        input's type, float32 and the weight's. They may be Inf.
         """
         numbers, factors = self.weight.array, np.array(self.plan.balance, np.float32)
         with np.errstate(all="ignore"):
@@ -95,7 +100,7 @@ class BalanceChannels(StepPattern[Balanced]):
         super().__init__(remarks)
         self.sites = layers
         self.sources = sources
-        """Where factors come from that were computed: `data` or `synthetic`."""
+        """The source of factors that were computed: `data` or `synthetic`."""
 
     @strict()
     def weighted(self, m: Balanced) -> str | None:
@@ -107,7 +112,7 @@ class BalanceChannels(StepPattern[Balanced]):
     @strict()
     def factor_count(self, m: Balanced) -> str | None:
         """its plan has a factor for each input channel"""
-        balance, channels = m.plan.balance, input_channels(m.compute)
+        balance, channels = m.plan.balance, m.compute.weight_channels
         if not isinstance(balance, tuple) or len(balance) == channels:
             return None
         return f"has a plan with {len(balance)} factors for {channels} input channels"
@@ -124,7 +129,7 @@ class BalanceChannels(StepPattern[Balanced]):
             return None
         return Balanced(site, op, plan)
 
-    def refused(self, m: Balanced) -> None:
+    def refused(self, m: Balanced, refusal: Refusal) -> None:
         set_plan(m.compute, replace(m.plan, balance=None))
 
     def rewrite(self, m: Balanced, rewriter: PatternRewriter) -> None:
@@ -157,9 +162,6 @@ class BalanceChannels(StepPattern[Balanced]):
         set_plan(op, replace(m.plan, balance=None))
 
 
-Patterns = tuple[type[BalanceChannels], ...]
-
-
 @dataclass(frozen=True, init=False)
 class BalanceChannelsPass(Parts, ModulePass):
     """Divide outlier channels of layers' inputs and multiply the weights by the same factors, if the layer's plan says so.
@@ -172,7 +174,7 @@ class BalanceChannelsPass(Parts, ModulePass):
     calibration: DataOptions
     running: EngineOptions
 
-    PATTERNS: ClassVar[Patterns] = (BalanceChannels,)
+    PATTERNS: ClassVar[tuple[type[BalanceChannels], ...]] = (BalanceChannels,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
@@ -182,7 +184,7 @@ class BalanceChannelsPass(Parts, ModulePass):
 
 
 def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
-    """Balance the layers whose plans say so: by data, which leaves factors in the plans, or by the factors of a record.
+    """Balance the layers whose plans ask for it: by data, which leaves factors in the plans, or by the factors of a record.
 
     The data runs through the model once, and the largest magnitudes count; where plans quantize weights first, only the first
     run of the data, as AMCT has it. Raises CompileError, located at a layer, for
@@ -191,7 +193,7 @@ def balance_channels(module: ModuleOp, samples: Callable[[], Samples], session: 
     remarks = Remarks(session, BalanceChannelsPass.name)
     found: dict[Operation, Site] = {site.compute: site for site in sites(module, (WeightedOp,))}
     sources: dict[Operation, str] = {}
-    kinds = (*cast(Patterns, session.patterns_of(BalanceChannelsPass.name)), *BalanceChannelsPass.PATTERNS)
+    kinds = (*session.patterns_of(BalanceChannelsPass.name), *BalanceChannelsPass.PATTERNS)
     patterns = [kind(remarks, found, sources) for kind in kinds]
     searched: list[Balanced] = []
     for op in found:
@@ -236,7 +238,7 @@ class _Peaks:
 def _computed(
     module: ModuleOp, layers: Sequence[Balanced], samples: Samples, session: Session, runner: Runner
 ) -> list[Array]:
-    """Every layer's factors, from the magnitudes of its input while the samples run through the model."""
+    """The factors of every layer, from the magnitudes of its input while the samples run through the model."""
     peaks: dict[tuple[SSAValue, int], _Peaks] = {}
     findings: dict[SSAValue, list[Finding]] = {}
     for layer in layers:
@@ -263,14 +265,6 @@ def _origin(op: WeightedOp, source: str) -> OriginAttr:
     return OriginAttr.of(framework, BALANCER, f"{layer_of(op)}.dmq", {"source": StringAttr(source)})
 
 
-def balancer_of(site: Site) -> MulOp | None:
-    """The product that balances a layer's input, which may be observed or quantized."""
-    value = None if site.activation is None else before_points(site.activation)
-    if not isinstance(value, OpResult) or not isinstance(op := value.op, MulOp):
-        return None
-    return op if isinstance(op.origin, OriginAttr) and op.origin.op_type.data == BALANCER else None
-
-
 def factors_of(site: Site) -> tuple[float, ...]:
     """The balancing factors of a layer, as records store them; empty if it is not balanced."""
     product = balancer_of(site)
@@ -286,8 +280,7 @@ AMCT, which takes no share, balances no channel of small weights.
 
 
 def balance_factors(activations: Array, weights: Array, strength: float = 0.5, runner: Runner = _NUMPY) -> Array:
-    """The factors by which input channels of an activation are divided and those of the weight are multiplied: float32
-    [channels].
+    """The factors that divide input channels of an activation and multiply those of the weight: float32 [channels].
 
     `activations` and `weights` are the largest magnitudes per input channel. `f = a^strength / w^(1 - strength)`; if one of
     the two is zero, f brings the other's peak to the largest of the balanced ones; if both are, it is 1. All is computed in
@@ -305,17 +298,12 @@ def balance_factors(activations: Array, weights: Array, strength: float = 0.5, r
     return np.clip(factors, np.float32(SMALLEST), np.float32(1 / SMALLEST))
 
 
-def input_channels(op: WeightedOp) -> int:
-    """The number of input channels of a layer. The weight's sizes must be known."""
-    return int(op.weight_inputs().max(initial=-1)) + 1
-
-
 def weight_peaks(op: WeightedOp, weight: Array) -> Array:
     """The largest magnitude of the weight's numbers per input channel: float64 [channels]."""
     channels = op.weight_inputs()
     others = tuple(i for i, size in enumerate(channels.shape) if size == 1)
     largest = np.abs(weight.astype(np.float64)).max(axis=others, keepdims=True, initial=0.0)
-    peaks = np.zeros(input_channels(op))
+    peaks = np.zeros(op.weight_channels)
     np.maximum.at(peaks, np.broadcast_to(channels, largest.shape), largest)
     return peaks
 

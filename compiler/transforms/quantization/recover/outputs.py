@@ -1,4 +1,6 @@
-"""How far the outputs of a quantized module are from those of the float one: what decides about changes to all of it."""
+"""The difference between the outputs of a quantized module and those of the float one: it decides about changes to all
+of the module.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ....runtime.executor import Executable
 from ....runtime.metrics import Differences
 
 SAMPLES = 32
-"""This many samples decide, or one run of the model where it takes more."""
+"""Number of samples that decide, or one run of the model if it takes more."""
 WORTH = 0.5
 """dB that outputs must win on average: less is as likely to be lost on other samples."""
 TOLERATED = 0.1
@@ -32,11 +34,11 @@ def few(samples: Samples, count: int = SAMPLES) -> Samples:
 
 @dataclass(frozen=True)
 class Compared:
-    """Outputs of reals next to those of the float network."""
+    """The outputs of reals compared with those of the float network."""
 
     differences: dict[str, Differences]
     errors: list[float]
-    """By run the energy of the outputs' errors over that of the outputs, the sum over all of them."""
+    """The energy of the outputs' errors over that of the outputs, summed over all of them, for each run."""
 
     @property
     def sqnr(self) -> Sqnr:
@@ -44,7 +46,7 @@ class Compared:
 
     @staticmethod
     def of(runs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]]) -> Compared:
-        """From the outputs of the float network and of the other one, run by run."""
+        """Compares the outputs of the float network with those of the other one, run by run."""
         found = Compared({}, [])
         for exact, outputs in runs:
             error = 0.0
@@ -71,7 +73,7 @@ def compared(exact: Executable, found: Executable, samples: Samples) -> Compared
 
 
 def halves(samples: Samples) -> list[tuple[Samples, Samples]]:
-    """What fits, and what judges: each half of the runs for the other. One run does both."""
+    """Pairs of samples that fit and samples that judge: each half of the runs for the other. A single run does both."""
     half = samples.count // samples.batch_size // 2 * samples.batch_size
     if not half:
         return [(samples, samples)]

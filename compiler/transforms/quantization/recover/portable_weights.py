@@ -1,4 +1,4 @@
-"""Takes weights whose sums of products are exact on every processor (`portable` in plans) back where they cost accuracy."""
+"""Takes weights whose sums of products are exact on every processor (`portable` in plans) back if they cost accuracy."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....data import Samples
 from ....dialects.nn import ConstantOp, constant_of, set_plan
-from ....files import scratch
 from ....ir.array import Array
 from ....rewriting import Remarks, erase_dead_constants
 from ....session import Session
-from ..convert.conversion import ROUNDED_FROM
+from ....support.files import scratch
+from ..decide.sites import ROUNDED_FROM
 from ..portable import HIGHEST, LOWEST, products_of_neighbours
 from ..profiles import profile_of
 from .outputs import few
 from .round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
 from .round_weights.networks import Rivals
-from .round_weights.twins import network, points_of
+from .round_weights.prefixes import network, points_of
 
 RULE = "portable-weights"
 RISK = 0.75
 """A layer whose largest sum of two products on data is this part of 16 bits keeps portable weights in any case."""
 _SUMMED = 8
-"""The largest number of samples that show how large sums are, as far as one run does not take more."""
+"""The largest number of samples that show how large sums are, unless one run takes more."""
 
 
 def plain_forms(module: ModuleOp, session: Session) -> dict[Operation, IntegerLayer]:
@@ -37,7 +37,7 @@ def plain_forms(module: ModuleOp, session: Session) -> dict[Operation, IntegerLa
 
 
 def take_back(module: ModuleOp, plain: Rivals, loss: str, samples: Samples, session: Session) -> None:
-    """Give layers these plain weights, but for those whose sums of two products come near 16 bits on data, with a remark on each.
+    """Give layers these plain weights, except layers whose sums of two products come near 16 bits on data, with a remark on each.
 
     `loss` is the reason. Raises CompileError, located at a layer or in the data.
     """
@@ -77,7 +77,7 @@ def _put(layer: IntegerLayer, plain: IntegerLayer) -> None:
 
 
 def _largest_sum(layer: IntegerLayer, inputs: Array) -> float:
-    """The largest part of 16 bits that a sum of two neighbouring products takes."""
+    """The largest share of 16 bits that a sum of two neighbouring products takes."""
     params, product = layer.params, layer.product
     assert params is not None, "its input is quantized"
     rows = product.rows(inputs, np.arange(product.places(inputs)[0]))

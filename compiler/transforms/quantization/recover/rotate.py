@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from functools import cached_property
+from typing import ClassVar, cast
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Block, Operation, SSAValue, Use
+from xdsl.pattern_rewriter import PatternRewriter
 
-from ....backends import Runner
 from ....data import Samples
 from ....dialects.nn import (
     AddOp,
-    ConstantOp,
     DivOp,
     ExpandOp,
     GatherOp,
@@ -30,46 +27,268 @@ from ....dialects.nn import (
     MulOp,
     NNOp,
     PowOp,
-    ReciprocalOp,
     ReduceMeanOp,
     ReshapeOp,
-    SqrtOp,
+    ShapeOp,
     TransposeOp,
     UnsqueezeOp,
     array_of,
     constant_of,
 )
+from ....dialects.nn.fused import computed, outside, uses_of
 from ....dialects.nn.properties import ints
 from ....dialects.nn.shapes import DYNAMIC, element_of, shape_of
+from ....engines import Runner
 from ....ir.array import Array
-from ....pipelines.options import Parts
-from ....rewriting import Refusal, Remarks, erase_dead_constants, layer_of
-from ....session import Session, session_of
+from ....ir.functions import main_function
+from ....rewriting import Remarks, Roots, StepPattern, condition, erase_dead_constants, layer_of
+from ....rewriting.driver import apply_once
+from ....session import Session
 from ...dead_code import erase_dead
-from ..data import load, within
-from ..options import (
-    AUTOMATIC,
-    DataOptions,
-    EngineOptions,
-    PointOptions,
-    QuantizeOptions,
-    RecoveryOptions,
-    SettingsOptions,
-)
-from ..request import Request, request_of
-from ..running import runner_of
-from .equalize.trial import EqualizationTrial
+from ..decide.sites import Site, sites
+from ..request import Request
+from .equalize.judging import EqualizationTrial
+from .equalize.links import WEIGHT, named
+from .equalize.scaling import Change, fed, replaced, undo
+from .even_out import ChannelsPass
 from .outputs import WORTH, few, halves
 
-_WEIGHT, _BIAS = 1, 2
+_KEY = ".rotated"
+"""The end of the keys of rotated constants."""
 _SEED = 0
 """The seed of the signs in front of the matrices: without them a channel of equal numbers would become an outlier."""
 _KEEPING = (ReshapeOp, UnsqueezeOp, ExpandOp, TransposeOp)
-"""What values of heads go through on the way from their layer to the product with probabilities."""
+"""Operations between the layer that computes values of heads and the product with probabilities."""
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """Values that are rotated along their last axis, in blocks of `size` channels."""
+
+    subject: Operation
+    """The operation that remarks are about."""
+    what: str
+    size: int
+    writers: Sequence[Operation | Block]
+    """The operations that compute the values, or the blocks that have them as arguments."""
+    readers: Sequence[tuple[Use, MulOp | None]]
+    """The uses of the values, directly or after a norm, with the scale of the norm."""
+    additions: Sequence[AddOp] = ()
+    between: Sequence[SSAValue] = ()
+    """The values of heads on their way from the writer to the reader, the last one first."""
+
+    @cached_property
+    def matrix(self) -> Array | None:
+        return hadamard(self.size) if self.size > 1 else None
+
+    @property
+    def constants(self) -> Iterator[tuple[Operation, int]]:
+        """The tables of embeddings, the weights and the biases: operations and operands."""
+        layers = (*self.writers, *(use.operation for use, _ in self.readers))
+        yield from ((op, 0) for op in layers if isinstance(op, GatherOp))
+        yield from ((op, i) for op in layers if isinstance(op, MatMulOp) for i in range(WEIGHT, len(op.operands)))
+
+
+class RotatePattern(StepPattern[Rotated]):
+    """Base of what finds values that can be rotated; all that one pattern finds is rotated together."""
+
+    def __init__(self, remarks: Remarks, module: ModuleOp, seen: set[SSAValue]):
+        super().__init__(remarks)
+        self.seen = seen
+        """The values that this pattern, or one before it, has matched."""
+        self.sites: dict[Operation, Site] = {site.compute: site for site in sites(module, (GatherOp, MatMulOp))}
+        self.found: list[Rotated] = []
+
+    @condition
+    def writer(self, m: Rotated) -> str | None:
+        """embeddings and linear layers write it, or additions of these"""
+        for op in m.writers:
+            if not isinstance(op, MatMulOp) and not _is_embedding(op):
+                return f"{named(op)} writes it, which is neither a linear layer, an embedding nor an addition of these"
+        return None
+
+    @condition
+    def graph_output(self, m: Rotated) -> str | None:
+        """it is not an output of the model"""
+        is_output = any(isinstance(use.operation, ReturnOp) for use, _ in m.readers)
+        return "it is an output of the model" if is_output else None
+
+    @condition
+    def reader(self, m: Rotated) -> str | None:
+        """only linear layers and norms read it, and only one layer the values of heads; layers have constant matrices"""
+        for made in (value.owner for value in m.between if len(_reads(value)) > 1):
+            what = layer_of(made) if isinstance(made, Operation) else "an input"
+            return f"the values of heads, {what}, are read elsewhere as well"
+        written = ((op, 0) for op in m.writers if isinstance(op, MatMulOp))
+        for op, index in (*written, *((use.operation, use.index) for use, _ in m.readers)):
+            if not isinstance(op, MatMulOp):
+                return f"{named(op)} reads it, which is not a linear layer"
+            weight = array_of(outside(op.rhs))
+            if index != 0 or weight is None or weight.ndim != 2 or op.transpose_a is not None:
+                return f"'nn.matmul' {layer_of(op)} reads or writes it without a constant matrix"
+        return None
+
+    @condition
+    def float32(self, m: Rotated) -> str | None:
+        """its layers compute in float32"""
+        types = {element_of(op.operands[i]): None for op, i in m.constants}
+        return next((f"{each} would round what is rotated" for each in types if each != f32), None)
+
+    @condition
+    def constant_bias(self, m: Rotated) -> str | None:
+        """its layers have constant biases, or none"""
+        unknown = (layer_of(op) for op, i in m.constants if array_of(outside(op.operands[i])) is None)
+        return next((f"the bias of {name} is computed at run time" for name in unknown), None)
+
+    @condition
+    def size(self, m: Rotated) -> str | None:
+        """a Hadamard matrix of its channels is known"""
+        size = "?" if m.size == DYNAMIC else m.size
+        return f"no Hadamard matrix of {size} channels is known" if m.matrix is None else None
+
+    def subject(self, m: Rotated, root: Operation) -> Operation:
+        return m.subject
+
+    def rewrite(self, m: Rotated, rewriter: PatternRewriter) -> None:
+        self.found.append(m)
+
+    def rotate(self, m: Rotated) -> list[Change]:
+        """Multiply the layers that write by the matrix, and the layers that read by its transpose and by the scale in
+        front of them.
+        """
+        changes: list[Change] = []
+        for op in (cast(NNOp, op) for op in m.writers):
+            site, by = self.sites[op], _blocks(m, shape_of(op.results[0])[-1])
+            for i in (0,) if isinstance(op, GatherOp) else range(WEIGHT, len(op.operands)):
+                transposed = i == WEIGHT and isinstance(op, MatMulOp) and op.transpose_b is not None
+                rotated = by.T @ _numbers(site, i) if transposed else _numbers(site, i) @ by
+                changes.append(replaced(site, i, rotated, _KEY))
+        for use, scale in m.readers:
+            op, factors = cast(MatMulOp, use.operation), np.ones(1)
+            site, by = self.sites[op], _blocks(m, op.rhs_shape[-2])
+            if scale is not None:
+                value, constant = _scaled(scale)
+                factors = constant.astype(np.float64).reshape(-1)
+                changes.append(fed(site, 0, value))
+            weight = _numbers(site, WEIGHT)
+            rotated = (weight * factors) @ by if op.transpose_b is not None else by.T @ (weight * factors[:, None])
+            changes.append(replaced(site, WEIGHT, rotated, _KEY))
+        return changes
+
+
+class RotateStream(RotatePattern):
+    """the residual stream of a transformer is rotated: RMS norms multiply all channels by a number that no rotation changes"""
+
+    name = "rotate-stream"
+    roots: ClassVar[Roots] = (ReduceMeanOp,)
+
+    def __init__(self, remarks: Remarks, module: ModuleOp, seen: set[SSAValue]):
+        super().__init__(remarks, module, seen)
+        self.block: Block = main_function(module).body.block
+        means = (op for op in self.block.ops if isinstance(op, ReduceMeanOp))
+        found = ((op.input.owner, _mean_square(op)) for op in means)
+        self.squares: dict[Operation | Block, SSAValue] = {
+            square: computed(value) for square, value in found if value is not None
+        }
+        """The values that are squared, by squares whose mean over channels alone is used, which no rotation changes."""
+
+    @condition
+    def stream(self, m: Rotated) -> str | None:
+        """whatever is added to it has its shape"""
+        others = (layer_of(op) for op in m.additions if not _keeps_shape(op, m.size))
+        return next((f"'nn.add' {name} adds something of another shape to it" for name in others), None)
+
+    @condition
+    def scale(self, m: Rotated) -> str | None:
+        """the scale of a norm has one number for each channel, or one for all"""
+        for op in (scale for _, scale in m.readers if scale is not None):
+            value, factors = _scaled(op)
+            if shape_of(op.result) != shape_of(value) or factors.size not in (1, *factors.shape[-1:]):
+                return f"'nn.mul' {layer_of(op)} does not scale channels"
+        return None
+
+    def match(self, op: Operation) -> Rotated | None:
+        """Matches all of the stream that a norm reads; None if it is known already."""
+        first = self.squares.get(cast(ReduceMeanOp, op).input.owner)
+        if first is None or first in self.seen:
+            return None
+        size = shape_of(first)[-1]
+        writers, readers, additions = list[Operation | Block](), list[tuple[Use, MulOp | None]](), list[AddOp]()
+        norms: list[NNOp] = []
+        values, waiting = {first}, [first]
+        while waiting:
+            value = waiting.pop()
+            near: list[SSAValue] = []
+            if isinstance(made := value.owner, AddOp):
+                additions.append(made)
+                near += made.operands if _keeps_shape(made, size) else ()
+            else:
+                writers.append(made)
+            for use in _reads(value):
+                if isinstance(use.operation, AddOp):
+                    near.append(use.operation.result)
+                elif use.operation.parent is self.block and _scales_rows(use):
+                    norms.append(cast(NNOp, use.operation))
+                elif use.operation not in self.squares:
+                    readers.append((use, None))
+            new = [each for each in dict.fromkeys(map(computed, near)) if each not in values]
+            values.update(new)
+            waiting += new
+        self.seen |= values
+        for norm in norms:
+            scale = _scale(norm)
+            readers += [(use, scale) for use in _reads((scale or norm).results[0])]
+        what = f"a stream of {size} channels, which {len(writers)} layers write and {len(readers)} read"
+        return Rotated(norms[0], what, size, writers, readers, additions) if norms else None
+
+
+class RotateHeads(RotatePattern):
+    """the values of attention's heads are rotated, each head by itself"""
+
+    name = "rotate-heads"
+    roots: ClassVar[Roots] = (MatMulOp,)
+
+    @condition
+    def heads(self, m: Rotated) -> str | None:
+        """the layer that reads them reads all heads side by side"""
+        inputs, heads = cast(MatMulOp, m.subject).rhs_shape[-2], shape_of(m.between[1])[-2]
+        return None if heads * m.size == inputs else f"its {inputs} inputs are not all heads of {m.size} side by side"
+
+    @condition
+    def values(self, m: Rotated) -> str | None:
+        """the values of a head stay together on the way from a linear layer"""
+        made = m.between[-1].owner
+        keeps = isinstance(made, _KEEPING)
+        why = "does not keep the values of a head together" if keeps else "gives it values, which is not a linear layer"
+        return None if m.writers else f"{named(made)} {why}"
+
+    def match(self, op: Operation) -> Rotated | None:
+        """A layer that reads the product of two activations, its heads side by side, and the source of the values."""
+        merge = computed(op.operands[0]).owner if op in self.sites and isinstance(op, MatMulOp) else None
+        order = computed(merge.input).owner if isinstance(merge, ReshapeOp) else None
+        product = computed(order.input).owner if isinstance(order, TransposeOp) else None
+        if not isinstance(order, TransposeOp) or not isinstance(product, MatMulOp) or product.bias is not None:
+            return None
+        size = shape_of(product.result)[-1]
+        computes = constant_of(outside(product.rhs)) is None and product.transpose_b is None
+        if ints(order.perm)[-1] != len(order.perm) - 1 or not computes or size <= 1:
+            return None
+        between = [computed(value) for value in (op.operands[0], order.result, product.result, product.rhs)]
+        while isinstance(made := between[-1].owner, _KEEPING) and _keeps_heads(made, size):
+            between.append(computed(made.input))
+        if between[-1] in self.seen:
+            return None
+        self.seen.add(between[-1])
+        writers = [made] if isinstance(made, MatMulOp) and made.output_channels % size == 0 else []
+        what = f"values in heads of {size}, which {', '.join(map(layer_of, writers))} writes"
+        return Rotated(op, what, size, writers, [(Use(op, 0), None)], between=between)
+
+
+Patterns = tuple[type[RotatePattern], ...]
 
 
 @dataclass(frozen=True, init=False)
-class RotatePass(Parts, ModulePass):
+class RotatePass(ChannelsPass):
     """Multiply the residual stream of a transformer by a Hadamard matrix, folded into the embedding and into the weights of all
     layers that read and write it, after the scales of its RMS norms are folded into their readers; then the values of attention
     by one in each head. Each is kept where the quantized module's outputs win on samples that did not calibrate. What the module
@@ -78,120 +297,57 @@ class RotatePass(Parts, ModulePass):
 
     name = "rotate"
 
-    calibration: DataOptions
-    settings: SettingsOptions
-    points: PointOptions
-    running: EngineOptions
+    PATTERNS: ClassVar[Patterns] = (RotateStream, RotateHeads)
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session = session_of(ctx)
-        asked = QuantizeOptions(settings=self.settings, points=self.points, recovery=RecoveryOptions(rotate=True))
-        Rotate(request_of(asked, session), self.calibration, self.running).apply(ctx, op)
+    @staticmethod
+    def even(
+        module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
+    ) -> bool:
+        """Rotate the values that can be rotated, and keep it where it is worth it, if it is requested."""
+        if not request.recovery.rotate:
+            return False
+        remarks = Remarks(session, RotatePass.name)
+        if patterns := matched(module, remarks):
+            trial = EqualizationTrial(module, request.by_nearest, halves(few(samples())), session, runner)
+            trial.begin()
+            for pattern in patterns:
+                _try(pattern, trial, remarks)
+        erase_dead([op for op in module.walk() if isinstance(op, MulOp)])
+        erase_dead_constants(module)
+        nothing = "the network has neither RMS norms nor heads of attention"
+        return remarks.flush_requested("nothing is rotated", nothing).applied
 
-
-@dataclass(frozen=True)
-class Rotate(ModulePass):
-    """`--rotate` with objects in place of option text, if the request asks for it."""
-
-    name = "rotate"
-
-    request: Request
-    data: DataOptions
-    running: EngineOptions = AUTOMATIC
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session, data = session_of(ctx), within(self.data, self.request.settings)
-        rotate(op, self.request, lambda: load(data, op, session), session, runner_of(self.running))
-
-
-class _Change(NamedTuple):
-    """An operand before it was changed."""
-
-    op: Operation
-    operand: int
-    before: SSAValue
+    @staticmethod
+    def applies(module: ModuleOp, session: Session) -> bool:
+        """Whether the network has values that can be rotated."""
+        return bool(matched(module, Remarks(session, RotatePass.name)))
 
 
-class _Rotation(NamedTuple):
-    """A rotation that is exact."""
-
-    op: NNOp
-    """The operation that remarks are about."""
-    what: str
-    apply: Callable[[], list[_Change]]
-
-
-class _NotRotated(Exception):
-    """What cannot be rotated: the rule's name and the reason."""
-
-    def __init__(self, rule: str, reason: str):
-        self.refusal: Refusal = Refusal(rule, reason)
-        super().__init__(reason)
+def matched(module: ModuleOp, remarks: Remarks) -> list[RotatePattern]:
+    """The patterns that can rotate something; with remarks on what cannot be rotated."""
+    kinds = (*cast(Patterns, remarks.session.patterns_of(RotatePass.name)), *RotatePass.PATTERNS)
+    seen: set[SSAValue] = set()
+    patterns = [kind(remarks, module, seen) for kind in kinds]
+    for pattern in patterns:
+        apply_once(module, [pattern])
+    return [pattern for pattern in patterns if pattern.found]
 
 
-class _Norm(NamedTuple):
-    """`x / sqrt(mean(x^2) + e)` over the last axis, by the operations that read x."""
-
-    value: SSAValue
-    normed: NNOp
-    square: NNOp
-
-
-class _Reader(NamedTuple):
-    """A layer that reads a stream, and the product with a scale per channel between the norm and it."""
-
-    layer: MatMulOp
-    scale: MulOp | None
-
-
-def rotate(
-    module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
-) -> None:
-    """If it is requested, rotate what can be rotated, and keep it where it is worth it.
-
-    Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
-    the module does not have.
-    """
-    if not request.recovery.rotate:
-        return
-    remarks = Remarks(session, RotatePass.name)
-    found = _rotations(module, remarks)
-    if found:
-        nearest = request.by_nearest
-        trial = EqualizationTrial(module, nearest, halves(few(samples())), session, runner)
-        trial.begin()
-        for rotations in found:
-            _try(rotations, trial, remarks)
-    erase_dead([op for op in module.walk() if isinstance(op, MulOp)])
-    erase_dead_constants(module)
-    remarks.flush()
-
-
-def can_rotate(module: ModuleOp, session: Session) -> bool:
-    """Whether there is anything that a rotation leaves the same."""
-    return bool(_rotations(module, Remarks(session, RotatePass.name)))
-
-
-def _rotations(module: ModuleOp, remarks: Remarks) -> list[Sequence[_Rotation]]:
-    """What is rotated together; with remarks on what cannot be."""
-    return [each for each in (_streams(module, remarks), _all_heads(module, remarks)) if each]
-
-
-def _try(rotations: Sequence[_Rotation], trial: EqualizationTrial, remarks: Remarks) -> None:
-    """Apply rotations together; all is as before if the outputs do not win."""
-    changes = [change for each in rotations for change in each.apply()]
-    reason = trial.lost(WORTH)
-    for op, operand, before in reversed(changes if reason else ()):
-        op.operands[operand] = before
-    for each in rotations:
+def _try(pattern: RotatePattern, trial: EqualizationTrial, remarks: Remarks) -> None:
+    """Rotate all that a pattern has found; all is as before if the outputs do not win."""
+    changes = [change for each in pattern.found for change in pattern.rotate(each)]
+    if (reason := trial.lost(WORTH)) is not None:
+        undo(changes)
+    for each in pattern.found:
         if reason is None:
-            remarks.applied(each.op, "rotated", f"{each.what}; on samples that did not calibrate {trial.outcome}")
+            outcome = f"{each.what}; on samples that did not calibrate {trial.outcome}"
+            remarks.applied(each.subject, "rotated", outcome)
         else:
-            remarks.missed(each.op, "outputs", reason)
+            remarks.missed(each.subject, "outputs", reason)
 
 
 def hadamard(size: int) -> Array | None:
-    """An orthogonal matrix of equal magnitudes, float64 [size, size], its rows with fixed random signs; None where none is known.
+    """An orthogonal matrix of equal magnitudes, float64 [size, size], its rows with fixed random signs; None if none is known.
 
     Sylvester's doubling of Paley's constructions: sizes are 2^k (q + 1) for a prime q = 3 mod 4, or 2^k 2 (q + 1) for a prime
     q = 1 mod 4.
@@ -208,7 +364,7 @@ def hadamard(size: int) -> Array | None:
 
 
 def _core(size: int) -> Array | None:
-    """A Hadamard matrix that is not made by doubling: those of 1, and Paley's."""
+    """A Hadamard matrix that is not made by doubling: that of size 1, and Paley's."""
     if size == 1:
         return np.ones((1, 1))
     if size % 4:
@@ -235,268 +391,71 @@ def _residues(prime: int) -> Array:
     return character[(np.arange(prime) - np.arange(prime)[:, None]) % prime]
 
 
-def _streams(module: ModuleOp, remarks: Remarks) -> list[_Rotation]:
-    """The residual streams that can be rotated; with remarks on the others."""
-    norms = [norm for op in module.walk() if isinstance(op, ReduceMeanOp) and (norm := _norm(op)) is not None]
-    seen: set[SSAValue] = set()
-    found: list[_Rotation] = []
-    for norm in norms:
-        if norm.value in seen:
-            continue
-        values = {norm.value}
-        try:
-            found.append(_stream(norm, norms, values))
-        except _NotRotated as e:
-            remarks.missed(norm.normed, *e.refusal)
-        seen |= values
-    return found
-
-
-def _norm(mean: ReduceMeanOp) -> _Norm | None:
-    """The RMS norm that a mean belongs to."""
-    square = mean.input.owner
-    rank = len(shape_of(mean.input))
-    if mean.axis_list() != (rank - 1,) or mean.keepdims is None or not mean.input.has_one_use():
+def _mean_square(op: ReduceMeanOp) -> SSAValue | None:
+    """The value whose mean square over channels an operation computes, and nothing else from the squares."""
+    if op.axis_list() != (len(shape_of(op.input)) - 1,) or not op.input.has_one_use():
         return None
-    if isinstance(square, PowOp) and (power := array_of(square.rhs)) is not None and power.size == 1:
-        squared = square.lhs if float(power.reshape(())) == 2 else None
-    else:
-        squared = square.lhs if isinstance(square, MulOp) and square.lhs is square.rhs else None
-    root = _only(_only(mean.result, AddOp) or mean, SqrtOp)
-    inverse = None if root is None else _only(root, ReciprocalOp) or root
-    if squared is None or inverse is None or not inverse.results[0].has_one_use():
-        return None
-    epsilon = _only(mean.result, AddOp)
-    if epsilon is not None and not any(
-        (array := array_of(each)) is not None and array.size == 1 for each in epsilon.operands
-    ):
-        return None
-    use = next(iter(inverse.results[0].uses))
-    normed = use.operation
-    fits = (
-        isinstance(normed, MulOp) if isinstance(inverse, ReciprocalOp) else isinstance(normed, DivOp) and use.index == 1
-    )
-    if not fits or normed.operands[1 - use.index] is not squared or not isinstance(normed, NNOp):
-        return None
-    return _Norm(squared, normed, cast(NNOp, square))
+    match op.input.owner:
+        case PowOp(lhs=value, rhs=exponent) if (power := array_of(exponent)) is not None and power.size == 1:
+            return value if float(power.reshape(())) == 2 else None
+        case MulOp(lhs=value, rhs=other) if value is other:
+            return value
+        case _:
+            return None
 
 
-def _only(value: SSAValue | NNOp, kind: type[NNOp]) -> NNOp | None:
-    """The only operation that reads a value, if it is of a kind."""
-    value = value.results[0] if isinstance(value, NNOp) else value
-    if not value.has_one_use():
-        return None
-    op = next(iter(value.uses)).operation
-    return op if isinstance(op, kind) else None
+def _scales_rows(use: Use) -> bool:
+    """Whether an operation multiplies or divides all channels by the same number."""
+    op = use.operation
+    if not isinstance(op, MulOp | DivOp) or (isinstance(op, DivOp) and use.index == 1):
+        return False
+    rows = shape_of(op.operands[1 - use.index])[-1:] == (1,)
+    return rows and shape_of(op.result) == shape_of(op.operands[use.index])
 
 
-def _stream(first: _Norm, norms: Sequence[_Norm], values: set[SSAValue]) -> _Rotation:
-    """The stream that a norm reads; its values are added to `values`. Raises _NotRotated."""
-    size = shape_of(first.value)[-1]
-    own = {op: norm for norm in norms for op in (norm.square, norm.normed)}
-    writers: list[NNOp] = []
-    readers: list[_Reader] = []
-    read: dict[NNOp, _Norm] = {}
-    waiting = [first.value]
-    while waiting:
-        value = waiting.pop()
-        made = value.owner
-        if isinstance(made, AddOp):
-            for each in made.operands:
-                if shape_of(each)[-1:] != (size,) or len(shape_of(each)) != len(shape_of(value)):
-                    raise _NotRotated("stream", f"'nn.add' {layer_of(made)} adds something of another shape to it")
-                if each not in values:
-                    values.add(each)
-                    waiting.append(each)
-        else:
-            writers.append(_writer(made))
-        for use in value.uses:
-            op = use.operation
-            if isinstance(op, AddOp):
-                if op.result not in values:
-                    values.add(op.result)
-                    waiting.append(op.result)
-            elif isinstance(op, NNOp) and op in own and own[op].value is value:
-                read[own[op].normed] = own[op]
-            else:
-                readers.append(_Reader(_layer(op, use.index), None))
-    for norm in read.values():
-        readers += _behind(norm.normed)
-    matrix = hadamard(size) if size > 1 else None
-    if matrix is None:
-        raise _NotRotated("size", f"no Hadamard matrix of {'?' if size == DYNAMIC else size} channels is known")
-
-    def apply() -> list[_Change]:
-        changes = [_after(op, matrix) for op in writers]
-        changes += [each for op in writers if isinstance(op, MatMulOp) for each in _bias(op, matrix)]
-        return changes + [each for reader in readers for each in _read(reader, matrix)]
-
-    what = f"a stream of {size} channels, which {len(writers)} layers write and {len(readers)} read"
-    return _Rotation(first.normed, what, apply)
+def _scale(norm: NNOp) -> MulOp | None:
+    """The product with a constant that alone reads a norm."""
+    op = next(iter(norm.results[0].uses)).operation if norm.results[0].has_one_use() else None
+    return op if isinstance(op, MulOp) and any(array_of(each) is not None for each in op.operands) else None
 
 
-def _writer(made: object) -> NNOp:
-    """A layer that writes a stream. Raises _NotRotated."""
-    if isinstance(made, GatherOp):
-        table = array_of(made.input)
-        if table is not None and table.ndim == 2 and made.axis.value.data == 0 and made.batch_count == 0:
-            _ask_for_float32(made.input)
-            return made
-    if isinstance(made, MatMulOp):
-        return _layer(made, 0)
-    what = f"'{made.name}' {layer_of(made)}" if isinstance(made, Operation) else "an input of the model"
-    raise _NotRotated(
-        "writer", f"{what} writes it, which is neither a linear layer, an embedding nor an addition of these"
-    )
+def _scaled(scale: MulOp) -> tuple[SSAValue, Array]:
+    """The value that a scale multiplies, and its factors."""
+    index = 0 if array_of(scale.lhs) is not None else 1
+    return scale.operands[1 - index], cast(Array, array_of(scale.operands[index]))
 
 
-def _behind(normed: NNOp) -> list[_Reader]:
-    """The layers that read a norm, directly or after its scale. Raises _NotRotated."""
-    scale = _only(normed, MulOp)
-    factors = next((each for each in scale.operands if array_of(each) is not None), None) if scale else None
-    if scale is None or factors is None:
-        return [_Reader(_layer(use.operation, use.index), None) for use in normed.results[0].uses]
-    if np.squeeze(cast(Array, array_of(factors))).ndim > 1 or shape_of(scale.results[0]) != shape_of(normed.results[0]):
-        raise _NotRotated("scale", f"'nn.mul' {layer_of(scale)} does not scale channels")
-    _ask_for_float32(factors)
-    return [_Reader(_layer(use.operation, use.index), cast(MulOp, scale)) for use in scale.results[0].uses]
+def _reads(value: SSAValue) -> list[Use]:
+    """The uses of a value, apart from those that ask for its shape."""
+    return [use for use in uses_of(value) if not isinstance(use.operation, ShapeOp)]
 
 
-def _layer(op: Operation, index: int) -> MatMulOp:
-    """A product of a constant matrix with the operand `index` = 0. Raises _NotRotated."""
-    if isinstance(op, ReturnOp):
-        raise _NotRotated("graph-output", "it is an output of the model")
-    if not isinstance(op, MatMulOp):
-        raise _NotRotated("reader", f"'{op.name}' {layer_of(op)} reads it, which is not a linear layer")
-    weight = array_of(op.rhs)
-    if index != 0 or weight is None or weight.ndim != 2 or op.transpose_a is not None:
-        raise _NotRotated("reader", f"'nn.matmul' {layer_of(op)} reads or writes it without a constant matrix")
-    _ask_for_float32(op.rhs)
-    if op.bias is not None and array_of(op.bias) is None:
-        raise _NotRotated("constant-bias", f"the bias of {layer_of(op)} is computed at run time")
-    return op
+def _keeps_shape(op: AddOp, size: int) -> bool:
+    """Whether both operands have this many channels, and the rank of the result."""
+    shapes = [shape_of(each) for each in op.operands]
+    return all(each[-1:] == (size,) and len(each) == len(shape_of(op.result)) for each in shapes)
 
 
-def _ask_for_float32(value: SSAValue) -> None:
-    if not isinstance(element_of(value), Float32Type):
-        raise _NotRotated("float32", f"{element_of(value)} would round what is rotated")
+def _is_embedding(op: object) -> bool:
+    """Whether an operation takes rows of a constant table."""
+    table = array_of(outside(op.input)) if isinstance(op, GatherOp) and op.batch_count == 0 else None
+    return table is not None and table.ndim == 2 and cast(GatherOp, op).axis.value.data == 0
 
 
-def _all_heads(module: ModuleOp, remarks: Remarks) -> list[_Rotation]:
-    """The values of heads that can be rotated; with remarks on other products of probabilities and values."""
-    found: list[_Rotation] = []
-    for op in module.walk():
-        if not isinstance(op, MatMulOp) or (chain := _merged_heads(op)) is None:
-            continue
-        try:
-            found.append(_heads(op, *chain))
-        except _NotRotated as e:
-            remarks.missed(op, *e.refusal)
-    return found
+def _keeps_heads(op: ReshapeOp | UnsqueezeOp | ExpandOp | TransposeOp, size: int) -> bool:
+    """Whether the values of each head stay together on the last axis, or are split to be there."""
+    before, after = shape_of(op.input)[-1], shape_of(op.result)[-1]
+    if isinstance(op, ReshapeOp) and isinstance(computed(op.input).owner, MatMulOp):
+        return after == size
+    return before == after == size and (not isinstance(op, TransposeOp) or ints(op.perm)[-1] == len(op.perm) - 1)
 
 
-def _merged_heads(reader: MatMulOp) -> tuple[MatMulOp, int] | None:
-    """The product of two activations whose heads, side by side, a layer reads, and the size of a head."""
-    merge = reader.lhs.owner
-    order = merge.input.owner if isinstance(merge, ReshapeOp) else None
-    product = order.input.owner if isinstance(order, TransposeOp) else None
-    if not isinstance(product, MatMulOp) or constant_of(product.rhs) is not None or product.bias is not None:
-        return None
-    assert isinstance(order, TransposeOp), "it has the product"
-    rank, size = len(shape_of(order.result)), shape_of(product.result)[-1]
-    if ints(order.perm)[-1] != rank - 1 or product.transpose_b is not None or size <= 1:
-        return None
-    return product, size
+def _blocks(m: Rotated, channels: int) -> Array:
+    """The matrix, once for each block of these channels."""
+    assert m.matrix is not None, "size has asked for it"
+    return np.kron(np.eye(channels // m.size), m.matrix)
 
 
-def _heads(reader: MatMulOp, product: MatMulOp, size: int) -> _Rotation:
-    """The layer that writes the values of a product's heads, and the one that reads them. Raises _NotRotated."""
-    _layer(reader, 0)
-    inputs = reader.rhs_shape[-2]
-    heads = shape_of(product.result)[-1], shape_of(cast(ReshapeOp, reader.lhs.owner).input)[-2]
-    if heads[0] * heads[1] != inputs:
-        raise _NotRotated("heads", f"its {inputs} inputs are not all heads of {size} side by side")
-    _ask_for_one_use(reader.lhs, cast(ReshapeOp, reader.lhs.owner).input, product.result)
-    value = product.rhs
-    while True:
-        _ask_for_one_use(value)
-        op = value.owner
-        if isinstance(op, MatMulOp) and shape_of(value)[-1] % size == 0 and shape_of(value)[-1] > 0:
-            writer = _layer(op, 0)
-            break
-        if not isinstance(op, _KEEPING):
-            what = f"'{op.name}' {layer_of(op)}" if isinstance(op, Operation) else "an input of the model"
-            raise _NotRotated("values", f"{what} gives it values, which is not a linear layer")
-        before, after = shape_of(op.input), shape_of(value)
-        splits = isinstance(op, ReshapeOp) and isinstance(op.input.owner, MatMulOp)
-        keeps = before[-1] == after[-1] == size and _keeps_last(op)
-        if not keeps and not (splits and after[-1] == size):
-            raise _NotRotated("values", f"'{op.name}' {layer_of(op)} does not keep the values of a head together")
-        value = op.input
-    matrix = hadamard(size)
-    if matrix is None:
-        raise _NotRotated("size", f"no Hadamard matrix of {size} channels is known")
-
-    def apply() -> list[_Change]:
-        written = np.kron(np.eye(writer.output_channels // size), matrix)
-        read = np.kron(np.eye(inputs // size), matrix)
-        return [_after(writer, written), *_bias(writer, written), *_read(_Reader(reader, None), read)]
-
-    return _Rotation(reader, f"values in heads of {size}, which {layer_of(writer)} writes", apply)
-
-
-def _keeps_last(op: NNOp) -> bool:
-    """Whether the last axis stays the last."""
-    if isinstance(op, TransposeOp):
-        return ints(op.perm)[-1] == len(shape_of(op.result)) - 1
-    return True
-
-
-def _ask_for_one_use(*values: SSAValue) -> None:
-    for value in values:
-        if not value.has_one_use():
-            made = value.owner
-            what = layer_of(made) if isinstance(made, Operation) else "an input"
-            raise _NotRotated("reader", f"the values of heads, {what}, are read elsewhere as well")
-
-
-def _after(op: NNOp, matrix: Array) -> _Change:
-    """Rotate what an embedding or a layer writes."""
-    if isinstance(op, GatherOp):
-        return _set(op, 0, lambda table: table @ matrix)
-    transposed = cast(MatMulOp, op).transpose_b is not None
-    return _set(op, _WEIGHT, lambda weight: matrix.T @ weight if transposed else weight @ matrix)
-
-
-def _bias(op: MatMulOp, matrix: Array) -> list[_Change]:
-    return [] if op.bias is None else [_set(op, _BIAS, lambda bias: bias @ matrix)]
-
-
-def _read(reader: _Reader, matrix: Array) -> Iterator[_Change]:
-    """Let a layer read what is rotated, with the scale in front of it in its weight."""
-    layer, scale = reader
-    factors = np.ones(1)
-    if scale is not None:
-        index = 0 if array_of(scale.lhs) is not None else 1
-        factors = cast(Array, array_of(scale.operands[index])).astype(np.float64).reshape(-1)
-        yield _Change(layer, 0, layer.lhs)
-        layer.operands[0] = scale.operands[1 - index]
-
-    def weight(own: Array) -> Array:
-        if layer.transpose_b is not None:
-            return (own * factors) @ matrix
-        return matrix.T @ (own * factors[:, None])
-
-    yield _set(layer, _WEIGHT, weight)
-
-
-def _set(op: NNOp, index: int, changed: Callable[[Array], Array]) -> _Change:
-    """Give an operation a constant of its own, computed in float64."""
-    before = op.operands[index]
-    constant = constant_of(before)
-    assert constant is not None, "what is rotated is constant"
-    numbers = changed(constant.array.astype(np.float64)).astype(constant.array.dtype)
-    own = ConstantOp.of(numbers, f"{constant.key.removesuffix('.rotated')}.rotated", constant.location)
-    Rewriter.insert_op(own, InsertPoint.before(op))
-    op.operands[index] = own.result
-    return _Change(op, index, before)
+def _numbers(site: Site, index: int) -> Array:
+    """A constant operand in float64."""
+    return cast(Array, array_of(site.operand(index))).astype(np.float64)

@@ -1,4 +1,4 @@
-"""How sensitive each layer is to quantization: the cosine between its results in float and quantized (AMCT)."""
+"""The sensitivity of each layer to quantization: the cosine between its results in float and quantized (AMCT)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from ....ir.array import Array
 from ....rewriting import layer_of
 from ....runtime.executor import Executable
 from ....session import Session
-from ..convert.shift_accumulators import shift_of
 from ..decide.layers import able_names, candidates, is_quantized
-from ..decide.sites import Site, sites
+from ..decide.sites import Site, balancer_of, shift_of, sites
 from ..profiles import profile_of
-from .balance_channels import balancer_of
 
 
 def sensitivities(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """By quantized layer `0.5 + 0.5 * cosine` of its results in floats and quantized, the worst first; 1 means no
-    difference.
+    """The sensitivity `0.5 + 0.5 * cosine` of a layer's results in floats and quantized, by quantized layer, the worst
+    first; 1 means no difference.
 
     Both modules hold the same layers, fused alike. Every layer gets the inputs that it has in `whole`, of all samples. A layer
     that gives nothing but zeros in floats counts 1, one that does so only quantized 0.
@@ -108,7 +106,7 @@ class _Cosine:
 
 
 def by_itself(site: Site) -> ModuleOp:
-    """A module that computes one quantized layer: from its inputs in floats to its result, with what shifts its sums."""
+    """A module that computes one quantized layer: from its inputs in floats to its result, including the shift of its sums."""
     sources = inputs_of(site)
     block = Block(arg_types=[source.type for source in sources])
     values: dict[SSAValue, SSAValue] = dict(zip(sources, block.args, strict=True))
@@ -128,7 +126,7 @@ def inputs_of(site: Site) -> list[SSAValue]:
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether a value depends on no input: a constant, or what is computed of constants (a dequantized weight)."""
+    """Whether a value does not depend on any input: a constant, or a value computed of constants (a dequantized weight)."""
     if isinstance(value, BlockArgument):
         return False
     assert isinstance(value, OpResult)
@@ -136,7 +134,7 @@ def is_constant(value: SSAValue) -> bool:
 
 
 def copied(value: SSAValue, values: dict[SSAValue, SSAValue], block: Block) -> SSAValue:
-    """A copy of what computes a value, and of what that needs, at the end of the block."""
+    """A copy of the operation that computes a value, and of those that it needs, at the end of the block."""
     value = outside(value)
     if value not in values:
         assert isinstance(value, OpResult), "a layer reads its input and constants"

@@ -14,6 +14,8 @@ func.func @types() {
   %bf16 = nn.constant dense<1.000000e+00> : tensor<2x2xbf16>
   // CHECK-NEXT: %i1 = nn.constant dense<[true, false]> : tensor<2xi1>
   %i1 = nn.constant dense<[true, false]> : tensor<2xi1>
+  // CHECK-NEXT: %i2 = nn.constant dense<[-2, 1]> : tensor<2xi2>
+  %i2 = nn.constant dense<[-2, 1]> : tensor<2xi2>
   // CHECK-NEXT: %i4 = nn.constant dense<[-8, 7]> : tensor<2xi4>
   %i4 = nn.constant dense<[-8, 7]> : tensor<2xi4>
   // CHECK-NEXT: %i8 = nn.constant dense<[-128, 127]> : tensor<2xi8>

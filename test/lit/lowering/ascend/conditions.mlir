@@ -81,6 +81,7 @@ func.func @vector(%x: tensor<8xf32>) -> tensor<2xf32> {
 
 // InnerProduct of rank 4, with a weight of integers.
 // CHECK-LABEL: @inner_product
+// REMARK-NOT:  ascend-constraint
 // REMARK:      [lower-to-ascend missed inner-product] "y": FullyConnection multiplies rank 2 or 3 by a matrix
 func.func @inner_product(%x: tensor<2x3x5x8xf32>) -> tensor<2x3x5x4xf32> {
   %c = nn.constant dense<1> : tensor<8x4xi8>
@@ -147,16 +148,40 @@ func.func @pooling_pads(%x: tensor<1x3x?x4xf32>) -> tensor<1x3x?x2xf32> {
 
 // -----
 
-// Products whose conditions hold.
+// What they accept.
 // CHECK-LABEL: @holds
 // CHECK:         %o = ascend.Mul
 // CHECK:         %y_acc = ascend.BatchMatMulV2
+// CHECK:         %s = ascend.Scale
+// CHECK:         %n = ascend.BNInference
+// CHECK:         %p = ascend.Pooling
+// CHECK:         %u = ascend.Conv2DBackpropInput
+// CHECK:         %f = ascend.FullyConnection
+// CHECK:         %g = ascend.MatMulV2 %x, %g_weight
+// CHECK:         %h = ascend.WeightQuantBatchMatmulV2
 // REMARK:      [lower-to-ascend applied lower] "o": computed by ascend.Mul
 // REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.AscendDequant
-func.func @holds(%v: tensor<3xf32>, %x: tensor<4x4xf32>) -> (tensor<3x3xf32>, tensor<4x4xf32>) {
+func.func @holds(%v: tensor<3xf32>, %x: tensor<4x4xf32>, %i: tensor<1x3x4x4xf32>, %j: tensor<4x64xf16>) {
   %o = nn.opaque %v, %v framework "onnx" op_type "Einsum" version 12 attrs {equation = "i,j->ij"} from <onnx, "Einsum", "o"> : (tensor<3xf32>, tensor<3xf32>) -> tensor<3x3xf32>
   %a = nn.quantize %x by <i8, scale = 0.5> : (tensor<4x4xf32>) -> tensor<4x4xi8>
   %b = nn.dequantize %a by <i8, scale = 0.5> : (tensor<4x4xi8>) -> tensor<4x4xf32>
   %y = nn.matmul %b, %b from <onnx, "MatMul", "y"> : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  func.return %o, %y : tensor<3x3xf32>, tensor<4x4xf32>
+  %k = nn.constant dense<1.0> : tensor<3xf32>
+  %z = nn.constant dense<0.0> : tensor<3xf32>
+  %m = nn.constant dense<2.0> : tensor<1x3x1x1xf32>
+  %s = nn.mul %i, %m from <caffe, "Scale", "s"> : (tensor<1x3x4x4xf32>, tensor<1x3x1x1xf32>) -> tensor<1x3x4x4xf32>
+  %n = nn.batch_norm %i, %k, %z, %k, %k from <caffe, "BatchNorm", "n"> : (tensor<1x3x4x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<1x3x4x4xf32>
+  %p = nn.max_pool %i kernel [2, 2] from <caffe, "Pooling", "p"> : (tensor<1x3x4x4xf32>) -> tensor<1x3x3x3xf32>
+  %t = nn.constant dense<1.0> : tensor<3x3x2x2xf32>
+  %u = nn.conv_transpose %i, %t strides [2, 2] from <tensorflow, "Conv2DBackpropInput", "u"> : (tensor<1x3x4x4xf32>, tensor<3x3x2x2xf32>) -> tensor<1x3x8x8xf32>
+  %c = nn.constant dense<1> : tensor<4x4xi8>
+  %d = nn.dequantize %c by <i8, scale = 0.25> : (tensor<4x4xi8>) -> tensor<4x4xf32>
+  %f = nn.matmul %x, %d from <caffe, "InnerProduct", "f"> : tensor<4x4xf32>
+  %l = nn.constant dense<1> : tensor<4x1xi8>
+  %e = nn.dequantize %l by <i8, scale = [0.25, 0.5], axis = 0, block = 2> : (tensor<4x1xi8>) -> tensor<4x1xf32>
+  %g = nn.matmul %x, %e from <onnx, "Gemm", "g"> : (tensor<4x4xf32>, tensor<4x1xf32>) -> tensor<4x1xf32>
+  %q = nn.constant dense<1> : tensor<64x1xi8>
+  %w = nn.dequantize %q by <i8, scale = [0.25, 0.5], axis = 0, block = 32> : (tensor<64x1xi8>) -> tensor<64x1xf16>
+  %h = nn.matmul %j, %w from <onnx, "Gemm", "h"> : (tensor<4x64xf16>, tensor<64x1xf16>) -> tensor<4x1xf16>
+  func.return
 }

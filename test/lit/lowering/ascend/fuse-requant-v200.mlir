@@ -83,6 +83,18 @@ func.func @relu_used_once(%acc: tensor<1x2x4x4xi32>) -> (tensor<1x2x4x4xi8>, ten
 
 // -----
 
+// A Relu that floats are read from is a flag of AscendDequant.
+// CHECK-LABEL: @relu_alone
+// CHECK:         [[y:%.*]] = ascend.AscendDequant %acc, {{.*}} relu_flag true
+// CHECK-NEXT:    return [[y]]
+func.func @relu_alone(%acc: tensor<1x2x4x4xi32>) -> tensor<1x2x4x4xf32> {
+  %y = ascend.AscendDequant %acc, %s : (tensor<1x2x4x4xi32>, tensor<1xf32>) -> tensor<1x2x4x4xf32>
+  %r = ascend.Relu %y : tensor<1x2x4x4xf32>
+  func.return %r : tensor<1x2x4x4xf32>
+}
+
+// -----
+
 // A Relu for each AscendQuant is all right.
 // CHECK-LABEL: @relus
 // CHECK:         [[q:%.*]] = ascend.AscendRequant %acc, {{.*}} relu_flag true

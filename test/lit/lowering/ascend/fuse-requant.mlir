@@ -169,6 +169,7 @@ func.func @equal(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
 // CHECK:         ascend.AscendDequant
 // CHECK-NEXT:    ascend.AscendQuant
 // CHECK-NEXT:    ascend.AscendQuant
+// REMARK:      [fuse-requant missed equal-parameters] "b": a quantizes the same tensor by another offset
 // REMARK:      [fuse-requant missed dequant-used-once] "a": the result of y has 2 uses
 func.func @other_parameters(%acc: tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>) {
   %y = ascend.AscendDequant %acc, %s : (tensor<2x4xi32>, tensor<1xf32>) -> tensor<2x4xf32>

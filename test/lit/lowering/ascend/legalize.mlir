@@ -1,11 +1,12 @@
-// RUN: amct-opt %s --split-input-file --verify-diagnostics --lower-to-ascend --legalize-ascend 2>/dev/null | filecheck %s
+// RUN: amct-opt %s --split-input-file --verify-diagnostics --lower-to-ascend --legalize-ascend --remarks=missed 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --split-input-file --verify-diagnostics --legalize-ascend 2>/dev/null | filecheck %s --check-prefix BEFORE
 
 // Constants stay what they are.
 // CHECK:       func.func @lowered
 // CHECK-NEXT:    nn.constant
 // CHECK-NEXT:    ascend.Add
-// BEFORE:      legalize.mlir:12:3: error: 'nn.add' op is not of the ascend dialect
+// BEFORE:      legalize.mlir:13:3: error: 'nn.add' op is not of the ascend dialect
 // BEFORE-NEXT:   hint: run --lower-to-ascend first
 func.func @lowered(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %c = nn.constant dense<1.0> : tensor<3xf32>
@@ -15,6 +16,7 @@ func.func @lowered(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 
 // -----
 
+// REMARK:      [lower-to-ascend missed per-tensor-activation] "d"
 // One error for each, with the reason why it was not lowered: AscendQuant has no scale per channel.
 // CHECK:       error: 'nn.quantize' op is not of the ascend dialect
 // CHECK-NEXT:    hint: {{.+}}

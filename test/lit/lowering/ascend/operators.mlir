@@ -140,6 +140,7 @@ func.func @caffe_products(%x: tensor<1x2x4x4xf32>, %z: tensor<2x3x8xf32>, %v: te
 // CHECK:         %last = ascend.Conv2DTranspose %last_input_size, %x, %c.filter strides [1, 2, 2, 1]
 // CHECK:         %fc = ascend.BatchMatMulV2 %z, %v
 // CHECK:         ascend.Conv2D
+// CHECK:         ascend.DepthwiseConv2D
 // REMARK-DAG:  [lower-to-ascend missed output-padding] "up": Deconvolution adds nothing to the size of its result
 // REMARK-DAG:  [lower-to-ascend missed spatial-rank] "last": Deconvolution has two spatial axes, after the channels
 // REMARK-DAG:  [lower-to-ascend missed inner-product] "fc": FullyConnection multiplies rank 2 or 3 by a matrix
@@ -151,6 +152,8 @@ func.func @products_refused(%x: tensor<1x2x4x4xf32>, %w: tensor<2x3x2x2xf32>, %z
   %fc = nn.matmul %z, %v from <caffe, "InnerProduct", "fc"> : (tensor<2x3x5x8xf32>, tensor<8x4xf32>) -> tensor<2x3x5x4xf32>
   %k = nn.constant dense<1.0> : tensor<2x1x3xf32>
   %dw = nn.conv %l, %k groups 2 from <tensorflow, "DepthwiseConv2dNative", "dw"> : (tensor<1x2x7xf32>, tensor<2x1x3xf32>) -> tensor<1x2x5xf32>
+  %f = nn.constant dense<1.0> : tensor<2x1x3x3xf32>
+  %planar = nn.conv %x, %f groups 2 from <tensorflow, "DepthwiseConv2dNative", "planar"> : (tensor<1x2x4x4xf32>, tensor<2x1x3x3xf32>) -> tensor<1x2x2x2xf32>
   func.return %up, %last, %fc, %dw : tensor<1x3x9x9xf32>, tensor<1x4x8x3xf32>, tensor<2x3x5x4xf32>, tensor<1x2x5xf32>
 }
 

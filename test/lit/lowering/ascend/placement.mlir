@@ -1,5 +1,6 @@
 // Where AscendDequant stands among fused operations. Synthetic ranges will do: only structure is looked at.
-// RUN: amct-opt %s --fuse-all --quantize --lower-to-ascend --legalize-ascend --split-input-file 2>/dev/null | filecheck %s
+// RUN: amct-opt %s --fuse-all --quantize --lower-to-ascend --legalize-ascend --split-input-file --remarks=missed 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: amct-opt %s --quantize --lower-to-ascend --legalize-ascend --split-input-file 2>/dev/null | filecheck %s --check-prefix PLAIN
 
 // Directly after a MatMul, unless an Add of one number per column follows alone: that is an int32 bias, part of the sums. Without
@@ -24,6 +25,7 @@ func.func @bias(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {
 // -----
 
 // Another consumer of the product.
+// REMARK:      [fuse-bias missed result-used-once] "a": the result of m has 2 uses
 // CHECK-LABEL: @two_consumers
 // CHECK:         [[A:%.*]] = ascend.BatchMatMulV2 {{%[^,]*}}, {{%[^,]*}} offset_x
 // CHECK:         [[D:%.*]] = ascend.AscendDequant [[A]]
@@ -41,6 +43,7 @@ func.func @two_consumers(%x: tensor<2x4xf32>) -> (tensor<2x3xf32>, tensor<2x3xf3
 // -----
 
 // One number per row is not a bias.
+// REMARK:      [fuse-bias missed runs-along-channels] "a": the constant [2, 1] varies along other axes than the channels
 // CHECK-LABEL: @rows
 // CHECK:         [[A:%.*]] = ascend.BatchMatMulV2 {{%[^,]*}}, {{%[^,]*}} offset_x
 // CHECK:         [[D:%.*]] = ascend.AscendDequant [[A]]

@@ -1,6 +1,7 @@
 // RUN: amct-opt %s --fuse-activation='activation-type=clip,leaky_relu,sigmoid,gelu,swish,mish,hard_swish,prelu' --split-input-file | filecheck %s
 // RUN: amct-opt %s --fuse-activation='activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu' --split-input-file | filecheck %s
-// RUN: amct-opt %s --fuse-all=activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu --split-input-file | filecheck %s
+// RUN: amct-opt %s --fuse-all=activation-type=Clip,LeakyRelu,Sigmoid,Gelu,SiLU,Mish,HardSwish,PRelu --split-input-file --remarks=missed 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix ALL < %t.remarks
 // RUN: amct-opt %s --fuse-activation='activation-type=sigmoid,tanh' --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix MISSED
 // RUN: amct-opt %s --fuse-activation=activation-type=sigmoid,Swiss --split-input-file --verify-diagnostics | filecheck %s --check-prefix ERROR
 
@@ -85,6 +86,7 @@ func.func @gates(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  [[Y:%.*]] = nn.mul
 // CHECK-NEXT:  nn.yield [[Y]]
 // CHECK:       nn.fused "LinearAddGELU"
+// ALL:         [fuse-mul missed result-used-once] "s": the result of c has 2 uses
 // CHECK-NOT:   nn.fused
 func.func @gelu(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %w = nn.constant dense<1.0> : tensor<2x2xf32>
@@ -142,10 +144,13 @@ func.func @not_composed(%x: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor
 
 // activation-linear: after operations without weights only relu and clip are fused.
 // CHECK-LABEL: @sum
-// CHECK-NOT:   nn.fused
+// CHECK:       nn.sigmoid
+// CHECK:       nn.fused "AddReLU6"
 // MISSED:      [fuse-activation missed activation-linear] "sum_sig": sigmoid is fused after convolutions and matrix products only
-func.func @sum(%x: tensor<2xf32>) -> tensor<2xf32> {
+func.func @sum(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %a = nn.add %x, %x : tensor<2xf32>
   %y = nn.sigmoid %a from <onnx, "Sigmoid", "sum_sig"> : tensor<2xf32>
-  func.return %y : tensor<2xf32>
+  %b = nn.add %y, %x : tensor<2xf32>
+  %c = nn.relu6 %b : tensor<2xf32>
+  func.return %y, %c : tensor<2xf32>, tensor<2xf32>
 }

@@ -5,7 +5,7 @@
 // RUN: CONSTANTS | amct-opt - --fuse-small-bn=rules=extended --split-input-file --remarks=all 2>%t.remarks | filecheck %s --check-prefix EXT
 // RUN: filecheck %s --check-prefix EXT-REMARK < %t.remarks
 // RUN: CONSTANTS | amct-opt - --fuse-all=rules=tf1.15 --split-input-file --remarks=all 2>%t.remarks >/dev/null
-// RUN: filecheck %s --check-prefix TF1-REMARK < %t.remarks
+// RUN: filecheck %s --check-prefixes TF1-REMARK,ALL-REMARK < %t.remarks
 
 // CONSTANT: %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
 // CONSTANT: %scale = nn.constant dense<[2.0, -2.0]> : tensor<2xf32>
@@ -70,6 +70,7 @@ func.func @behind_bias(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
 // TF1-LABEL: @volume
 // TF1-NOT: nn.batch_norm
 // TF1-REMARK: [fuse-small-bn missed input-rank] "bn": its input is of rank 5, these rules allow [4]
+// ALL-REMARK: [fuse-mul missed parameter-constant] "bn/mul": its other operand comes from 'nn.mul' r, not from a constant
 // TF2-LABEL: @volume
 // TF2:     nn.batch_norm
 // TF2-REMARK: [fuse-small-bn applied keras-batch-norm] "bn"

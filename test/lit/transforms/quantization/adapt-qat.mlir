@@ -242,8 +242,8 @@ func.func @signed_integers(%x: tensor<2xf32>) -> tensor<2xui8> {
 // CHECK-NOT:   i32
 // CHECK:       nn.conv_transpose
 // CHECK:       nn.conv
-// REMARK:      [adapt-qat missed integer-operator] "up": there is no Conv3DTranspose
-// REMARK:      [adapt-qat missed integer-operator] "volume": Conv3D has no offset_x, so the zero point would have to be 0
+// REMARK:      [adapt-qat missed integer-operator] "up":
+// REMARK:      [adapt-qat missed integer-operator] "volume":
 func.func @float_operators(%x: tensor<1x1x4x4x4xf32>) -> tensor<1x1x4x4x4xf32> {
   %w = nn.constant dense<2> : tensor<1x1x1x1x1xi8>
   %v = nn.constant dense<-2> : tensor<1x1x1x1x1xi8>

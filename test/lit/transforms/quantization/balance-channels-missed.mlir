@@ -22,6 +22,7 @@
 // CHECK:      [balance-channels applied balanced] "large"
 
 // LENGTH:     .txt: error: layer 'large': tensor_balance_factor has 3 numbers, but it has 2 input channels
+// FINITE:     [insert-observers missed record] "pool": the record does not list it
 // FINITE:     [balance-channels missed finite] "large": its factors, or its weight times these, leave the range of their type
 // STRENGTH:   error: migration_strength must lie in [0.2, 0.8], not 0.9
 // PROFILE:    error: profile qdq does not support dmq_balancer: inputs are quantized where they are made, before balancing

@@ -30,7 +30,7 @@
 // BOTH: error: data-types applies to raw binaries; preprocess, mean, std, resize and such apply to images: pass one group only
 
 // RUN: not amct-opt %s --quantize='data=%t/raw mean=0 std=1 resize=1x2 layout=NCHW color=gray' 2>&1 | filecheck %s --check-prefix=IMAGE
-// IMAGE: {{.*}}/raw: error: input 'x' is of tensor<1x2xf32>, not an image
+// IMAGE: {{.*}}/raw: error: input 'x' has shape [1, 2], not that of an image
 
 // RUN: not amct-opt %s --quantize='data=%t/calib.py' 2>&1 | filecheck %s --check-prefix=SCRIPT
 // SCRIPT: {{.*}}/calib.py: error: is a Python file

@@ -80,11 +80,11 @@ func.func @pool(%x: tensor<1x1x4x4xf32>) -> tensor<1x1x3x3xf32> {
 
 // A bias of 10000 would be more than 2^30 steps of 0.5 * (0.001 / 127): the channel's scale is raised to 10000 / 2^29,
 // where the bias is 2^30 and the weight 0.001 / 1.8626451e-05 = 53.7.
-// CHECK-LABEL: @bias_fits
+// CHECK-LABEL: @large_bias
 // CHECK:       nn.constant dense<{{\[\[\[\[}}54]]], {{\[\[\[}}127]]]]> : tensor<2x1x1x1xi8>
 // CHECK-NEXT:  nn.dequantize {{.*}} by <i8, scale = [1.8626451e-05, 0.01], axis = 0>
 // CHECK:       nn.constant dense<[1073741824, 20]> : tensor<2xi32>
-func.func @bias_fits(%x: tensor<1x1x4x4xf32>) -> tensor<1x2x4x4xf32> {
+func.func @large_bias(%x: tensor<1x1x4x4xf32>) -> tensor<1x2x4x4xf32> {
   %weight = nn.constant dense<[[[[1.0e-3]]], [[[1.27]]]]> : tensor<2x1x1x1xf32>
   %bias = nn.constant dense<[10000.0, 0.1]> : tensor<2xf32>
   %o = nn.observe %x as "conv:0" by "minmax" gives <i8, scale = 0.5> : tensor<1x1x4x4xf32>

@@ -2,7 +2,8 @@
 // RUN: filecheck %s --check-prefix WHOLE < %t.remarks
 // RUN: amct-opt %s --calibrate --convert-observers --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix STEPS
 // RUN: amct-opt %s --adapt-qat --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix QAT
-// RUN: amct-opt %s --lower-to-ascend | filecheck %s --check-prefix ASCEND
+// RUN: amct-opt %s --lower-to-ascend --remarks=missed 2>%t.remarks | filecheck %s --check-prefix ASCEND
+// RUN: filecheck %s --check-prefix LOWER < %t.remarks
 // RUN: amct-opt %s -t onnx -o %t.onnx 2>&1 | filecheck %s --check-prefix ONNX
 // RUN: amct-opt %s -o %t.mlir 2>&1 | filecheck %s --check-prefix MLIR --allow-empty
 
@@ -16,6 +17,7 @@
 // STEPS:         [calibrate missed graph] "observed"
 // STEPS:         [convert-observers missed graph] "observed"
 // QAT:           [adapt-qat missed graph] "other"
+// LOWER:         [lower-to-ascend missed no-ascend-op] "fc": no ascend operation stands for nn.observe
 // ONNX:          warning: target onnx writes the graph, @main, without @other
 // ONNX-NEXT:     warning: target onnx writes the graph, @main, without @observed
 // MLIR-NOT:      warning

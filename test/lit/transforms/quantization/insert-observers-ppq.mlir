@@ -117,7 +117,7 @@ func.func @pads(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>, tensor<3xf3
 // CHECK:       [[E:%.*]] = nn.observe %e as "b:0"
 // CHECK:       nn.sigmoid [[E]]
 // CHECK:       func.return %e
-// REMARK:      [insert-observers missed not-in-profile] "e": profile ppq does not quantize nn.exp
+// REMARK:      [insert-observers missed not-in-profile] "e": profile ppq does not quantize this operation
 func.func @float_between(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %a = nn.sigmoid %x : tensor<4xf32>
   %e = nn.exp %a : tensor<4xf32>

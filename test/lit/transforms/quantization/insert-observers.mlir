@@ -54,6 +54,7 @@ func.func @others(%x: tensor<1x2x4x4xf32>) -> tensor<1x3xf32> {
 
 // Already quantized or observed inputs are left alone; a float weight next to a quantized input is told.
 // REMARK:      [insert-observers missed weight-quantized] "b": its input is quantized in the model, its weight is not: both stay so
+// REMARK-NOT:  "c"
 // CHECK-LABEL: @already
 // CHECK:       nn.observe %x as "mine:0"
 // CHECK-NOT:   nn.observe
@@ -64,6 +65,9 @@ func.func @already(%x: tensor<1x2x4x4xf32>, %q: tensor<1x2x4x4xi8>) -> (tensor<1
   %dq = nn.dequantize %q by <i8, scale = 0.5> : (tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xf32>
   %a = nn.conv %o, %weight from <onnx, "Conv", "a"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   %b = nn.conv %dq, %weight from <onnx, "Conv", "b"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %integers = nn.constant dense<1> : tensor<2x2x1x1xi8>
+  %k = nn.dequantize %integers by <i8, scale = 0.5> : (tensor<2x2x1x1xi8>) -> tensor<2x2x1x1xf32>
+  %c = nn.conv %dq, %k from <onnx, "Conv", "c"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
   func.return %a, %b : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
 }
 

@@ -19,6 +19,7 @@
 // CHECK-DAG: [insert-observers missed transpose-false] "transposed": its transpose is true
 // CHECK-DAG: [insert-observers missed axis-1] "other-axis": its axis is 2
 // CHECK-DAG: [insert-observers missed transpose-false] "tf-turned": its transpose_a is true
+// CHECK-DAG: [insert-observers missed not-in-table] "einsum": AMCT does not quantize Einsum layers
 // CHECK-DAG: [insert-observers missed transpose-a-false] "gemm-turned": its transA is 1
 
 // CHECK-DAG: [convert-observers applied quantized] "convolution": {{.*}} int8 weight per channel of 16 levels
@@ -58,5 +59,6 @@ func.func @main(%x: tensor<1x2x4x4xf32>, %v: tensor<1x1x4x4x4xf32>, %m: tensor<2
   %13 = nn.matmul %m, %mw from <onnx, "Gemm", "gemm"> : tensor<2x2xf32>
   %14 = nn.matmul %m, %mw transpose_a from <onnx, "Gemm", "gemm-turned", {transA = 1 : i64}> : tensor<2x2xf32>
   %15 = nn.matmul %m, %mw from <onnx, "MatMul", "matmul"> : tensor<2x2xf32>
+  %16 = nn.matmul %m, %mw from <onnx, "Einsum", "einsum"> : tensor<2x2xf32>
   func.return
 }

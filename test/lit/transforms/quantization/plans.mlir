@@ -1,5 +1,5 @@
 // RUN: amct-opt %s --insert-observers=observer=minmax 2>/dev/null | filecheck %s --check-prefix ASCEND
-// RUN: amct-opt %s --profile=ppq --insert-observers=observer=minmax -o %t.mlir 2>/dev/null
+// RUN: amct-opt %s --profile=ppq --insert-observers=observer=minmax -o %t.mlir --remarks=missed 2>&1 | filecheck %s --check-prefix REMARK
 // RUN: filecheck %s --check-prefix PPQ --input-file=%t.mlir
 // RUN: amct-opt %s --profile=qdq --insert-observers=observer=minmax 2>/dev/null | filecheck %s --check-prefix QDQ
 
@@ -22,6 +22,7 @@
 // PPQ: "flat"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result shared with "cat:out">}
 // PPQ: "fc"> {nn.plan = #nn.plan<input, operand 0 shared with "cat:out", result i8 observer "minmax", weight i8 axis 1 portable>}
 // PPQ: "erf"> {nn.plan = #nn.plan<float "not-in-profile">}
+// REMARK: [insert-observers missed not-in-profile] "erf"
 
 // QDQ: "conv1"> {nn.plan = #nn.plan<input, operand 0 value i8 observer "minmax", operand 2 derived, result shared with "relu1:out", weight i8 axis 0 portable>}
 // QDQ: "relu1"> {nn.plan = #nn.plan<input, operand 0 shared with "relu1:out", result i8 observer "minmax">}

@@ -2,7 +2,7 @@
 // RUN: amct-opt %s --profile=ppq --quantize --print-quant-points 2>&1 >/dev/null | filecheck %s --check-prefix QUANTIZED
 
 // OBSERVED:      layer value state parameters
-// OBSERVED-NEXT: arg0 arg0 ACTIVATED
+// OBSERVED-NEXT: x x ACTIVATED
 // OBSERVED-NEXT: conv1 a OVERLAPPED
 // OBSERVED-NEXT: r r PASSIVE group sum
 // OBSERVED-NEXT: conv2 b PASSIVE group sum
@@ -10,7 +10,7 @@
 // OBSERVED-NEXT: p p OVERLAPPED
 // OBSERVED-NEXT: e e FP32
 
-// QUANTIZED:      arg0 arg0 ACTIVATED i8 scale {{.*}} zero point
+// QUANTIZED:      x x ACTIVATED i8 scale {{.*}} zero point
 // QUANTIZED-NEXT: conv1 weight.i8 ACTIVATED i8 2 scales along axis 0
 // QUANTIZED-NEXT: conv1 bias.i32 PASSIVE i32 2 scales along axis 0
 // QUANTIZED-NEXT: conv1 a OVERLAPPED i8 scale [[S:[0-9.e-]+]] zero point

@@ -71,7 +71,7 @@ func.func @parameters(%past: tensor<1x?x2xf32>, %other: tensor<1x?x2xf32>, %new:
 // CHECK-LABEL: @none
 // CHECK-NOT:   nn.quantize
 // REMARK-NOT:  [quantize-cache
-// REMARK:      warning: --quantize-cache has nothing to do: no output is an input of floats with new values joined to it
+// REMARK:      warning: --quantize-cache: no cache holds integers; no output is an input of floats with new values joined to it
 func.func @none(%past: tensor<1x?x4xf32>, %whole: tensor<1x?x4xi8>, %new: tensor<1x?x4xf32>, %more: tensor<1x?x4xi8>) -> (tensor<1x?x4xf32>, tensor<1x?x4xi8>) {
   %j = nn.concat %past, %new axis 1 : (tensor<1x?x4xf32>, tensor<1x?x4xf32>) -> tensor<1x?x4xf32>
   %a = nn.relu %j : (tensor<1x?x4xf32>) -> tensor<1x?x4xf32>

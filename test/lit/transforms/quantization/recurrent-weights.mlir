@@ -1,5 +1,8 @@
 // RUN: amct-opt %s --quantize="weight-only=true skip-layers=skipped" --remarks=all 2>&1 | filecheck %s
 // RUN: amct-opt %s --quantize --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix=BOTH
+// RUN: amct-opt %s --profile=qdq --insert-observers --remarks=missed 2>&1 | filecheck %s --check-prefix=VALUES
+// RUN: echo 'record { key: "gru" value { scale_w: 0.01 offset_w: 0 scale_r: 0.01 offset_r: 0 } }' > %t.txt
+// RUN: amct-opt %s --insert-observers="record=%t.txt" --remarks=all 2>&1 | filecheck %s --check-prefix=RECORD
 
 // W and R of a recurrent layer of ONNX are integers where only weights are quantized: a scale for each row of gates.
 // CHECK: [insert-observers applied weight-only] "gru": it stays float, its weights W and R are quantized
@@ -8,6 +11,9 @@
 // CHECK: [insert-observers missed skip-layers] "skipped"
 // CHECK: [convert-observers applied quantized] "gru": W int8 weight per channel, R int8 weight per channel, alone
 // BOTH: [insert-observers missed initial-state] "gru": it has no initial state: the model does not take one as an input
+// VALUES: [insert-observers missed weight-only] "gru": profile qdq quantizes only its weights, on request
+// RECORD: [insert-observers applied weight-only] "gru"
+// RECORD: [insert-observers missed record] "skipped": the record does not list it
 // CHECK: %{{.*}} = nn.constant {{.*}} : tensor<1x3x2xi8>
 // CHECK: nn.dequantize {{.*}}axis = 1{{.*}} : (tensor<1x3x2xi8>) -> tensor<1x3x2xf32>
 // CHECK: nn.dequantize {{.*}}axis = 1{{.*}} : (tensor<1x3x1xi8>) -> tensor<1x3x1xf32>

@@ -157,9 +157,12 @@ func.func @main(%x: tensor<1x2x4x4xf16>) {
 // A type that the table does not have, and one of it that is imported as something else.
 // CHECK: [insert-observers missed not-in-table] "sum": AMCT does not quantize Sum layers
 // CHECK: [insert-observers missed imported-as] "odd": it is imported as nn.relu
-func.func @main(%x: tensor<1x2x4x4xf32>) {
+// CHECK-NOT: "even"
+func.func @main(%x: tensor<1x2x4x4xf32>, %q: tensor<1x2x4x4xi8>) {
   %0 = nn.add %x, %x from <onnx, "Sum", "sum"> : tensor<1x2x4x4xf32>
   %1 = nn.relu %x from <onnx, "AveragePool", "odd"> : tensor<1x2x4x4xf32>
+  %2 = nn.dequantize %q by <i8, scale = 0.5> : (tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xf32>
+  %3 = nn.average_pool %2 kernel [1, 1] from <onnx, "AveragePool", "even"> : tensor<1x2x4x4xf32>
   func.return
 }
 

@@ -1,6 +1,7 @@
 // One refusal for each rule that keeps an input from being quantized by itself: asked for by name, it is an error.
 
-// RUN: amct-opt %s --insert-observers='tensor-quantize=residual:0' | filecheck %s
+// RUN: amct-opt %s --insert-observers='tensor-quantize=residual:0' --remarks=missed 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix REMARK < %t.remarks
 // RUN: not amct-opt %s --insert-observers='tensor-quantize=conv:0' 2>&1 | filecheck %s --check-prefix CONV
 // RUN: not amct-opt %s --insert-observers='tensor-quantize=relu:0' 2>&1 | filecheck %s --check-prefix RELU
 // RUN: not amct-opt %s --insert-observers='tensor-quantize=average:0' 2>&1 | filecheck %s --check-prefix AVERAGE
@@ -23,6 +24,7 @@
 // AVERAGE:  error: tensor_quantize names 'average:0', which cannot be quantized (tensor-only)
 // PRODUCT:  error: tensor_quantize names 'product:0', which cannot be quantized (operation-sum): its operation is PROD
 // LARGEST:  error: tensor_quantize names 'largest:0', which cannot be quantized (operation-sum): its operation is MAX
+// REMARK:   [insert-observers missed operation-sum] "product": its operation is PROD
 // INDEX:    error: tensor_quantize names 'sum:2', which cannot be quantized (input-index): it has 2 inputs, counted from 0
 // MAX:      error: tensor_quantize names 'max:1', which cannot be quantized (input-index): it has 1 input, counted from 0
 // CONSTANT: error: tensor_quantize names 'sum:1', which cannot be quantized (input-computed): its input 1 is a constant

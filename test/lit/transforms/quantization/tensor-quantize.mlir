@@ -7,6 +7,7 @@
 
 // ONNX: MaxPool and Add. A layer that reads the same value under the same specification shares the point.
 // REMARK:        [insert-observers applied observed] "conv"
+// REMARK:        [insert-observers missed tensor-only] "other": only its input can be quantized: set tensor_quantize for that
 // REMARK:        [insert-observers applied tensor-quantize] "max": input max:0 observed by mse
 // REMARK:        [insert-observers applied tensor-quantize] "sum": input sum:1 observed by mse; input sum:0 observed by mse
 // CHECK-LABEL:   @onnx
@@ -28,6 +29,7 @@ func.func @onnx(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>) -> (tensor<1x2
   %s = nn.add %x, %y from <onnx, "Add", "sum"> : tensor<1x2x4x4xf32>
   %m = nn.max_pool %x kernel [2, 2] from <onnx, "MaxPool", "max"> : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
   %c = nn.conv %y, %w from <onnx, "Conv", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %o = nn.add %x, %y from <onnx, "Add", "other"> : tensor<1x2x4x4xf32>
   func.return %s, %m, %c : tensor<1x2x4x4xf32>, tensor<1x2x3x3xf32>, tensor<1x2x4x4xf32>
 }
 

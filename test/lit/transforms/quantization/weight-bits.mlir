@@ -26,6 +26,7 @@
 // RUN: not amct-opt %s --quantize='layer-weight-bits=fc:4' 2>&1 | filecheck %s --check-prefix NOT-FC
 // RUN: not amct-opt %s --quantize='layer-weight-bits=conf:4' 2>&1 | filecheck %s --check-prefix TYPO
 // RUN: not amct-opt %s --quantize='layer-weight-bits=conv' 2>&1 | filecheck %s --check-prefix NO-BITS
+// RUN: not amct-opt %s --quantize='layer-weight-bits=conv:2' 2>&1 | filecheck %s --check-prefix TWO
 // RUN: not amct-opt %s --quantize='layer-weight-bits=conv:5' 2>&1 | filecheck %s --check-prefix FIVE
 
 // OWN:      "volume": not as the configuration has it: cannot have a weight of 6 bits
@@ -36,7 +37,8 @@
 // TYPO:     error: layer_weight_bits names 'conf', which is not a layer or module of the model
 // NO-BITS:  error: layer-weight-bits: 'conv' does not give a layer bits
 // NO-BITS:  hint: write layer:bits, conv1:8
-// FIVE:     error: layer_weight_bits must be one of 3, 4, 6, 7, 8, not 5
+// TWO:      error: layer_weight_bits gives 'conv' 2 bits, but its weight can have 3, 4, 6, 7, 8
+// FIVE:     error: layer_weight_bits must be one of 2, 3, 4, 6, 7, 8, not 5
 
 // So do the bits of its activation, where it can have them.
 // RUN: amct-opt %s --quantize='layer-bits=fc:16' 2>/dev/null | filecheck %s --check-prefix WIDE

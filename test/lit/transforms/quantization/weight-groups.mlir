@@ -1,5 +1,10 @@
 // RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=4 group-size=16" --remarks=all 2>&1 | filecheck %s
 // RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=4 group-size=16" --convert-observers --remarks=all 2>&1 | filecheck %s --check-prefix INTEGERS
+// RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=2 group-size=16" --remarks=all 2>&1 | filecheck %s --check-prefix TWO
+// RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=2 group-size=16" --convert-observers --remarks=all 2>&1 | filecheck %s --check-prefix TWO-INTEGERS
+// RUN: amct-opt %s --insert-observers="weight-only=true weight-bits=2 group-size=16" --remarks=missed 2>&1 | filecheck %s --check-prefix ASCEND
+// RUN: not amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=2" 2>&1 | filecheck %s --check-prefix CHANNEL
+// RUN: not amct-opt %s --profile=qdq --insert-observers="weight-only=true layer-weight-bits=fc:2" 2>&1 | filecheck %s --check-prefix LAYER
 // RUN: not amct-opt %s --insert-observers=group-size=16 2>&1 | filecheck %s --check-prefix ALONE
 // RUN: not amct-opt %s --insert-observers="weight-only=true group-size=48" 2>&1 | filecheck %s --check-prefix SIZES
 // RUN: not amct-opt %s --insert-observers="weight-only=true group-size=16 channel-wise=false" 2>&1 | filecheck %s --check-prefix CHANNELS
@@ -21,6 +26,21 @@
 // INTEGERS-LABEL: func.func @main
 // INTEGERS: nn.dequantize {{.*}} by <i4, scale = [0.14285715, 0.14285715, 0.14285715, 0.14285715, 0.14285715, 0.14285715], axis = 0, block = 16> : (tensor<40x2xi4>) -> tensor<40x2xf32>
 // INTEGERS: nn.dequantize {{.*}} axis = 1, block = 16> : (tensor<2x40xi4>) -> tensor<2x40xf32>
+
+// 2 bits are for groups: weights that cannot have them have 8.
+// TWO-LABEL: func.func @main
+// TWO: from <onnx, "MatMul", "fc"> {nn.plan = #nn.plan<weight i2 axis 0 block 16 search>}
+// TWO: from <onnx, "Gemm", "turned"> {nn.plan = #nn.plan<weight i2 axis 1 block 16 search>}
+// TWO: from <onnx, "MatMul", "batch"> {nn.plan = #nn.plan<weight i8 axis 2>}
+// TWO: from <onnx, "GRU", "gru"> {nn.plan = #nn.plan<weight i8 axis 1, weight i8 axis 1>}
+// TWO-INTEGERS-DAG: [convert-observers applied quantized] "fc": int2 weight per group of 16, alone
+// TWO-INTEGERS-DAG: [convert-observers applied quantized] "batch": int8 weight per channel, alone
+// TWO-INTEGERS: nn.dequantize %w.i2 by <i2, scale = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0], axis = 0, block = 16> : (tensor<40x2xi2>) -> tensor<40x2xf32>
+// ASCEND: [insert-observers missed integer-weight] "fc": this target takes weights of 3 bits or more: use profile qdq, or weight-bits
+// CHANNEL: error: quant_bits 2 needs group_size: 4 integers are too few for all weights of an output channel
+// CHANNEL-NEXT: hint: give weight-only=true group-size=32
+// LAYER: error: layer_weight_bits gives 'fc' 2 bits, but quant_bits 2 needs group_size
+// LAYER-NEXT: hint: give weight-only=true group-size=32
 
 // ALONE: error: group-size applies to weights that are quantized by themselves
 // ALONE-NEXT: hint: give weight-only=true

@@ -16,8 +16,8 @@ import pytest
 
 from amct_opt import frontends
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 TOLERANCE = 2e-4
 """Absolute, on logits: 1e-4 of their standard deviation."""

@@ -15,7 +15,7 @@ from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 TOLERANCE = 2e-4
 """Absolute, on logits with a standard deviation of 2."""

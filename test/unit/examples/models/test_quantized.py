@@ -30,9 +30,9 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.kernels import kernel_for
 from amct_opt.runtime.metrics import difference
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,11 +12,11 @@ from onnx import numpy_helper
 
 import amct_opt
 from amct_opt.data import synthetic_samples
-from amct_opt.diagnostics import CompileError
 from amct_opt.flows.tune.budget import Budget, Costs, Work, bits_read, costs_of, work_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.profiles import profile_of
 

@@ -10,13 +10,16 @@ from onnx import numpy_helper
 
 import amct_opt
 from amct_opt.data import load_samples
+from amct_opt.flows.network import Network
 from amct_opt.flows.tune.budget import work_of
-from amct_opt.flows.tune.network import Network
+from amct_opt.flows.tune.network import TrialNetwork
 from amct_opt.flows.tune.widths import Width
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.options import composed
 from amct_opt.runtime.metrics import Differences
-from amct_opt.transforms.quantization.options import AUTOMATIC, DataOptions, QuantizeOptions
+from amct_opt.transforms.quantization.data import Split
+from amct_opt.transforms.quantization.options import AUTOMATIC, QuantizeOptions
+from amct_opt.transforms.quantization.request import request_of
 
 DIGITS = Path(__file__).parents[4] / "examples" / "digits"
 
@@ -41,11 +44,12 @@ def test_all_widths_are_those_of_one_equalized_network(tmp_path: Path) -> None:
     """
     module, session = amct_opt.load(uneven(tmp_path / "uneven.onnx"))
     amct_opt.run_pipeline(module, ["fuse"], session)
-    samples = load_samples(str(DIGITS / "calib.npz"), main_function(module)).head(32)
-    options, data = composed(QuantizeOptions, {"weight_bits": 3}), DataOptions(str(DIGITS / "calib.npz"))
-    work = work_of(module, samples, session)
-    network = Network(module, options, data, AUTOMATIC, samples, Differences, work, session)
-    program = network.program({"equalize": True, "correct_bias": False}, low_bits=False)
+    given = load_samples(str(DIGITS / "calib.npz"), main_function(module))
+    samples, options = given.head(32), composed(QuantizeOptions, {"weight_bits": 3})
+    request, split = request_of(options, session), Split(given, samples, False, None)
+    network = Network.of(tmp_path / "uneven.onnx", module, request, split, AUTOMATIC, session)
+    trials = TrialNetwork(network, options, samples, Differences, work_of(module, samples, session))
+    program = trials.program({"equalize": True, "correct_bias": False}, low_bits=False)
     noise = {(c.layer, c.width): c.noise for layer in program.layers for c in layer}
     narrow, low, whole, wide = Width(3, 8), Width(4, 8), Width(8, 8), Width(8, 16)
     for layer in ("depthwise1", "conv4"):

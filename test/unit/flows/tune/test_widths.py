@@ -9,10 +9,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.flows.tune.budget import UNLIMITED, Budget, Costs
 from amct_opt.flows.tune.widths import FLOAT, LOW, WHOLE, Choice, Program, Width, changes_of, layer_widths
 from amct_opt.flows.widening import WIDE
+from amct_opt.support.diagnostics import CompileError
 
 
 def program(seed: int) -> Program:

@@ -13,7 +13,7 @@ from amct_opt.dialects import nn
 from amct_opt.formats.onnx.file import without_weights
 from amct_opt.formats.wire import LARGE, MalformedError
 from amct_opt.frontends.onnx import read
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Build = Callable[..., ModelProto]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.schema import DATA_TYPES, TensorProto
 from amct_opt.formats.tensorflow.tensors import Array, array_of, dtype_of, tensor_proto
 from amct_opt.ir.dtypes import ELEMENT_TYPES, as_stored, dtype_named, is_narrow_float
+from amct_opt.support.diagnostics import CompileError
 
 DTYPES = [dtype_named(row.numpy) for row in ELEMENT_TYPES if not is_narrow_float(row.mlir)]
 

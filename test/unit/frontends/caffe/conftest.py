@@ -16,7 +16,7 @@ from amct_opt.frontends.caffe import read
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.frontends.caffe import read
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.support.diagnostics import CompileError
 
 DATA = 'input: "data" input_shape { dim: [1, 4, 6, 6] }\n'
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 
 @pytest.fixture

@@ -12,14 +12,10 @@ import pytest
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 
+from ...values import normal as f
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Build = Callable[[Any], object]
-
-RNG = np.random.default_rng(1)
-
-
-def f(*shape: int) -> Array:
-    return RNG.normal(size=shape).astype(np.float32)
 
 
 def one(kind: str, blobs: tuple[Array, ...] = (), bottom: str = "data", **params: Any) -> Build:
@@ -62,7 +58,7 @@ def split(net: Any) -> None:
 
 def batch_norm_scale(net: Any) -> None:
     net.add("bn", "BatchNorm", top="y", blobs=NORM, batch_norm_param={"eps": 1e-3})
-    net.add("sc", "Scale", "y", "y", blobs=(f(4), f(4)), scale_param={"bias_term": True})
+    net.add("sc", "Scale", "y", "y", blobs=(*f(2, 4),), scale_param={"bias_term": True})
 
 
 def crop(**params: Any) -> Build:
@@ -84,7 +80,7 @@ def bias_by_bottom(net: Any) -> None:
     net.add("y", "Bias", ["data", "r"], bias_param={"axis": 0})
 
 
-NORM = (f(4), np.abs(f(4)) + 0.5, np.array([7.5], np.float32))
+NORM = (f(4, seed=1), np.abs(f(4, seed=2)) + 0.5, np.array([7.5], np.float32))
 W, B = f(6, 3, 3, 3), f(6)
 IMAGE = (2, 4, 7, 6)
 
@@ -137,7 +133,7 @@ OPENCV: dict[str, tuple[tuple[int, ...], Build]] = {
     "batch-norm-factor-0": (IMAGE, one("BatchNorm", (*NORM[:2], np.zeros(1, np.float32)))),
     "batch-norm-scale": (IMAGE, batch_norm_scale),
     "scale": (IMAGE, one("Scale", (f(4),))),
-    "scale-bias": (IMAGE, one("Scale", (f(4), f(4)), scale_param={"bias_term": True})),
+    "scale-bias": (IMAGE, one("Scale", (*f(2, 4),), scale_param={"bias_term": True})),
     "scale-axes": ((2, 4, 5), one("Scale", (f(4, 5),), scale_param={"axis": 1, "num_axes": 2})),
     "scale-bottom": (IMAGE, scale_by_bottom),
     "relu": (IMAGE, one("ReLU")),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError, describe
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import input_names, main_function, output_names
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError, describe
 
 DATA = 'input: "data" input_shape { dim: 1 dim: 3 dim: 4 dim: 4 }\n'
 RELU = 'layer { name: "r" type: "ReLU" bottom: "data" top: "r" }\n'

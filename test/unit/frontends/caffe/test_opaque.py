@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError
 
 DATA = 'input: "data" input_shape { dim: [1, 4, 6, 6] }\n'
 ROI = """layer { name: "roi" type: "ROIPooling" bottom: "data" top: "roi"  # of Fast R-CNN

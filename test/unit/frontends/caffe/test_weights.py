@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.caffe.file import read_weights
 from amct_opt.formats.caffe.schema import BlobProto, NetParameter
 from amct_opt.ir.functions import main_function
+from amct_opt.support.diagnostics import CompileError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

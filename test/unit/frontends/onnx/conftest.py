@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.frontends.onnx import read
 from amct_opt.session import Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Declaration = tuple[str, Sequence[int | str | None]]
 """A name and a float32 shape."""

@@ -15,26 +15,23 @@ from onnx import ModelProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.support.diagnostics import CompileError
+
+from ...values import normal as floats
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]
-RNG = np.random.default_rng(0)
 IMPORTS = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
 B, S, K, HEADS, SIZE, P = 2, 3, 32, 4, 8, 5
-
-
-def floats(*shape: int) -> np.ndarray:
-    return RNG.normal(size=shape).astype(np.float32)
 
 
 FORMS: dict[str, tuple[dict[str, Any], dict[str, np.ndarray], int]] = {
     "plain": ({}, {}, 1),
     "mask": ({"mask_filter_value": -100.0}, {"mask": np.array([[1, 1, 0], [1, 1, 1]], np.int32)}, 1),
-    "mask of rank 3": ({}, {"mask": RNG.integers(0, 2, (B, S, S)).astype(np.int32)}, 1),
+    "mask of rank 3": ({}, {"mask": (floats(B, S, S) > 0).astype(np.int32)}, 1),
     "lengths": ({}, {"mask": np.array([2, 3], np.int32)}, 1),
     "causal": ({"unidirectional": 1, "scale": 0.5}, {}, 1),
     "scores": ({}, {"bias": floats(B, HEADS, S, S)}, 1),

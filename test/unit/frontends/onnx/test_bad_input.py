@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from onnx import ModelProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.frontends.onnx import read
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 Build = Callable[..., ModelProto]
 Save = Callable[[ModelProto], Path]

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnx.backend.test
+import onnx
 import pytest
 from onnx import ModelProto, helper
 
 from amct_opt.dialects import nn
 from amct_opt.frontends.onnx import read
 from amct_opt.ir.text import module_text, parse_module
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 Build = Callable[..., ModelProto]
-LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
 @pytest.fixture

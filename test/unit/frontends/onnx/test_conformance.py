@@ -9,55 +9,58 @@ onnx package: those of single nodes as files up to 1.22, generated since.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.backend.test
 import pytest
 from onnx import ModelProto, numpy_helper, version_converter
 
 from amct_opt import quantize
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.frontends.onnx import read
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its inputs and expected outputs; without data if some of them are not tensors."""
+    """A model, and what reads its inputs and expected outputs: without data if some of them are not tensors."""
 
     name: str
     model: ModelProto
-    data: tuple[tuple[Arrays, Arrays], ...]
+    data: Callable[[], Sequence[tuple[Arrays, Arrays]]]
 
     @property
     def op_type(self) -> str:
         return self.model.graph.node[0].op_type
 
 
-DATA = Path(onnx.backend.test.__file__).parent / "data"
+DATA = Path(onnx.__file__).parent / "backend/test/data"
 
 
 def _on_disk(suite: str) -> Iterator[Case]:
     for folder in sorted((DATA / suite).iterdir()):
         model = onnx.load(folder / "model.onnx")
-        yield Case(folder.name, model, tuple(_data_set(s, model) for s in sorted(folder.glob("test_data_set_*"))))
+        yield Case(folder.name, model, partial(_data_sets, folder, model))
 
 
 def fed(model: ModelProto) -> list[onnx.ValueInfoProto]:
     """The inputs that data is for: early versions list the initializers among them."""
     held = {t.name for t in model.graph.initializer}
     return [v for v in model.graph.input if v.name not in held]
+
+
+def _data_sets(folder: Path, model: ModelProto) -> list[tuple[Arrays, Arrays]]:
+    return [_data_set(each, model) for each in sorted(folder.glob("test_data_set_*"))]
 
 
 def _data_set(folder: Path, model: ModelProto) -> tuple[Arrays, Arrays]:
@@ -76,8 +79,8 @@ def _generated() -> Iterator[Case]:
     from onnx.backend.test.loader import load_node_model_tests  # pyright: ignore[reportAttributeAccessIssue]  # onnx 1.23 and later
 
     for case in load_node_model_tests():
-        data = tuple(([*map(np.asarray, i)], [*map(np.asarray, o)]) for i, o in case.data_sets)
-        yield Case(case.name, case.model, data)
+        data = [([*map(np.asarray, i)], [*map(np.asarray, o)]) for i, o in case.data_sets]
+        yield Case(case.name, case.model, data.copy)
 
 
 @cache
@@ -167,7 +170,7 @@ def with_parameters(case: Case) -> ModelProto:
     """The model with every input but the first one given as an initializer, as exporters write parameters."""
     model = ModelProto()
     model.CopyFrom(case.model)
-    inputs, _ = case.data[0]
+    inputs, _ = case.data()[0]
     for value, array in list(zip(fed(model), inputs, strict=True))[1:]:
         if array.dtype != object:
             model.graph.initializer.append(numpy_helper.from_array(array, value.name))
@@ -191,7 +194,7 @@ def _outcome(case: Case, model: ModelProto, folder: Path) -> str:
     except CompileError as e:
         return e.message
     given = {i.name for i in model.graph.initializer}
-    for inputs, outputs in case.data:
+    for inputs, outputs in case.data():
         feeds = {v.name: a for v, a in zip(fed(case.model), inputs, strict=True) if v.name not in given}
         try:
             results = run(module, feeds)
@@ -206,7 +209,7 @@ def _outcome(case: Case, model: ModelProto, folder: Path) -> str:
 def with_constants(case: Case) -> ModelProto:
     """The model with every input as an initializer, next to an output that keeps it from being empty."""
     model = with_parameters(case)
-    inputs, _ = case.data[0]
+    inputs, _ = case.data()[0]
     if model.graph.input and inputs[0].dtype != object:
         model.graph.initializer.append(numpy_helper.from_array(inputs[0], model.graph.input[0].name))
     return model
@@ -234,7 +237,7 @@ def test_constants_give_what_inputs_give(folder: Path) -> None:
 
 def assert_folds(case: Case, folder: Path) -> None:
     """A node, once on inputs and once folded at import: equal types, shapes and integers, floats up to sums of them."""
-    if case.name in OTHERWISE_IN_ONNXRUNTIME or not case.data:
+    if case.name in OTHERWISE_IN_ONNXRUNTIME or not case.data():
         return
     if (at_run := _results(case.model, case, folder)) is None:
         return
@@ -251,7 +254,7 @@ def _results(model: ModelProto, case: Case, folder: Path) -> dict[str, np.ndarra
     path = folder / f"{case.name}.onnx"
     path.write_bytes(model.SerializeToString())
     given = {i.name for i in model.graph.initializer}
-    feeds = {v.name: a for v, a in zip(fed(case.model), case.data[0][0], strict=True) if v.name not in given}
+    feeds = {v.name: a for v, a in zip(fed(case.model), case.data()[0][0], strict=True) if v.name not in given}
     try:
         module = read(path, new_session())
         if any(isinstance(op, nn.OpaqueOp) and op.is_random for op in module.walk()):
@@ -357,7 +360,7 @@ def quantized_sqnr(case: Case, profile: str, folder: Path) -> float:
     path, session = folder / f"{case.name}.onnx", new_session()
     path.write_bytes(case.model.SerializeToString())
     session.profile, session.warn = profile, lambda message: None  # type: ignore[method-assign]
-    inputs, outputs = case.data[0]
+    inputs, outputs = case.data()[0]
     feeds = {v.name: a for v, a in zip(fed(case.model), inputs, strict=True)}
     module = read(path, session)
     run_passes(module, [make_pass("canonicalize"), make_pass("fuse-all")], session)

@@ -14,14 +14,13 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]
-RNG = np.random.default_rng(0)
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
 
 
@@ -63,23 +62,25 @@ PLAIN: dict[str, tuple[NodeProto, list[str]]] = {
 
 
 @pytest.mark.parametrize("form", PLAIN)
-def test_plain_operators(build: Build, load: Load, form: str) -> None:
+def test_plain_operators(build: Build, load: Load, form: str, rng: np.random.Generator) -> None:
     node, operations = PLAIN[form]
     weights = {"w": (6, 8), "b": (8,), "g": (8,), "s": (2, 4, 8), "m": (4, 8)}
-    arrays = {n: RNG.normal(size=s).astype(np.float32) for n, s in weights.items() if n in node.input}
+    arrays = {n: rng.normal(size=s).astype(np.float32) for n, s in weights.items() if n in node.input}
     model = build([node], [("x", [2, 4, 8])], [(n, None) for n in node.output if n], arrays, opset_imports=IMPORTS)
     module = load(model)
     assert [op.name.removeprefix("nn.") for op in module.walk() if isinstance(op, nn.NNOp)] == operations
-    x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
+    x = rng.normal(size=(2, 4, 8)).astype(np.float32)
     names = [n for n in node.output if n]
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(names, {"x": x})
     for name, array in zip(names, wanted, strict=True):
         np.testing.assert_allclose(run(module, {"x": x})[name], np.asarray(array), rtol=1e-4, atol=1e-5)
 
 
-def test_onnxruntime_has_one_kernel_for_a_written_root_mean_square(build: Build, load: Load, tmp_path: Path) -> None:
+def test_onnxruntime_has_one_kernel_for_a_written_root_mean_square(
+    build: Build, load: Load, tmp_path: Path, rng: np.random.Generator
+) -> None:
     node = contrib("SkipSimplifiedLayerNormalization", "x", "s", "b", domain="com.microsoft", epsilon=0.1)
-    arrays = {"b": RNG.normal(size=8).astype(np.float32)}
+    arrays = {"b": rng.normal(size=8).astype(np.float32)}
     module = load(build([node], [("x", [2, 4, 8]), ("s", [2, 4, 8])], [("y", None)], arrays, opset_imports=IMPORTS))
     amct_opt.save(module, tmp_path / "written.onnx", new_session(), "onnx")
     options = onnxruntime.SessionOptions()
@@ -89,12 +90,12 @@ def test_onnxruntime_has_one_kernel_for_a_written_root_mean_square(build: Build,
     assert kinds[-1] == "SimplifiedLayerNormalization", kinds
 
 
-def test_fused_convolution(build: Build, load: Load) -> None:
+def test_fused_convolution(build: Build, load: Load, rng: np.random.Generator) -> None:
     node = contrib("FusedConv", "x", "w", "b", "z", activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
-    arrays = {"w": RNG.normal(size=(4, 3, 3, 3)).astype(np.float32), "b": np.ones(4, np.float32)}
+    arrays = {"w": rng.normal(size=(4, 3, 3, 3)).astype(np.float32), "b": np.ones(4, np.float32)}
     inputs = [("x", [1, 3, 5, 5]), ("z", [1, 4, 5, 5])]
     model = build([node], inputs, [("y", None)], arrays, opset_imports=IMPORTS)
-    feeds = {n: RNG.normal(size=s).astype(np.float32) for n, s in inputs}
+    feeds = {n: rng.normal(size=s).astype(np.float32) for n, s in inputs}
     (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds))
     module = load(model)
     assert [op.name for op in module.walk() if isinstance(op, nn.NNOp)] == ["nn.conv", "nn.add", "nn.relu"]
@@ -111,7 +112,7 @@ ACTIVATIONS: dict[str, dict[str, float]] = {
 
 
 @pytest.mark.parametrize("form", ACTIVATIONS)
-def test_fused_activations(build: Build, load: Load, form: str) -> None:
+def test_fused_activations(build: Build, load: Load, form: str, rng: np.random.Generator) -> None:
     """A list of parameters on FusedConv, attributes on FusedGemm."""
     (op_type, activation), params = form.split(), ACTIVATIONS[form]
     if op_type == "FusedConv":
@@ -120,9 +121,9 @@ def test_fused_activations(build: Build, load: Load, form: str) -> None:
     else:
         named: dict[str, Any] = {f"activation_{name}": value for name, value in params.items()}
         node, shape, weight = contrib(op_type, "x", "w", "b", activation=activation, transB=1, **named), (4, 3), (6, 3)
-    arrays = {"w": RNG.normal(size=weight).astype(np.float32), "b": RNG.normal(size=6).astype(np.float32)}
+    arrays = {"w": rng.normal(size=weight).astype(np.float32), "b": rng.normal(size=6).astype(np.float32)}
     model = build([node], [("x", shape)], [("y", None)], arrays, opset_imports=IMPORTS)
-    x = RNG.normal(size=shape).astype(np.float32)
+    x = rng.normal(size=shape).astype(np.float32)
     (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     module = load(model)
     assert not any(isinstance(op, nn.OpaqueOp) for op in module.walk())
@@ -130,7 +131,7 @@ def test_fused_activations(build: Build, load: Load, form: str) -> None:
 
 
 @pytest.mark.parametrize("domain", ["", "com.microsoft"])
-def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: str) -> None:
+def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: str, rng: np.random.Generator) -> None:
     """onnxruntime says of which type the result is, runs the operator, and reads it in the file that is written.
 
     It has operators of its own in ONNX's domain too, which no opset of ONNX defines.
@@ -139,13 +140,13 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: st
     kind, outputs = ("Skip", ("h", "", "d")) if domain else ("", ("h", "d"))
     node = contrib(f"{kind}SimplifiedLayerNormalization", "x", *skip, "g", outputs=outputs, domain=domain, epsilon=1e-5)
     nodes = [node, helper.make_node("Add", ["h", "d"], ["y"])]
-    weights = {"s": RNG.normal(size=(2, 4, 8)).astype(np.float32), "g": np.ones(8, np.float32)}
+    weights = {"s": rng.normal(size=(2, 4, 8)).astype(np.float32), "g": np.ones(8, np.float32)}
     weights = {name: array for name, array in weights.items() if name in node.input}
     model = build(nodes, [("x", [2, 4, 8])], [("y", None)], weights, opset_imports=IMPORTS)
     module = load(model)
     (op,) = [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
     assert str(op.result_types[0]) == "tensor<2x4x8xf32>"
-    x = RNG.normal(size=(2, 4, 8)).astype(np.float32)
+    x = rng.normal(size=(2, 4, 8)).astype(np.float32)
     (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5)
     amct_opt.save(module, tmp_path / "m.onnx", new_session(), "onnx")
@@ -156,20 +157,23 @@ def test_others_are_carried(build: Build, load: Load, tmp_path: Path, domain: st
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("level", [0, 1, 4])
 @pytest.mark.parametrize("asymmetric", [True, False])
-def test_weights_of_4_bits_in_blocks(build: Build, load: Load, tmp_path: Path, level: int, asymmetric: bool) -> None:
+def test_weights_of_few_bits_in_blocks(
+    build: Build, load: Load, tmp_path: Path, level: int, asymmetric: bool, bits: int, rng: np.random.Generator
+) -> None:
     """MatMulNBits is a float product; at accuracy level 4 it rounds its input and is carried, its weights as constants."""
     weights = {
-        "w": RNG.integers(0, 256, (48, 2, 16), np.uint8),
-        "scales": RNG.uniform(0.01, 0.02, 96).astype(np.float32),
-        **({"zeros": RNG.integers(0, 256, 48, np.uint8)} if asymmetric else {}),
+        "w": rng.integers(0, 256, (48, 2, 4 * bits), np.uint8),
+        "scales": rng.uniform(0.01, 0.02, 96).astype(np.float32),
+        **({"zeros": rng.integers(0, 256, 48, np.uint8)} if asymmetric else {}),
     }
-    sizes: dict[str, Any] = {"K": 64, "N": 48, "bits": 4, "block_size": 32, "accuracy_level": level}
+    sizes: dict[str, Any] = {"K": 64, "N": 48, "bits": bits, "block_size": 32, "accuracy_level": level}
     node = contrib("MatMulNBits", "x", *weights, outputs=("h",), **sizes)
     nodes = [node, helper.make_node("Relu", ["h"], ["y"])]
     model = build(nodes, [("x", ["n", 64])], [("y", ["n", 48])], weights, opset_imports=IMPORTS)
-    x = RNG.normal(size=(16, 64)).astype(np.float32)
+    x = rng.normal(size=(16, 64)).astype(np.float32)
     (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     module = load(model)
     assert any(isinstance(op, nn.OpaqueOp) for op in module.walk()) == (level == 4)
@@ -214,7 +218,7 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
     module, session = amct_opt.load(optimized)
     session.profile = "qdq"
     (value,) = source.get_inputs()
-    x = RNG.normal(size=[d if isinstance(d, int) else 2 for d in value.shape]).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=[d if isinstance(d, int) else 2 for d in value.shape]).astype(np.float32)
     amct_opt.quantize(module, session, data=[{value.name: x}])
     assert any(isinstance(op, nn.DequantizeOp) for op in module.walk())
     amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
@@ -224,7 +228,7 @@ def test_files_of_the_optimizer(example: str, level: str, tmp_path: Path) -> Non
 
 
 def gathered(build: Build, table: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], **given: int) -> Any:
-    """Rows of a table of 4 bits; 48 tokens of 32 columns."""
+    """Rows of a table of 4 bits unless `given` says otherwise; 48 tokens of 32 columns."""
     sizes: dict[str, Any] = {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1, **given}
     node = contrib("GatherBlockQuantized", "table", "x", "scales", outputs=("y",), **sizes)
     x, y = ("x", TensorProto.INT64, ["n"]), ("y", TensorProto.FLOAT, ["n", 32])
@@ -232,15 +236,15 @@ def gathered(build: Build, table: np.ndarray[Any, Any], scales: np.ndarray[Any, 
     return build([node], values[:1], values[1:], {"table": table, "scales": scales}, opset_imports=IMPORTS)
 
 
-def test_rows_of_a_table_in_blocks(build: Build, load: Load) -> None:
-    """What does not fit is an error, what is not known is carried."""
-    table = RNG.integers(0, 256, (48, 16), np.uint8)
-    scales = RNG.uniform(0.1, 1, (48, 2)).astype(np.float32)
-    x, model = np.array([0, 47, -1]), gathered(build, table, scales)
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_rows_of_a_table_in_blocks(bits: int, build: Build, load: Load, rng: np.random.Generator) -> None:
+    """What does not fit is an error."""
+    table = rng.integers(0, 256, (48, 4 * bits), np.uint8)
+    scales = rng.uniform(0.1, 1, (48, 2)).astype(np.float32)
+    x, model = np.array([0, 47, -1]), gathered(build, table, scales, bits=bits)
     (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
     module = load(model)
     np.testing.assert_array_equal(run(module, {"x": x})["y"], wanted)
     assert not any(isinstance(op, nn.OpaqueOp) for op in module.walk())
     with pytest.raises(CompileError, match=r"has scales and zero points of \[\(48, 3\)\], which do not fit its table"):
-        load(gathered(build, table, np.ones((48, 3), np.float32)))
-    assert any(isinstance(op, nn.OpaqueOp) for op in load(gathered(build, table, scales, bits=2)).walk())
+        load(gathered(build, table, np.ones((48, 3), np.float32), bits=bits))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.frontends.onnx import read
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 WEIGHT = np.arange(200, dtype=np.float32).reshape(2, 100)
 Write = Callable[..., Path]
@@ -91,6 +91,15 @@ def test_packed_integers(write: Write) -> None:
     array = weight_of(path)
     assert array.dtype == ml_dtypes.int4
     np.testing.assert_array_equal(array.astype(int), [1, -8, 7, -1, 0, 2, 5])
+
+
+@pytest.mark.parametrize(
+    ("type_", "numbers"), [(TensorProto.INT2, [1, 0, -2, -1, 1, -2]), (TensorProto.UINT2, [1, 0, 2, 3, 1, 2])]
+)
+def test_four_integers_in_a_byte(type_: int, numbers: list[int], write: Write) -> None:
+    path = write(type_, (6,), location="weights.bin")
+    path.with_name("weights.bin").write_bytes(bytes([0b11100001, 0b1001]))
+    np.testing.assert_array_equal(weight_of(path).astype(int), numbers)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.support.diagnostics import CompileError
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

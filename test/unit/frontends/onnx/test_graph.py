@@ -12,13 +12,13 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from amct_opt.diagnostics import CompileError, describe
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import body, dimension_names, input_names, main_function, output_names
 from amct_opt.ir.text import module_text
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.session import Session
+from amct_opt.support.diagnostics import CompileError, describe
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

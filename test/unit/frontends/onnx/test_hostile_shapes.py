@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.frontends.onnx import read
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 from .conftest import build_model
 

@@ -13,17 +13,18 @@ from onnx import ModelProto, TensorProto, helper, shape_inference
 from onnx.utils import Extractor
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.ir.functions import dimension_names, input_names, main_function, output_names, return_op
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
+from amct_opt.support.diagnostics import CompileError
+
+from ...values import normal
 
 Build = Callable[..., ModelProto]
 Load = Callable[..., Any]
-RNG = np.random.default_rng(0)
-W, V = RNG.normal(size=(4, 5)).astype(np.float32), RNG.normal(size=(5, 3)).astype(np.float32)
-X, S = RNG.normal(size=(2, 4)).astype(np.float32), RNG.normal(size=(2, 5)).astype(np.float32)
+W, V = normal(4, 5), normal(5, 3)
+X, S = normal(2, 4), normal(2, 5)
 
 
 @pytest.fixture

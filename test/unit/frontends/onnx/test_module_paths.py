@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, helper
 from amct_opt import frontends, fuse_modules
 from amct_opt.frontends.onnx.module_paths import module_paths
 from amct_opt.ir.layer_names import LayerNames
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 SCOPES, RULES = "pkg.torch.onnx.name_scopes", "pkg.onnxscript.rewriter.rule_name"
 

@@ -17,7 +17,7 @@ from amct_opt import frontends
 from amct_opt.ir.functions import input_names, main_function, output_names
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

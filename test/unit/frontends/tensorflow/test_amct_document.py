@@ -25,8 +25,8 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt import frontends
 from amct_opt.ir.functions import body, main_function
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

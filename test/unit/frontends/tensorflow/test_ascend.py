@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 tf = cast(Any, tensorflow)
 """The types that pyright has for it are narrower than what it takes."""

@@ -14,12 +14,12 @@ import pytest
 from google.protobuf import text_format
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.formats.tensorflow.tensors import tensor_proto
 from amct_opt.ir.functions import main_function
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 X = """node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
          attr { key: "shape" value { shape { dim { size: -1 } dim { size: 3 } } } } }

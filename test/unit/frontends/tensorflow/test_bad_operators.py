@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 X = tf.TensorSpec([2, 3, 4, 5], tf.float32)
 

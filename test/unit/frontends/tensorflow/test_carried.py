@@ -10,7 +10,7 @@ import pytest
 import tensorflow
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
+from amct_opt.support.diagnostics import CompileError
 
 tf = cast(Any, tensorflow)
 """The types that pyright has for it are narrower than what it takes."""

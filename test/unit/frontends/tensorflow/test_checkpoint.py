@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 from unit.flows.hostile_files import with_checksums
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.checkpoint import Checkpoint, parse_part
 from amct_opt.formats.tensorflow.leveldb import places
 from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.formats.wire import read_varint
 from amct_opt.ir.dtypes import ELEMENT_TYPES, as_stored, dtype_named, is_narrow_float
+from amct_opt.support.diagnostics import CompileError
 
 WHOLE = ""
 

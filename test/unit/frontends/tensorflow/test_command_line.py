@@ -16,14 +16,15 @@ import pytest
 
 from amct_opt.tools import amct, amct_opt
 
+from ...values import normal
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 
-RNG = np.random.default_rng(0)
-IMAGES = RNG.normal(size=(16, 8, 8, 3)).astype(np.float32)
+IMAGES = normal(16, 8, 8, 3)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x = keras.Input((8, 8, 3), name="image")
     y = keras.layers.ReLU()(keras.layers.BatchNormalization()(keras.layers.Conv2D(6, 3, name="conv")(x)))
     model = keras.Model(x, keras.layers.Dense(5, name="scores")(keras.layers.Flatten()(y)), name="net")
+    rng = np.random.default_rng(0)
     for weight in model.weights:
-        weight.assign(RNG.uniform(0.1, 0.5, weight.shape))
+        weight.assign(rng.uniform(0.1, 0.5, weight.shape))
     model.save(folder / "net.keras")
     model.export(folder / "net", verbose=False)
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
@@ -77,8 +79,11 @@ def test_amct_run(form: str, models: Path, tmp_path: Path) -> None:
 def test_amct_quantize(form: str, models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files are called as the file or folder; the size of a SavedModel is that of its graph and its variables."""
     out = tmp_path / "out"
-    assert amct.run(["quantize", str(models / form), "--data", str(models / "x.npz"), "-o", str(out)]) == 0
-    assert {"net_qdq.onnx", "net_nn.mlir", "net_ascend.mlir"} <= {path.name for path in out.iterdir()}
+    assert (
+        amct.run(["quantize", str(models / form), "--data", str(models / "x.npz"), "-o", str(out), "--also", "ascend"])
+        == 0
+    )
+    assert {"net_qdq.onnx", "net_quantized.pb", "net_ascend.mlir"} <= {path.name for path in out.iterdir()}
     summary = json.loads((out / "summary.json").read_text())
     assert {row["op"] for row in summary["layers"]["quantized"]} == {"nn.conv", "nn.matmul"}
     read = (

@@ -19,11 +19,11 @@ from amct_opt import frontends
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.tf_ascend import TfAscendTarget
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
 from .test_ascend import WEIGHTS, network, weight
 

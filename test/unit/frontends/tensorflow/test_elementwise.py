@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ...values import normal
 from .conftest import kinds
 
 Agrees = Callable[..., Any]
 raw = tf.raw_ops
 
-_rng = np.random.default_rng(0)
-REAL = _rng.normal(size=(2, 3, 4)).astype(np.float32) * 3
+REAL = normal(2, 3, 4) * 3
 REAL[0, 0] = [0, -0.0, 0.5, -2.5]
-OTHER = _rng.normal(size=(2, 3, 4)).astype(np.float32)
+OTHER = normal(2, 3, 4, seed=1)
 POSITIVE = np.abs(REAL) + np.float32(0.1)
 ROW = np.array([1, -2, 3, 0.25], np.float32)
 WHOLE = np.arange(-12, 12, dtype=np.int32).reshape(2, 3, 4)

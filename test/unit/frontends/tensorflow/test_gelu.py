@@ -11,7 +11,7 @@ from amct_opt.dialects import nn
 from amct_opt.frontends.tensorflow import from_keras
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 
 def test_keras_gelu(equivalence: Any) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.ir.functions import body, input_names, main_function, output_names
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.frontends.tensorflow import from_function, from_graph, from_keras
 from amct_opt.ir.functions import input_names, main_function, output_names
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
-from ...values import layer_of
+from ...values import layer_of, normal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -38,8 +38,7 @@ pytestmark = [  # what Keras meets while it saves
     pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"),
 ]
 
-RNG = np.random.default_rng(0)
-IMAGE, EXTRA = RNG.normal(size=(2, 6, 6, 3)).astype(np.float32), RNG.normal(size=(2, 4)).astype(np.float32)
+IMAGE, EXTRA = normal(2, 6, 6, 3), normal(2, 4)
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def library(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def network(library: Any) -> Any:
+def network(rng: np.random.Generator, library: Any) -> Any:
     """Two inputs and two outputs, neither in the order of the alphabet; a layer that only training uses; random weights."""
     layers = library.layers
     image, extra = library.Input((6, 6, 3), name="image"), library.Input((4,), name="extra")
@@ -63,7 +62,7 @@ def network(library: Any) -> Any:
     outputs = [layers.Dense(5, name="logits")(x), layers.Dense(2, activation="sigmoid", name="aux")(x)]
     model = library.Model([image, extra], outputs, name="net")
     for weight in model.weights:
-        weight.assign(RNG.uniform(0.5, 1.5, weight.shape))
+        weight.assign(rng.uniform(0.5, 1.5, weight.shape))
     return model
 
 
@@ -75,8 +74,8 @@ def check(module: Any, expected: Sequence[Any]) -> None:
         np.testing.assert_allclose(actual, reference.numpy(), rtol=0, atol=1e-5 * np.abs(reference).max())
 
 
-def test_from_keras(library: Any, session: Session) -> None:
-    model = network(library)
+def test_from_keras(library: Any, session: Session, rng: np.random.Generator) -> None:
+    model = network(rng, library)
     module = from_keras(model, session)
     check(module, model([IMAGE, EXTRA], training=False))
     (conv,) = [op for op in module.walk() if isinstance(op, nn.ConvOp)]
@@ -85,22 +84,22 @@ def test_from_keras(library: Any, session: Session) -> None:
 
 
 @pytest.mark.parametrize("ending", ["keras", "h5", "hdf5"])
-def test_files(ending: str, tmp_path: Path, session: Session) -> None:
-    model = network(keras)
+def test_files(ending: str, tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
+    model = network(rng, keras)
     path = tmp_path / f"model.{ending}"
     model.save(path)
     check(frontends.read(path, session), model([IMAGE, EXTRA], training=False))
 
 
-def test_files_of_keras_2(tmp_path: Path, session: Session) -> None:
-    model = network(tf_keras)
+def test_files_of_keras_2(tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
+    model = network(rng, tf_keras)
     path = tmp_path / "model.h5"
     model.save(path)
     check(frontends.read(path, session), model([IMAGE, EXTRA], training=False))
 
 
-def test_keras_files_of_keras_2(tmp_path: Path, session: Session) -> None:
-    network(tf_keras).save(tmp_path / "model.keras")
+def test_keras_files_of_keras_2(tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
+    network(rng, tf_keras).save(tmp_path / "model.keras")
     with pytest.raises(CompileError, match=r"Keras cannot load it: Keras 2 wrote it\n  hint: save it as .h5"):
         frontends.read(tmp_path / "model.keras", session)
 
@@ -141,8 +140,8 @@ def test_weights_that_layers_share_are_shared(session: Session) -> None:
     assert first.operands[1] is second.operands[1]
 
 
-def test_options_hold(session: Session) -> None:
-    model = network(keras)
+def test_options_hold(session: Session, rng: np.random.Generator) -> None:
+    model = network(rng, keras)
     session.imports = ImportOptions(outputs=("aux",), shapes={"image": (1, 6, 6, 3)})
     module = from_keras(model, session)
     assert output_names(main_function(module)) == ["aux"]
@@ -166,9 +165,9 @@ def test_a_model_without_known_inputs(session: Session) -> None:
 # Functions and graphs
 
 
-def test_functions(session: Session) -> None:
+def test_functions(session: Session, rng: np.random.Generator) -> None:
     """With a signature of their own, with one given, traced; results in a dictionary have its keys."""
-    weight = tf.Variable(RNG.normal(size=(4, 3)).astype(np.float32))
+    weight = tf.Variable(rng.normal(size=(4, 3)).astype(np.float32))
     offset = tf.constant(np.array([1, 2, 3], np.float32))
 
     def function(first: Any, second: Any) -> Any:
@@ -265,9 +264,9 @@ def test_no_model(ending: str, content: bytes, tmp_path: Path, session: Session)
     assert str(caught.value).startswith(f"{path}: error: ")
 
 
-def test_weights_without_a_model(tmp_path: Path, session: Session) -> None:
+def test_weights_without_a_model(tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
     path = tmp_path / "model.h5"
-    network(tf_keras).save_weights(path)
+    network(rng, tf_keras).save_weights(path)
     with pytest.raises(CompileError, match="holds no model, only weights or other data\n  hint: save the whole model"):
         frontends.read(path, session)
 

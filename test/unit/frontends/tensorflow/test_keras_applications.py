@@ -33,8 +33,8 @@ from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import difference
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 from ...scripts import script
 
@@ -238,7 +238,7 @@ READ_ALONE = """
 import sys
 from pathlib import Path
 from amct_opt import frontends
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 frontends.read(Path(sys.argv[1]), new_session())
 assert not {"tensorflow", "keras", "tf_keras"} & set(sys.modules)
 """

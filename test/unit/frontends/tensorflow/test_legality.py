@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow
 
-from amct_opt.diagnostics import Remark
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
+from amct_opt.support.diagnostics import Remark
 
 tf = cast(Any, tensorflow)
 """The types that pyright has for it are narrower than what it takes."""

@@ -19,15 +19,15 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.frontends.tensorflow import from_function, from_keras
 from amct_opt.ir.functions import input_names, main_function, output_names
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import difference
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
-from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -347,7 +347,23 @@ def test_quantized(network: Network, tmp_path: Path, capsys: pytest.CaptureFixtu
     """The whole path, data under the names of Keras: int8 is near TensorFlow's outputs in onnxruntime and in integers."""
     np.savez(tmp_path / "calib.npz", **dict[str, Any](network.inputs))
     path, out = exported(network.model, tmp_path), tmp_path / "out"
-    assert amct.run(["quantize", str(path), "--data", str(tmp_path / "calib.npz"), "-o", str(out)]) == 0
+    assert (
+        amct.run(
+            [
+                "quantize",
+                str(path),
+                "--data",
+                str(tmp_path / "calib.npz"),
+                "--also",
+                "ascend",
+                "--profile",
+                "ascend",
+                "-o",
+                str(out),
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().err == ""
     assert json.loads((out / "summary.json").read_text())
 

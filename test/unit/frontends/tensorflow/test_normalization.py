@@ -15,15 +15,13 @@ from .conftest import kinds
 Agrees = Callable[..., ModuleOp]
 raw = tf.raw_ops
 
-_rng = np.random.default_rng(0)
-
 
 def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 SCALE, OFFSET, MEAN = normal(3, 4)
-VARIANCE = (10.0 ** _rng.uniform(-3, 1, 4)).astype(np.float32)
+VARIANCE = (10.0 ** np.random.default_rng(0).uniform(-3, 1, 4)).astype(np.float32)
 PARAMETERS = [SCALE, OFFSET, MEAN, VARIANCE]
 
 NORMS = {"1": raw.FusedBatchNorm, "2": raw.FusedBatchNormV2, "3": raw.FusedBatchNormV3}

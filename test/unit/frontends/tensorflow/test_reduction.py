@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from ...values import normal
+
 Agrees = Callable[..., Any]
 
-_rng = np.random.default_rng(0)
-REAL = _rng.normal(size=(2, 3, 4, 5)).astype(np.float32)
-WHOLE = _rng.integers(-9, 9, (2, 3, 4, 5)).astype(np.int32)
+REAL = normal(2, 3, 4, 5)
+WHOLE = np.random.default_rng(0).integers(-9, 9, (2, 3, 4, 5)).astype(np.int32)
 TRUTH = WHOLE > -9
 
 REDUCTIONS: dict[str, tuple[Callable[..., Any], np.ndarray]] = {

@@ -14,9 +14,9 @@ import tensorflow
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.frontends.tensorflow.source import Signature, TensorInfo, load
+from amct_opt.support.diagnostics import CompileError
 
 tf = cast(Any, tensorflow)
 """The types that pyright has for it are narrower than what it takes."""
@@ -24,13 +24,13 @@ tf = cast(Any, tensorflow)
 tf1 = tf.compat.v1
 
 
-def _tf1(folder: Path) -> None:
+def _tf1(rng: np.random.Generator, folder: Path) -> None:
     """Variables by reference, resource variables, and both in parts."""
     with tf1.Graph().as_default(), tf1.Session() as session:
         x = tf1.placeholder(tf.float32, [None, 4], "x")
         held = [
-            tf1.get_variable("ref", initializer=some(4, 6), use_resource=False),
-            tf1.get_variable("scope/resource", initializer=some(6), use_resource=True),
+            tf1.get_variable("ref", initializer=some(rng, 4, 6), use_resource=False),
+            tf1.get_variable("scope/resource", initializer=some(rng, 6), use_resource=True),
             tf1.get_variable("whole", initializer=np.int64(7), use_resource=False),
         ]
         for name, resource in (("ref_parts", False), ("resource_parts", True)):
@@ -45,39 +45,39 @@ def _tf1(folder: Path) -> None:
         builder.save()
 
 
-def _network() -> Any:
+def _network(rng: np.random.Generator) -> Any:
     """With a branch that shares weights, and numbers in them that differ."""
     x = keras.Input((8, 8, 3))
     conv = keras.layers.Conv2D(3, 3, padding="same")
     y = keras.layers.BatchNormalization()(conv(conv(x)))
     model = keras.Model(x, keras.layers.Dense(5)(keras.layers.Dropout(0.5)(y)))
     for weight in model.weights:
-        weight.assign(some(*weight.shape))
+        weight.assign(some(rng, *weight.shape))
     return model
 
 
-def _saved_keras(folder: Path) -> None:
-    model = _network()
+def _saved_keras(rng: np.random.Generator, folder: Path) -> None:
+    model = _network(rng)
     model.compile("adam", "mse")
-    model.fit(some(2, 8, 8, 3), some(2, 8, 8, 5), verbose=0)  # an optimizer has variables, too
+    model.fit(some(rng, 2, 8, 8, 3), some(rng, 2, 8, 8, 5), verbose=0)  # an optimizer has variables, too
     tf.saved_model.save(model, str(folder))
 
 
-def _exported_keras(folder: Path) -> None:
-    _network().export(folder, verbose=False)
+def _exported_keras(rng: np.random.Generator, folder: Path) -> None:
+    _network(rng).export(folder, verbose=False)
 
 
 class _Module(tf.Module):
     """Variables of several types, one never read, a table of strings, and a function that is called twice."""
 
-    def __init__(self, vocabulary: Path):
+    def __init__(self, rng: np.random.Generator, vocabulary: Path):
         super().__init__()
-        self.weight = tf.Variable(some(4, 3))
-        self.half = tf.Variable(tf.cast(some(3), tf.bfloat16))
+        self.weight = tf.Variable(some(rng, 4, 3))
+        self.half = tf.Variable(tf.cast(some(rng, 3), tf.bfloat16))
         self.steps = tf.Variable(np.int64(12))
         self.flag = tf.Variable(True)
         self.text = tf.Variable("abc")
-        self.more = [tf.Variable(some(2)), {"inner": tf.Variable(some(3, 1))}]
+        self.more = [tf.Variable(some(rng, 2)), {"inner": tf.Variable(some(rng, 3, 1))}]
         initializer = tf.lookup.TextFileInitializer(
             str(vocabulary),
             tf.string,
@@ -96,20 +96,19 @@ class _Module(tf.Module):
         return {"sum": self.dense(left) + self.dense(tf.ensure_shape(right, [2, 4])), "steps": self.steps + 1}
 
 
-def _module(folder: Path) -> None:
+def _module(rng: np.random.Generator, folder: Path) -> None:
     vocabulary = folder.with_suffix(".txt")
     vocabulary.write_text("a\nb\n")
-    module = _Module(vocabulary)
+    module = _Module(rng, vocabulary)
     tf.saved_model.save(module, str(folder), {"both": module.both, "dense": module.dense})
 
 
 MANNERS = {"tf1": _tf1, "saved keras": _saved_keras, "exported keras": _exported_keras, "module": _module}
-_rng = np.random.default_rng(0)
 
 
-def some(*shape: int) -> Array:
+def some(rng: np.random.Generator, *shape: int) -> Array:
     """Numbers that are never given twice."""
-    return _rng.normal(size=shape).astype(np.float32)
+    return rng.normal(size=shape).astype(np.float32)
 
 
 @pytest.fixture(scope="session")
@@ -120,7 +119,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def folder(manner: str) -> Path:
         if manner not in folders:
             folders[manner] = tmp_path_factory.mktemp("saved") / "model"
-            MANNERS[manner](folders[manner])
+            MANNERS[manner](np.random.default_rng(0), folders[manner])
         return folders[manner]
 
     return folder

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn.shapes import DYNAMIC, shape_of
 from amct_opt.ir.functions import input_names, main_function, output_names
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow")
@@ -28,11 +28,10 @@ keras = pytest.importorskip("keras")
 tf1 = tf.compat.v1
 
 Array = np.ndarray[Any, np.dtype[Any]]
-RNG = np.random.default_rng(0)
 
 
 def some(*shape: int) -> Array:
-    return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+    return np.random.default_rng(shape).uniform(0.5, 1.5, shape).astype(np.float32)
 
 
 def read(path: Path, **options: Any) -> Any:
@@ -165,13 +164,13 @@ def test_names_of_a_signature_in_options(two: Path) -> None:
 
 
 @pytest.fixture(params=["save", "export"])
-def keras_folder(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any]:
+def keras_folder(request: pytest.FixtureRequest, tmp_path: Path, rng: np.random.Generator) -> tuple[Path, Any]:
     x = keras.Input((8, 8, 3), name="image")
     y = keras.layers.DepthwiseConv2D(3, dilation_rate=2)(keras.layers.ReLU()(keras.layers.Conv2D(4, 3)(x)))
     y = keras.layers.GlobalAveragePooling2D()(keras.layers.BatchNormalization()(y))
     model = keras.Model(x, keras.layers.Dense(5, name="scores")(keras.layers.Dropout(0.5)(y)))
     for weight in model.weights:
-        weight.assign(some(*weight.shape))
+        weight.assign(rng.uniform(0.5, 1.5, weight.shape))
     folder = tmp_path / "model"
     if request.param == "export":
         model.export(folder, verbose=False)

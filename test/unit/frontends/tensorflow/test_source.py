@@ -16,11 +16,13 @@ import tensorflow
 from google.protobuf import text_format
 from onnx import helper
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.schema import DATA_TYPES
 from amct_opt.formats.tensorflow.tensors import Array, array_of
 from amct_opt.formats.wire import LARGE
 from amct_opt.frontends.tensorflow.source import Source, load
+from amct_opt.support.diagnostics import CompileError
+
+from ...values import normal
 
 tf = cast(Any, tensorflow)
 """The types that pyright has for it are narrower than what it takes."""
@@ -28,10 +30,9 @@ tf = cast(Any, tensorflow)
 GraphDef = tf.compat.v1.GraphDef
 
 STRING = DATA_TYPES["DT_STRING"]
-_rng = np.random.default_rng(0)
-KERNEL = _rng.normal(size=(3, 3, 32, 32)).astype(np.float32)
-BIAS = _rng.normal(size=(32,)).astype(np.float32)
-MATRIX = _rng.normal(size=(128, 64)).astype(np.float16)
+KERNEL = normal(3, 3, 32, 32)
+BIAS = normal(32)
+MATRIX = normal(128, 64).astype(np.float16)
 
 
 def graph_def() -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import FusedOp, ObserveOp
+from amct_opt.support.diagnostics import CompileError
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")

@@ -15,12 +15,12 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.frontends.torch.archive import load_program
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.layer_names import LayerNames
 from amct_opt.rewriting import layer_of
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")

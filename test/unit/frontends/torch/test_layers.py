@@ -12,9 +12,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("onnxscript", reason="the extra torch is not installed")

@@ -11,10 +11,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OpaqueOp, QuantizeOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.decide.recurrent import recurrent_layers
 
 torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")

@@ -13,10 +13,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, i8
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConvOp, DequantizeOp, MatMulOp
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.rewriting import layer_of
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 

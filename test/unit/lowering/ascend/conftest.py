@@ -24,7 +24,7 @@ from amct_opt.ir.functions import main_function
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import Executable
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 from ...values import numbers_of
 

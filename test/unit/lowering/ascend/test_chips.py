@@ -14,8 +14,8 @@ from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.lowering.ascend.fuse_requant.chips import Chip
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 f32 = np.float32

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn import OriginAttr
+from amct_opt.support.diagnostics import CompileError
 
 DEPTHWISE = OriginAttr.of("tensorflow", "DepthwiseConv2dNative", "dw")
 MATMUL = OriginAttr.of("onnx", "MatMul", "mm")

@@ -42,7 +42,7 @@ def test_stages(name: str, tmp_path: Path, exact: Any) -> None:
         assert distance.elements > 100_000
         # a step in one layer makes others in the next; what arrives is another sample of the rounding noise
         assert distance.counts[0] > 0.7 * distance.elements
-        assert distance.sqnr > 12
+        assert distance.sqnr > 10
     for stage, kind in (("ascend", "AscendDequant"), ("requant", "AscendRequant")):
         module = modules[stage]
         inputs = next(iter(load_runs(model.measured, main_function(module)).inputs))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError
 
 X = "tensor<2x3x6x5xf32>"
 XN = "tensor<2x6x5x3xf32>"

@@ -16,7 +16,7 @@ from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 MIXED = [False, True]
 
@@ -150,6 +150,6 @@ def test_dequantization_rounds_to_float16_once(equivalence):
     x = np.array([[100, 3, 100, 2]], np.float16)
     total = np.float32(127 * 205)
     for scale in (1.0, 0.5, 0.0625, 3.0, 0.000001):
-        (y,) = run(equivalence.parse(text.replace("SCALE", f"{scale:.6f}")), {"arg0": x}).values()
+        (y,) = run(equivalence.parse(text.replace("SCALE", f"{scale:.6f}")), {"x": x}).values()
         with np.errstate(over="ignore"):
             assert y == np.float16(total * np.float32(scale))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerType
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError
 
 i16 = IntegerType(16)
 SCALE = np.float32(2.0**-10)

@@ -5,9 +5,9 @@ import pytest
 
 from amct_opt import frontends
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.targets.tf_ascend import TfAscendTarget
-from amct_opt.universe import new_session
 
 X = "tensor<3x4xf32>"
 NUMBERS = np.array([[0.5, 1.5, 2.5, 1e-3], [1, 2, 3, 1], [7.25, 0.75, 3.5, 4.5]], np.float32)
@@ -49,7 +49,7 @@ def test_functions(name, equivalence, tmp_path):
     operator, function = FUNCTIONS[name]
     text = f"func.func @main(%x: {X}) -> {X} {{\n%y = nn.{name} %x : {X}\nfunc.return %y : {X}\n}}"
     wanted = function(NUMBERS.astype(np.float64)).astype(np.float32)
-    check(equivalence, tmp_path, text, [operator], {"arg0": NUMBERS}, wanted, 2e-7)
+    check(equivalence, tmp_path, text, [operator], {"x": NUMBERS}, wanted, 2e-7)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -61,7 +61,7 @@ def test_comparisons(name, equivalence, tmp_path):
       %y = nn.compare %x, %r predicate {name} : ({X}, tensor<4xf32>) -> {truths}
       func.return %y : {truths}
     }}"""
-    check(equivalence, tmp_path, text, [operator], {"arg0": NUMBERS, "arg1": ROW}, compare(NUMBERS, ROW))
+    check(equivalence, tmp_path, text, [operator], {"x": NUMBERS, "r": ROW}, compare(NUMBERS, ROW))
 
 
 @pytest.mark.parametrize("name", LOGIC)
@@ -74,7 +74,7 @@ def test_logic(name, equivalence, tmp_path):
       func.return %y : tensor<4xi1>
     }}"""
     a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
-    check(equivalence, tmp_path, text, ["LogicalNot", operator], {"arg0": a, "arg1": b}, combine(~a, b))
+    check(equivalence, tmp_path, text, ["LogicalNot", operator], {"a": a, "b": b}, combine(~a, b))
 
 
 def test_smallest(equivalence, tmp_path):
@@ -85,7 +85,7 @@ def test_smallest(equivalence, tmp_path):
     }}"""
     x = np.array([[3, 1, 1, 2], [0, 0, 0, 0], [4, 3, 2, -1]], np.float32)
     wanted = np.array([[1], [0], [3]])
-    check(equivalence, tmp_path, text, ["ArgMin", "Unsqueeze"], {"arg0": x}, wanted)
+    check(equivalence, tmp_path, text, ["ArgMin", "Unsqueeze"], {"x": x}, wanted)
 
 
 @pytest.mark.parametrize("axis", [1, 2])
@@ -99,7 +99,7 @@ def test_tables_for_batches(axis, equivalence, tmp_path):
     }}"""
     indices = np.array([[0, 1, -1, 2, 0], [2, 2, 1, 0, -3]])
     wanted = np.stack([np.take(x[b], indices[b], axis=axis - 1) for b in range(2)])
-    inputs = {"arg0": x, "arg1": indices}
+    inputs = {"x": x, "i": indices}
     check(equivalence, tmp_path, text, ["GatherV2"], inputs, wanted)
     TfAscendTarget().write(
         equivalence.after(equivalence.parse(text), "lower-to-ascend"), tmp_path / "y.pb", new_session()

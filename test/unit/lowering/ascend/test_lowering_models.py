@@ -21,9 +21,9 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.targets.onnx_ascend.deployable import deployable
-from amct_opt.universe import new_session
 
 from ...scripts import script
 

@@ -9,7 +9,6 @@ from amct_opt.dialects.ascend import AscendQuantOp, CubeOp
 from amct_opt.dialects.nn.shapes import tensor_of
 from amct_opt.transforms.quantization.tables import UNIFORM
 
-RNG = np.random.default_rng(0)
 PLANES, VOLUME, ROWS, BATCHES = (2, 4, 6, 6), (1, 4, 4, 5, 5), (3, 8), (2, 3, 8)
 
 X = {
@@ -20,7 +19,7 @@ X = {
 
 
 def integers(*shape):
-    return RNG.integers(-127, 128, shape).astype(np.int8)
+    return np.random.default_rng(shape).integers(-127, 128, shape).astype(np.int8)
 
 
 WEIGHTS = {

@@ -8,9 +8,9 @@ import pytest
 from amct_opt import frontends
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.tools import amct_opt
-from amct_opt.universe import new_session
 
 TRANSFORMER = Path(__file__).parents[4] / "examples" / "models" / "transformer.onnx"
 
@@ -65,7 +65,7 @@ def test_float16(name, transposed, rank, integer, equivalence):
     x = equivalence.random_inputs(before)
     wanted = run(before, x)["result0"].astype(float)
     actual = run(after, x)["result0"].astype(float)
-    scale = np.abs(x["arg0"].astype(float)).max() * 140 * 4 * 1.7 if integer == "i8" else 100
+    scale = np.abs(x["x"].astype(float)).max() * 140 * 4 * 1.7 if integer == "i8" else 100
     np.testing.assert_allclose(actual, wanted, rtol=0, atol=scale * 2.0**-10)
 
 
@@ -99,7 +99,7 @@ def test_scales_of_powers_of_two_are_exact(equivalence):
     w = np.random.default_rng(0).integers(-128, 128, (4, 3))
     real = (w - np.array([3, -4, 100])) * np.array([0.25, 2, 0.5])
     module = equivalence.after(equivalence.parse(text(parameters, False, 2, "f32")), "lower-to-ascend")
-    np.testing.assert_array_equal(run(module, {"arg0": x, "arg1": b})["result0"], x.astype(float) @ real + b)
+    np.testing.assert_array_equal(run(module, {"x": x, "b": b})["result0"], x.astype(float) @ real + b)
 
 
 def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):

@@ -16,14 +16,13 @@ from amct_opt.dialects import ascend, nn
 from ...values import kernel_of
 
 TYPES = {"int8": IntegerType(8), "int32": i32, "int64": i64, "float16": f16, "float32": f32, "bool": i1}
-rng = np.random.default_rng(0)
 
 
-def normal(*shape):
+def normal(rng: np.random.Generator, *shape):
     return rng.normal(size=shape).astype(np.float32)
 
 
-def int8(*shape):
+def int8(rng: np.random.Generator, *shape):
     return rng.integers(-128, 128, shape, dtype=np.int8)
 
 
@@ -84,15 +83,15 @@ GEOMETRIES = [
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("up", [False, True])
-def test_pooling_of_caffe(geometry, up):
-    x, rounding = normal(2, 3, 8, 7), {"ceil_mode": 0 if up else 1}
+def test_pooling_of_caffe(geometry, up, rng: np.random.Generator):
+    x, rounding = normal(rng, 2, 3, 8, 7), {"ceil_mode": 0 if up else 1}
     largest, _ = caffe_pooled(x, False, up=up, **geometry)
     np.testing.assert_array_equal(run(ascend.PoolingOp, x, **geometry, **rounding), largest)
     sums, counts = caffe_pooled(x, True, up=up, **geometry)
     np.testing.assert_allclose(
         run(ascend.PoolingOp, x, mode=1, **geometry, **rounding), sums / counts, rtol=1e-5, atol=1e-6
     )
-    q = int8(2, 3, 8, 7)
+    q = int8(rng, 2, 3, 8, 7)
     sums, _ = caffe_pooled(q, True, up=up, zero_point=-77, **geometry)
     y = run(ascend.PoolingOp, q, mode=1, offset_x=-77, **geometry, **rounding)
     assert y.dtype == np.int32
@@ -105,10 +104,10 @@ def test_pooling_of_caffe_over_all_of_space():
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_pooling_of_tensorflow(padding):
+def test_pooling_of_tensorflow(padding, rng: np.random.Generator):
     """SAME pads 1 more at the end; padding is not counted."""
     window = {"ksize": (1, 3, 2, 1), "strides": (1, 2, 2, 1), "padding": padding}
-    x, q = normal(2, 8, 7, 3), int8(2, 8, 7, 3)
+    x, q = normal(rng, 2, 8, 7, 3), int8(rng, 2, 8, 7, 3)
     pad = (0, 1, 0, 1) if padding == "SAME" else (0, 0, 0, 0)
     geometry = {"window": (3, 2), "stride": (2, 2), "pad": pad, "up": False}
     first = x.transpose(0, 3, 1, 2)
@@ -144,9 +143,9 @@ def scattered(x, w, groups, strides, pads, dilations, more, zero_point=0):
 
 @pytest.mark.parametrize("make", [int8, normal])
 @pytest.mark.parametrize("size", [(9, 11), (10, 12)])
-def test_transposed_convolution_of_tensorflow(make, size):
+def test_transposed_convolution_of_tensorflow(make, size, rng: np.random.Generator):
     """Both sizes that stride 2 allows; filter `[kh, kw, cout, C]`."""
-    x, w = make(2, 4, 5, 3), make(3, 3, 2, 3)
+    x, w = make(rng, 2, 4, 5, 3), make(rng, 3, 3, 2, 3)
     geometry = {"strides": (2, 2), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
     more = (size[0] - 9, size[1] - 11)
     y = run(ascend.Conv2DBackpropInputOp, fixed([2, *size, 2], np.int32), w, x, strides=(1, 2, 2, 1), pads=(0, 0, 0, 0))
@@ -160,9 +159,9 @@ def test_transposed_convolution_of_tensorflow(make, size):
 @pytest.mark.parametrize("make", [int8, normal])
 @pytest.mark.parametrize("dilations", [(1, 1), (2, 3)])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_deconvolution_of_caffe(make, dilations, groups):
-    x, w = make(2, 4, 3, 4), make(4, 3, 2, 3)
-    bias = rng.integers(-999, 999, 3 * groups, dtype=np.int32) if make is int8 else normal(3 * groups)
+def test_deconvolution_of_caffe(make, dilations, groups, rng: np.random.Generator):
+    x, w = make(rng, 2, 4, 3, 4), make(rng, 4, 3, 2, 3)
+    bias = rng.integers(-999, 999, 3 * groups, dtype=np.int32) if make is int8 else normal(rng, 3 * groups)
     zero_point = 9 if make is int8 else 0
     geometry = {"strides": (2, 1), "pads": (1, 0, 0, 1)}
     expected = scattered(x, w, groups, dilations=dilations, more=(0, 0), zero_point=zero_point, **geometry)
@@ -174,10 +173,10 @@ def test_deconvolution_of_caffe(make, dilations, groups):
 
 @pytest.mark.parametrize("axis", [1, 2])
 @pytest.mark.parametrize("transpose", [False, True])
-def test_inner_product_of_caffe(axis, transpose):
+def test_inner_product_of_caffe(axis, transpose, rng: np.random.Generator):
     depth = 30 if axis == 1 else 10
     for make, zero_point in ((int8, -128), (normal, 0)):
-        x, w = make(4, 3, 5, 2), make(7, depth)
+        x, w = make(rng, 4, 3, 5, 2), make(rng, 7, depth)
         exact = np.int64 if make is int8 else np.float64
         expected = (x.astype(exact) - zero_point).reshape(*x.shape[:axis], depth) @ w.astype(exact).T
         properties = {"num_output": 7, "transpose": transpose, "axis": axis, "offset_x": zero_point}
@@ -199,8 +198,8 @@ def test_the_largest_accumulators():
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def test_activations():
-    x = np.concatenate([normal(50) * 5, np.array([0, -200, 200], np.float32)])
+def test_activations(rng: np.random.Generator):
+    x = np.concatenate([normal(rng, 50) * 5, np.array([0, -200, 200], np.float32)])
     wide = x.astype(np.float64)
     with np.errstate(over="ignore"):
         sigmoid = {scale: 1 / (1 + np.exp(-np.float32(scale).astype(float) * wide)) for scale in (1, 0.5, 1.702)}
@@ -217,8 +216,8 @@ def test_activations():
         np.testing.assert_allclose(y, expected, rtol=2e-6, atol=1e-30)
 
 
-def test_many_operands():
-    a, b, c = normal(2, 3), normal(2, 3), normal(2, 3)
+def test_many_operands(rng: np.random.Generator):
+    a, b, c = normal(rng, 2, 3), normal(rng, 2, 3), normal(rng, 2, 3)
     np.testing.assert_array_equal(run(ascend.AddNOp, a, b, c, N=3), a + b + c)
     np.testing.assert_array_equal(run(ascend.EltwiseOp, a, b, c, N=3), a + b + c)
     np.testing.assert_array_equal(run(ascend.EltwiseOp, a, b, c, N=3, mode=0), a * b * c)
@@ -227,15 +226,15 @@ def test_many_operands():
     np.testing.assert_array_equal(weighted, a * np.float32(0.5) - b)
 
 
-def test_choices_and_bounds():
-    a, b, c = normal(2, 3), normal(2, 3), np.array([[True], [False]])
+def test_choices_and_bounds(rng: np.random.Generator):
+    a, b, c = normal(rng, 2, 3), normal(rng, 2, 3), np.array([[True], [False]])
     np.testing.assert_array_equal(run(ascend.SelectOp, c, a, b), np.where(c, a, b))
     clipped = run(ascend.ClipByValueV2Op, a, np.array([-0.5], np.float32), np.array(0.25, np.float32))
     np.testing.assert_array_equal(clipped, np.clip(a, np.float32(-0.5), np.float32(0.25)))
 
 
-def test_scale_and_bias_of_caffe():
-    x, channels, two, last = normal(2, 3, 4, 5), normal(3), normal(3, 4), normal(5)
+def test_scale_and_bias_of_caffe(rng: np.random.Generator):
+    x, channels, two, last = normal(rng, 2, 3, 4, 5), normal(rng, 3), normal(rng, 3, 4), normal(rng, 5)
     full = channels[:, None, None]
     np.testing.assert_array_equal(run(ascend.ScaleOp, x, channels, channels), x * full + full)
     np.testing.assert_array_equal(run(ascend.ScaleOp, x, two, num_axes=2), x * two[:, :, None])
@@ -243,8 +242,8 @@ def test_scale_and_bias_of_caffe():
     np.testing.assert_array_equal(run(ascend.BiasOp, x, last, axis=-1, num_axes=-1), x + last)
 
 
-def test_batch_norm_of_caffe():
-    x, mu, variance = normal(2, 3, 4, 5), normal(3), np.abs(normal(3))
+def test_batch_norm_of_caffe(rng: np.random.Generator):
+    x, mu, variance = normal(rng, 2, 3, 4, 5), normal(rng, 3), np.abs(normal(rng, 3))
     for momentum in (0.0, 2.5):
         factor = 1 / momentum if momentum else 0.0
         expected = (x - factor * mu[:, None, None]) / np.sqrt(factor * variance[:, None, None] + 0.001)
@@ -265,8 +264,8 @@ def assert_normalized(results, x, gamma, beta, epsilon, axes, moments_shape):
     np.testing.assert_allclose(variance, expected_variance.reshape(moments_shape), rtol=1e-4, atol=1e-6)
 
 
-def test_layer_norm():
-    x, gamma, beta = normal(2, 3, 4) + 2, normal(4), normal(4)
+def test_layer_norm(rng: np.random.Generator):
+    x, gamma, beta = normal(rng, 2, 3, 4) + 2, normal(rng, 4), normal(rng, 4)
     results = run(ascend.LayerNormOp, x, gamma, beta, begin_norm_axis=-1, begin_params_axis=2, epsilon=0.01)
     assert_normalized(results, x, gamma, beta, 0.01, (2,), (2, 3, 1))
     results = run(ascend.LayerNormOp, x, gamma, beta, begin_norm_axis=1, begin_params_axis=2, epsilon=0.01)
@@ -274,9 +273,9 @@ def test_layer_norm():
 
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC", "NCDHW", "NDHWC"])
-def test_instance_norm(data_format):
+def test_instance_norm(data_format, rng: np.random.Generator):
     shape = tuple({"N": 2, "C": 3, "D": 2}.get(a, 4) for a in data_format)
-    x, gamma, beta = normal(*shape), normal(3), normal(3)
+    x, gamma, beta = normal(rng, *shape), normal(rng, 3), normal(rng, 3)
     axes = tuple(i for i, a in enumerate(data_format) if a not in "NC")
     by_channel = tuple(3 if a == "C" else 1 for a in data_format)
     results = run(ascend.InstanceNormOp, x, gamma, beta, data_format=data_format)
@@ -285,8 +284,8 @@ def test_instance_norm(data_format):
 
 
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
-def test_group_norm(data_format):
-    x, gamma, beta = normal(2, 6, 4, 5), normal(6), normal(6)
+def test_group_norm(data_format, rng: np.random.Generator):
+    x, gamma, beta = normal(rng, 2, 6, 4, 5), normal(rng, 6), normal(rng, 6)
     given = x if data_format == "NCHW" else np.ascontiguousarray(np.moveaxis(x, 1, -1))
     y, *moments = run(ascend.GroupNormOp, given, gamma, beta, num_groups=3, data_format=data_format)
     y = y if data_format == "NCHW" else np.moveaxis(y, -1, 1)
@@ -317,8 +316,8 @@ EMPTY = {"scales": fixed([], np.float32), "sizes": fixed([], np.int64)}
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
-def test_resize_of_onnx(mode, coordinates):
-    x, words = normal(1, 2, 4, 5), {"mode": mode, "coordinate_transformation_mode": coordinates}
+def test_resize_of_onnx(mode, coordinates, rng: np.random.Generator):
+    x, words = normal(rng, 1, 2, 4, 5), {"mode": mode, "coordinate_transformation_mode": coordinates}
     scales, sizes = fixed([1, 1, 2, 1.5], np.float32), fixed([1, 2, 7, 3], np.int64)
     y = run(ascend.ResizeOp, x, scales, EMPTY["sizes"], **words)
     np.testing.assert_allclose(y, in_onnx("Resize", [x, None, np.asarray(scales)], **words), rtol=1e-4, atol=1e-5)
@@ -334,8 +333,8 @@ def test_resize_of_onnx(mode, coordinates):
         ({"half_pixel_centers": True}, lambda i, s, o: (i + 0.5) * s / o - 0.5),
     ],
 )
-def test_resizing_of_tensorflow(flags, place):
-    x, (height, width) = normal(1, 4, 6, 2), (9, 8)
+def test_resizing_of_tensorflow(flags, place, rng: np.random.Generator):
+    x, (height, width) = normal(rng, 1, 4, 6, 2), (9, 8)
     bilinear = run(ascend.ResizeBilinearV2Op, x, fixed([height, width], np.int32), **flags)
     nearest = run(ascend.ResizeNearestNeighborV2Op, x, fixed([height, width], np.int32), **flags)
 
@@ -353,8 +352,8 @@ def test_resizing_of_tensorflow(flags, place):
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
-def test_depth_and_space(mode):
-    x, q = normal(2, 8, 3, 4), int8(2, 4, 6, 3)
+def test_depth_and_space(mode, rng: np.random.Generator):
+    x, q = normal(rng, 2, 8, 3, 4), int8(rng, 2, 4, 6, 3)
     y = run(ascend.DepthToSpaceOp, x, block_size=2, mode=mode, data_format="NCHW")
     np.testing.assert_array_equal(y, in_onnx("DepthToSpace", [x], blocksize=2, mode=mode))
     last = run(ascend.SpaceToDepthOp, q, block_size=2)
@@ -362,8 +361,8 @@ def test_depth_and_space(mode):
     np.testing.assert_array_equal(last, expected)
 
 
-def test_blocks_in_the_batch():
-    x, block, pads = normal(2, 4, 5, 3), fixed([2, 3], np.int64), fixed([[1, 1], [0, 1]], np.int64)
+def test_blocks_in_the_batch(rng: np.random.Generator):
+    x, block, pads = normal(rng, 2, 4, 5, 3), fixed([2, 3], np.int64), fixed([[1, 1], [0, 1]], np.int64)
     y = run(ascend.SpaceToBatchNDOp, x, block, pads)
     padded = np.pad(x, ((0, 0), (1, 1), (0, 1), (0, 0)))
     expected = padded.reshape(2, 3, 2, 2, 3, 3).transpose(2, 4, 0, 1, 3, 5).reshape(12, 3, 2, 3)
@@ -371,8 +370,8 @@ def test_blocks_in_the_batch():
     np.testing.assert_array_equal(run(ascend.BatchToSpaceNDOp, y, block, pads), x)
 
 
-def test_gathering():
-    x, indices = normal(4, 5, 2), np.array([[3, 0], [1, 4]])
+def test_gathering(rng: np.random.Generator):
+    x, indices = normal(rng, 4, 5, 2), np.array([[3, 0], [1, 4]])
     np.testing.assert_array_equal(run(ascend.GatherOp, x, indices % 4), x[indices % 4])
     np.testing.assert_array_equal(run(ascend.GatherNdOp, x, indices), in_onnx("GatherND", [x, indices]))
     with pytest.raises(ValueError, match="index -1 is negative"):
@@ -381,8 +380,8 @@ def test_gathering():
         run(ascend.GatherNdOp, x, np.array([[-2, 0]]))
 
 
-def test_parts_and_repetitions():
-    x = normal(2, 3, 4)
+def test_parts_and_repetitions(rng: np.random.Generator):
+    x = normal(rng, 2, 3, 4)
     np.testing.assert_array_equal(run(ascend.TileOp, x, fixed([2, 1, 3], np.int64)), np.tile(x, (2, 1, 3)))
     np.testing.assert_array_equal(run(ascend.PackOp, x, -x, axis=-1, N=2), np.stack([x, -x], axis=-1))
     for part, expected in zip(run(ascend.UnpackOp, x, num=3, axis=-2), np.moveaxis(x, 1, 0), strict=True):

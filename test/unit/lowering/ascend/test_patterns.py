@@ -1,9 +1,4 @@
-"""The lowering patterns: listed, registered, and each condition held to the text tests of `test/lit/lowering/ascend`."""
-
-import re
-import runpy
-from collections import defaultdict
-from pathlib import Path
+"""The lowering patterns: listed and registered."""
 
 import pytest
 
@@ -15,65 +10,8 @@ from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.rules import Lowering
 from amct_opt.pipelines.described import patterns, statement
 from amct_opt.rewriting import Condition, condition
+from amct_opt.session.universe import new_session
 from amct_opt.tools.amct_opt import run
-from amct_opt.universe import new_session
-
-LIT = Path(__file__).parents[3] / "lit" / "lowering" / "ascend"
-completed = runpy.run_path(str(LIT.parents[1] / "constants.py"))["completed"]
-CHUNKS = [
-    (path.name, number, text)
-    for path in sorted(LIT.glob("*.mlir"))
-    if "--lower-to-ascend" in (whole := completed(path.read_text("utf-8")))
-    for number, text in enumerate(re.split(r"^// -----.*$", whole, flags=re.MULTILINE))
-]
-CONDITIONS = {one: each for each in LowerToAscendPass.PATTERNS for one in each.conditions}
-"""Every condition, stated once however many patterns share it, and one of its patterns."""
-
-
-def lowered(text: str) -> tuple[str, list[str]]:
-    session = new_session()
-    module = parse_module(session, text)
-    LowerToAscendPass().apply(session, module)
-    return module_text(module), [f"{r.kind} {r.rule} {r.layer} {r.reason}" for r in session.remarks]
-
-
-@pytest.fixture(scope="module")
-def asked() -> dict[Condition, dict[bool, list[str]]]:
-    """By condition, the texts in which it refuses an operation (True) or holds for one (False)."""
-    found = defaultdict(lambda: {True: [], False: []})
-    holds = Condition.holds
-
-    def noted(self, pattern, match):
-        reason = holds(self, pattern, match)
-        found[self][reason is not None].append(current)
-        return reason
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Condition, "holds", noted)
-        for _, _, current in CHUNKS:
-            lowered(current)
-    return found
-
-
-@pytest.mark.parametrize("one", CONDITIONS, ids=lambda one: f"{CONDITIONS[one].name}:{one.name}")
-def test_a_text_test_has_both_sides_of_a_condition(one, asked):
-    assert one.statement
-    refused = [text for text in asked[one][True] if f"[lower-to-ascend missed {one.name}]" in text]
-    assert refused, f"no text in {LIT} is refused by it and says so"
-    assert asked[one][False] or one.name == "no-ascend-op"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("one", CONDITIONS, ids=lambda one: f"{CONDITIONS[one].name}:{one.name}")
-def test_without_a_condition_its_text_test_fails(one, asked, monkeypatch):
-    (text, *_) = [text for text in asked[one][True] if f"[lower-to-ascend missed {one.name}]" in text]
-    before = lowered(text)
-    monkeypatch.setattr(one, "_check", lambda *_: None)
-    try:
-        after = lowered(text)
-    except Exception:  # what the condition keeps out is not a case for the rewrite
-        return
-    assert after[1] != before[1]
 
 
 class SquareOfProduct(Lowering[nn.MulOp]):
@@ -104,7 +42,7 @@ def test_a_registered_pattern_comes_first():
     assert "%y = ascend.Square %x" in module_text(module)
     assert "%z = ascend.Mul %s, %s" in module_text(module)
     listed = patterns("lower-to-ascend", session)
-    assert listed[:3] == ["square-of-product (nn.mul)", "  Square", "    no-scalar: the operand has axes"]
+    assert listed[1:4] == ["square-of-product (nn.mul)", "  Square", "    no-scalar: the operand has axes"]
     assert "square-of-product (nn.mul)" not in patterns("lower-to-ascend", new_session())
     LowerToAscendPass().apply(session, module := parse_module(session, text))
     assert [(r.rule, r.reason) for r in session.remarks if r.kind == "missed"] == [
@@ -116,7 +54,7 @@ def test_a_registered_pattern_comes_first():
     ("pass_name", "pattern", "message"),
     [
         ("lower-to-ascend", LowerToAscendPass.PATTERNS[0], "pattern 'eltwise' exists already"),
-        ("canonicalize", SquareOfProduct, "pass 'canonicalize' is not made of patterns"),
+        ("calibrate", SquareOfProduct, "pass 'calibrate' tries no patterns of others"),
         ("lower-to-asend", SquareOfProduct, "no pass is called 'lower-to-asend'"),
     ],
 )
@@ -125,29 +63,24 @@ def test_a_pattern_that_cannot_be_registered(pass_name, pattern, message):
         new_session().register_pattern(pass_name, pattern)
 
 
-def test_patterns_have_names_of_their_own_and_statements():
+def test_patterns_have_names_of_their_own():
     names = [each.name for each in LowerToAscendPass.PATTERNS]
     assert len(set(names)) == len(names)
-    assert all(statement(each) for each in LowerToAscendPass.PATTERNS)
 
 
 def test_a_command_lists_patterns(capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(["--list-patterns", "lower-to-ascend"])
-    assert ended.value.code == 0
+    assert run(["--list-patterns", "lower-to-ascend"]) == 0
     printed = capsys.readouterr().out.splitlines()
     row = printed.index("div (nn.div)")
     assert printed[row + 1 : row + 3] == ["  RealDiv", "    float-type: the operands are floats"]
-    with pytest.raises(SystemExit):
-        run(["--list-patterns", "fuse-bn"])
+    assert run(["--list-patterns", "fuse-bn"]) == 0
     assert "compute-batch-norm (nn.batch_norm)" in capsys.readouterr().out.splitlines()
-    with pytest.raises(SystemExit):
-        run(["--list-patterns", "quantize"])
+    assert run(["--list-patterns", "quantize"]) == 0
     printed = capsys.readouterr().out
-    assert "--insert-observers\n  quantize-convolution (nn.conv, nn.conv_transpose)\n" in printed
+    assert "\n  quantize-convolution (nn.conv, nn.conv_transpose)\n" in printed.partition("\n--balance-channels\n")[0]
     assert "\n      bias-fits: " in printed.partition("\n--convert-observers\n")[2]
-    assert run(["--list-patterns", "canonicalize"]) == 1
-    assert "pass 'canonicalize' is not made of patterns" in capsys.readouterr().err
+    assert run(["--list-patterns", "canonicaliz"]) == 1
+    assert "no pass is called 'canonicaliz'" in capsys.readouterr().err
 
 
 def listed() -> str:

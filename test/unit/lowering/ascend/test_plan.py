@@ -14,7 +14,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.runtime.ascend_plan import in_float32
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.program import Program
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

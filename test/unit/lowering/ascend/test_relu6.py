@@ -16,7 +16,7 @@ from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import tensor_of
 from amct_opt.ir.functions import main_function
 from amct_opt.lowering.ascend.fuse_requant.relu6 import saturates_at_6, without_relu6
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 i8 = IntegerType(8)
 Array = np.ndarray[Any, np.dtype[Any]]

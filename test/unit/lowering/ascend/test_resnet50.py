@@ -11,7 +11,7 @@ import pytest
 from amct_opt import frontends
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "models"
 

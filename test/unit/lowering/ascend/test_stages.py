@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,7 +39,8 @@ def executed(text: str, passes: list[Any], x: Array) -> Array:
     session = new_session()
     module = parse_module(session, text)
     run_passes(module, passes, session)
-    (y,) = run(module, {"arg0": x}).values()
+    (name,) = input_names(main_function(module))
+    (y,) = run(module, {name: x}).values()
     return y
 
 

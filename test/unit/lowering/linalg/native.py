@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.backends.iree import COMPILE_OPTIONS
+from amct_opt.engines.iree import COMPILE_OPTIONS
 from amct_opt.session import Session
 from amct_opt.targets.linalg import LinalgTarget
 

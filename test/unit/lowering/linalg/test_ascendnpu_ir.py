@@ -25,15 +25,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.ascend import AscendQuantOp
 from amct_opt.dialects.nn import ConstantOp, QuantizeOp
 from amct_opt.dialects.nn.shapes import shape_of
+from amct_opt.examine.reduction.module import ModuleForm
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.reduction.module import ModuleForm
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.ascendnpu_ir import AscendNpuIrTarget
 
-from ...checking import faults as residual_networks
+from ...examine.checking import faults as residual_networks
 from ...scripts import ROOT
 from .native import called, compiled_text
 from .test_operations import f32, of_ascend, of_integers

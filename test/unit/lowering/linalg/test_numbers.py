@@ -19,7 +19,7 @@ from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.lowering.linalg import steps
+from amct_opt.lowering.linalg import requantization
 from amct_opt.lowering.linalg.build import Scalars
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
@@ -153,7 +153,7 @@ def test_one_function(name: str, tmp_path: Path) -> None:
     module = parse_module(session, f"func.func @main{body}")
     (argument,) = main_function(module).body.block.args
     x = inputs_of(kind, tuple(argument.type.get_shape()))  # pyright: ignore
-    (expected,) = Executable(module).run({"arg0": x}).values()
+    (expected,) = Executable(module).run({"x": x}).values()
     (found,) = in_iree(module, session, tmp_path, [x])
     if expected.dtype.kind in "iu" or kind == "bits":
         np.testing.assert_array_equal(found.view(expected.dtype), expected)
@@ -180,10 +180,10 @@ def _fast(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 WRONG: dict[str, tuple[str, Any, str, Any]] = {
-    "contracted products": ("quant", steps, "product", Scalars.times),
+    "contracted products": ("quant", requantization, "product", Scalars.times),
     "contracted products of floats": ("sums of products", Scalars, "product", Scalars.times),
-    "ties rounded up": ("quantize", steps, "rounded", _up),
-    "no saturation": ("quantize", steps, "clipped", _wrapped),
+    "ties rounded up": ("quantize", requantization, "rounded", _up),
+    "no saturation": ("quantize", requantization, "clipped", _wrapped),
     "products with the reciprocal": ("quantize", Scalars, "over", _by_reciprocal),
     "fast math": ("quantize", Scalars, "over", _fast),
 }

@@ -20,7 +20,7 @@ from amct_opt.runtime.executor import run
 
 from ...targets import test_deployed_operations as deployed
 from ...targets.nets import Net
-from ...targets.operations import CASES, reseed
+from ...targets.operations import CASES
 from .native import called, compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,7 +35,6 @@ class Sample(NamedTuple):
 
 
 def of_nn() -> dict[str, Sample]:
-    reseed()
     return {name: Sample(case.module(), list(case.arrays), 0 if case.exact else 1e-5) for name, case in CASES.items()}
 
 

@@ -12,7 +12,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime import kernels, scratch
 from amct_opt.runtime.executor import Executable
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 
 def test_every_operation_has_a_kernel() -> None:
@@ -31,7 +31,7 @@ def test_threads_do_not_share_working_memory(small_integers) -> None:
     }
     """
     runner = Executable(parse_module(new_session(), text, "net.mlir"))
-    feeds = [{"arg0": small_integers((1, 4, 20, 20)), "arg1": small_integers((4, 4, 3, 3))} for _ in range(20)]
+    feeds = [{"x": small_integers((1, 4, 20, 20)), "w": small_integers((4, 4, 3, 3))} for _ in range(20)]
     alone = [runner.run(f)["result0"] for f in feeds]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda f: [runner.run(f)["result0"] for _ in range(10)][-1], feeds))

@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import (
     i64,
 )
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import element_type
 from amct_opt.runtime.kernels import kernel_for
+from amct_opt.support.diagnostics import CompileError
 
 
 def types(*arrays):

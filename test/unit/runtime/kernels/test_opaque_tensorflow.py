@@ -23,7 +23,6 @@ from xdsl.dialects.builtin import (
     i32,
 )
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.formats.tensorflow.attributes import attr_value, mlir_of
@@ -33,8 +32,9 @@ from amct_opt.ir.dtypes import element_type
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.runtime.kernels import kernel_for
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.constant_folding import FoldConstantsPass
-from amct_opt.universe import new_session
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.program import Rewrite
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 from ...exact import exact_file
 

@@ -19,7 +19,7 @@ from amct_opt.dialects import nn
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.metrics import difference
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 from ...targets.nets import i8
 from .nets import Chain, Point, reals

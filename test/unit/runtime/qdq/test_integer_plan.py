@@ -10,12 +10,12 @@ import pytest
 from xdsl.dialects.builtin import IntegerType, ModuleOp, f16
 from xdsl.ir import SSAValue
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import shape_of, tensor
 from amct_opt.runtime.executor import Executable, RunError
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.program import Program
+from amct_opt.support.diagnostics import CompileError
 
 from ...values import made_by
 from .nets import Chain, Point

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import amct_opt
 from amct_opt.runtime.metrics import difference
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 from .peer import Array, in_onnxruntime
 

@@ -13,9 +13,9 @@ from onnx.numpy_helper import to_array
 import amct_opt
 from amct_opt.dialects import nn
 from amct_opt.runtime.integer_plan import in_integers
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
-from amct_opt.universe import new_session
 
 from .nets import Chain, Point, reals
 from .peer import both
@@ -199,7 +199,7 @@ def test_products_of_other_ranks(name: str, tmp_path: Path) -> None:
     module, x = net.module(net.add(nn.MatMulOp, net.x, weight)), net.rng.normal(size=x_shape).astype(np.float32)
     session = new_session()
     session.profile = "ppq"
-    amct_opt.quantize(module, session, data=[{"arg0": x}])
+    amct_opt.quantize(module, session, data=[{"x": x}])
     pair = both(module, [x], tmp_path)
     assert pair.kernels["QLinearMatMul"] == 1
     assert pair.differing == 0
@@ -226,7 +226,7 @@ def test_weights_of_few_bits(name: str, bits: Literal[3, 4, 6, 7], tmp_path: Pat
     session = new_session()
     session.profile = "qdq" if bits <= 4 else "ppq"
     settings = settings_of(SettingsOptions(weight_bits=bits))
-    amct_opt.quantize(module, session, settings, data=[{"arg0": x.astype(np.float32)}])
+    amct_opt.quantize(module, session, settings, data=[{"x": x.astype(np.float32)}])
     pair = both(module, [x.astype(np.float32)], tmp_path, rewrite=None if bits <= 4 else in_integers)
     np.testing.assert_allclose(pair.theirs[0], pair.ours[0], rtol=0, atol=1e-5)
     graph = onnx.load(tmp_path / "qdq.onnx").graph

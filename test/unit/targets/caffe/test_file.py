@@ -13,7 +13,6 @@ import pytest
 from google.protobuf import text_format
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.caffe import file
 from amct_opt.formats.caffe.file import NetLayer
@@ -24,18 +23,18 @@ from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.caffe import CaffeTarget
 from amct_opt.targets.caffe.net import layer_proto
-from amct_opt.universe import new_session
 
 from ...frontends.caffe.test_layers import FLOAT64, OPENCV
 
 Array = np.ndarray[Any, np.dtype[Any]]
-RNG = np.random.default_rng(5)
 
 
-def f(*shape: int) -> Array:
-    return RNG.normal(size=shape).astype(np.float32)
+def f(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.normal(size=shape).astype(np.float32)
 
 
 def write(module: ModuleOp, folder: Path, form: Any = "float", name: str = "out.prototxt") -> tuple[Path, Path]:
@@ -57,13 +56,13 @@ NO_FORM = frozenset(name for name in NETS if name.startswith("argmax"))
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_nets_come_back(caffe: Any, new_net: Any, name: str) -> None:
+def test_nets_come_back(caffe: Any, new_net: Any, name: str, rng: np.random.Generator) -> None:
     """What is read, written and read again computes the same bits."""
     shape, build = NETS[name]
     net = new_net(shape)
     build(net)
     module = caffe.load(net)
-    x = {"data": f(*shape)}
+    x = {"data": f(rng, *shape)}
     if name in NO_FORM:
         with pytest.raises(CompileError, match="node 'y'"):
             write(module, caffe.folder)
@@ -74,10 +73,10 @@ def test_nets_come_back(caffe: Any, new_net: Any, name: str) -> None:
         np.testing.assert_array_equal(array, after[output])
 
 
-def test_carried_layers(caffe: Any, new_net: Any) -> None:
+def test_carried_layers(caffe: Any, new_net: Any, rng: np.random.Generator) -> None:
     """A layer that `nn` has no equivalent for goes back with its text and its blobs."""
     net = new_net((1, 4, 6, 6))
-    net.add("n", "Normalize", blobs=[f(4)])
+    net.add("n", "Normalize", blobs=[f(rng, 4)])
     text = net.text.replace('top: "n"\n', 'top: "n"\n  norm_param { across_spatial: false  # a comment\n }\n')
     prototxt, caffemodel = caffe.save(text, net.binary)
     caffe.session.imports = ImportOptions(weights=caffemodel)
@@ -132,8 +131,8 @@ def test_text(caffe: Any, new_net: Any) -> None:
     assert write(caffe.load(net), caffe.folder, name="second.prototxt")[0].read_text("utf-8") == text
 
 
-def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layers = [NetLayer(layer_proto("a", "InnerProduct", ["x"], ["a"]), [f(100)])]
+def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    layers = [NetLayer(layer_proto("a", "InnerProduct", ["x"], ["a"]), [f(rng, 100)])]
     monkeypatch.setattr(file, "MOST_BYTES", 400)
     with pytest.raises(CompileError, match=r"would be of \d+ bytes, Caffe reads up to 400") as e:
         file.write_net("", layers, tmp_path / "a.prototxt", tmp_path / "a.caffemodel")
@@ -154,33 +153,33 @@ def test_both_files_or_none(caffe: Any, new_net: Any) -> None:
 # Quantized forms
 
 
-def mixed(net: Any) -> None:
+def mixed(rng: np.random.Generator, net: Any) -> None:
     """What is quantized, per channel and per tensor, and what is not."""
     net.add(
         "c1",
         "Convolution",
-        blobs=[f(8, 3, 3, 3), f(8)],
+        blobs=[f(rng, 8, 3, 3, 3), f(rng, 8)],
         convolution_param={"num_output": 8, "kernel_size": [3], "pad": [1]},
     )
     net.add("r1", "ReLU", "c1")
     dw = {"num_output": 8, "kernel_size": [3], "group": 8, "bias_term": False, "pad": [1]}
-    net.add("dw", "Convolution", "r1", blobs=[f(8, 1, 3, 3)], convolution_param=dw)
+    net.add("dw", "Convolution", "r1", blobs=[f(rng, 8, 1, 3, 3)], convolution_param=dw)
     net.add("sum", "Eltwise", ["dw", "r1"])
     net.add("p", "Pooling", "sum", pooling_param={"pool": "AVE", "kernel_size": 2, "stride": 2})
     up = {"num_output": 4, "kernel_size": [2], "stride": [2]}
-    net.add("up", "Deconvolution", "p", blobs=[f(8, 4, 2, 2), f(4)], convolution_param=up)
+    net.add("up", "Deconvolution", "p", blobs=[f(rng, 8, 4, 2, 2), f(rng, 4)], convolution_param=up)
     net.add("t", "TanH", "up")
-    net.add("fc", "InnerProduct", "t", blobs=[f(10, 4 * 64), f(10)], inner_product_param={"num_output": 10})
+    net.add("fc", "InnerProduct", "t", blobs=[f(rng, 10, 4 * 64), f(rng, 10)], inner_product_param={"num_output": 10})
     net.add("prob", "Softmax", "fc")
 
 
 @pytest.fixture
-def quantized(caffe: Any, new_net: Any) -> tuple[ModuleOp, ModuleOp, Array]:
+def quantized(caffe: Any, new_net: Any, rng: np.random.Generator) -> tuple[ModuleOp, ModuleOp, Array]:
     """A net, its quantized form, and images that it was not calibrated on."""
     net = new_net((1, 3, 8, 8))
-    mixed(net)
+    mixed(rng, net)
     module = caffe.load(net, shapes={"data": (4, 3, 8, 8)})
-    images = f(20, 3, 8, 8)
+    images = f(rng, 20, 3, 8, 8)
     np.savez(caffe.folder / "calib.npz", data=images[:16])
     copy = module.clone()
     make_pass("quantize", f"data={caffe.folder / 'calib.npz'}").apply(caffe.session, copy)
@@ -366,10 +365,10 @@ func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "data"}) -> (tensor<1x2x4x4xf
 """
 
 
-def test_integers_taken_as_floats(tmp_path: Path) -> None:
+def test_integers_taken_as_floats(tmp_path: Path, rng: np.random.Generator) -> None:
     """A quantized value that a layer takes in float goes through AntiQuant, in the deploy form only."""
     module = parse_module(new_session(), FLOAT_TAKERS)
-    x = f(1, 2, 4, 4) * 3
+    x = f(rng, 1, 2, 4, 4) * 3
     wanted = run(module, {"data": x})["y"]
     deploy = parsed(*write(module, tmp_path, "deploy"))
     assert [layer.type for layer in deploy.layer] == ["Input", "Quant", "AntiQuant", "ReLU"]

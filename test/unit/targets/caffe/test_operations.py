@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.frontends.caffe import read
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.caffe import CaffeTarget
-from amct_opt.universe import new_session
 
 from ..operations import CASES, Array, Case, X, const, nhwc, positive, real
 
@@ -30,8 +30,8 @@ abs add average_pool-ceil average_pool-include batch_norm batch_norm-nhwc batch_
 batch_to_space-nhwc batch_to_space-one-axis bias_add bias_add-nhwc bias_add-rank-2 clip clip-above clip-below
 clip-nothing concat conv conv-1d conv-3d conv-3d-nhwc conv-depthwise conv-groups conv-nhwc conv-same conv_transpose
 conv_transpose-nhwc conv_transpose-same conv_transpose-shape conv_transpose-strides depth_to_space depth_to_space-crd
-depth_to_space-nhwc dequantize-i4 elu exp flatten gelu-tanh global_average global_average-nhwc global_max hard_shrink
-hard_sigmoid hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc
+depth_to_space-nhwc dequantize-i2 dequantize-i4 elu exp flatten gelu-tanh global_average global_average-nhwc global_max
+hard_shrink hard_sigmoid hard_swish leaky log lrn lrn-nhwc matmul-rank-3-2 max_pool max_pool-ceil max_pool-ceil-pads max_pool-nhwc
 mish mul neg pad-wrap-only-negative reciprocal reduce_mean-all reduce_sum-all relu relu6 reshape reshape-constant
 reshape-zero-not-needed resize-linear-align resize-nearest rsqrt selu sigmoid softmax softplus softsign
 space_to_batch-one-axis space_to_depth space_to_depth-nhwc split split-one sqrt squeeze squeeze-all squeeze-none tanh

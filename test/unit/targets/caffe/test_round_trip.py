@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.formats.caffe.schema import NetParameter
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import ImportOptions
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.caffe import CaffeTarget
-from amct_opt.universe import new_session
 
 from ..deployments import assert_equal
 from ..nets import Net
@@ -52,7 +52,7 @@ def check(module: Any, shape: tuple[int, ...], folder: Path) -> Any:
     """The module that is read back."""
     files = CaffeTarget(form="deploy").write(module, folder / "net.prototxt", new_session())
     back = read(*files)
-    assert_equal(module, back, {"arg0": real(*shape)})
+    assert_equal(module, back, {"x": real(*shape)})
     return back
 
 
@@ -155,7 +155,7 @@ def test_the_fake_quant_form(tmp_path: Path) -> None:
     back = read(*CaffeTarget(form="fake-quant").write(module, tmp_path / "net.prototxt", new_session()))
     kinds = [op.name for op in back.walk() if isinstance(op, nn.NNOp)]
     assert (kinds.count("nn.quantize"), kinds.count("nn.opaque")) == (1, 0)
-    inputs = {"arg0": real(1, 3, 4, 4)}
+    inputs = {"x": real(1, 3, 4, 4)}
     found, expected = (next(iter(Executable(m).run(inputs).values())) for m in (back, module))
     np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
 

@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.backend.test
 import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "node"
+FOLDER = Path(onnx.__file__).parent / "backend/test/data" / "node"
 
 WITHOUT_ORACLE = (
     "test_adam_multiple",  # onnxruntime lacks the training domain, onnx.reference gets it wrong

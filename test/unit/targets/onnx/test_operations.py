@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.runtime.executor import run
+from amct_opt.support.diagnostics import CompileError
 
 from ..operations import CASES
 

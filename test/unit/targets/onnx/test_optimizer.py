@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from amct_opt import frontends
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import Executable
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 IMAGE = (1, 2, 5, 5)
 

@@ -11,14 +11,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import value_attributes
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
-from amct_opt.universe import new_session
 
 from ..operations import CASES
 

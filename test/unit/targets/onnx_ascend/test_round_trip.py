@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from xdsl.dialects.builtin import f16
 
 from amct_opt import frontends
@@ -20,10 +19,10 @@ from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.pipelines.passes import run_passes
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
 from ..nets import Net, residual_network, separable_network
 
@@ -89,7 +88,7 @@ def test_convolutions(case: str, per_channel: bool, deploy: Any) -> None:
     net, out = Net(*shape), 8 if case == "depthwise" else 4
     given_scales = scales(out) if per_channel else 0.01
     y = net.layer(kind, net.x, int8(*weight), scales=given_scales, bias=int32(out), **properties)
-    model = deploy.assert_equal(net.module(y), {"arg0": real(*shape)})
+    model = deploy.assert_equal(net.module(y), {"x": real(*shape)})
     integer = next(n for n in model.graph.node if n.name == "conv")
     assert integer.op_type == ("ConvTranspose" if kind is nn.ConvTransposeOp else "Conv")
     (quant,) = (n for n in model.graph.node if n.op_type == "AscendQuant")
@@ -122,7 +121,7 @@ def test_convolution_geometry(data: Any, deploy: Any) -> None:
         pads=pads,
         groups=groups,
     )
-    deploy.assert_equal(net.module(y), {"arg0": real(*shape)})
+    deploy.assert_equal(net.module(y), {"x": real(*shape)})
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transB"])
@@ -134,7 +133,7 @@ def test_gemm(transposed: bool, bias: bool, deploy: Any) -> None:
     added = int32(5) if bias else None
     properties = {"transpose_b": transposed, "name": "fc", "op_type": "Gemm", "zero_point": -9}
     model = deploy.assert_equal(
-        net.module(net.layer(nn.MatMulOp, net.x, weight, bias=added, **properties)), {"arg0": real(3, 7)}
+        net.module(net.layer(nn.MatMulOp, net.x, weight, bias=added, **properties)), {"x": real(3, 7)}
     )
     node = next(n for n in model.graph.node if n.name == "fc")
     assert (node.op_type, len(node.input), list(node.attribute)) == ("Gemm", 3 if bias else 2, [])
@@ -161,7 +160,7 @@ def test_matmul(rank: int, per_channel: bool, bits: int, deploy: Any) -> None:
         name="mm",
         op_type="MatMul",
     )
-    model = deploy.assert_equal(net.module(y), {"arg0": real(*shape)})
+    model = deploy.assert_equal(net.module(y), {"x": real(*shape)})
     assert [n.op_type for n in model.graph.node] == ["AscendQuant", "MatMul", "Add", "AscendDequant"]
 
 
@@ -181,7 +180,7 @@ def test_average_pool(kernel: tuple[int, int], count_include_pad: bool, deploy: 
         layer="pool",
         op_type="AveragePool",
     )
-    model = deploy.assert_equal(net.module(y), {"arg0": real(1, 3, 14, 15)})
+    model = deploy.assert_equal(net.module(y), {"x": real(1, 3, 14, 15)})
     (parameter,) = model.graph.initializer
     np.testing.assert_array_equal(
         onnx.numpy_helper.to_array(parameter), np.array([0.0371], np.float32).view(np.uint32).astype(np.uint64)
@@ -194,7 +193,7 @@ def test_two_layers_on_one_value(deploy: Any) -> None:
     a = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), name="a")
     b = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1, seed=9), name="b")
     c = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1, seed=8), name="c", zero_point=1)
-    model = deploy.assert_equal(net.module(a, b, c), {"arg0": real(1, 3, 5, 5)})
+    model = deploy.assert_equal(net.module(a, b, c), {"x": real(1, 3, 5, 5)})
     quants = {n.name: n.output[0] for n in model.graph.node if n.op_type == "AscendQuant"}
     assert list(quants) == ["a.quant", "c.quant"]
     inputs = {n.name: n.input[0] for n in model.graph.node if n.op_type == "Conv"}
@@ -208,7 +207,7 @@ def test_pad_before_pool(deploy: Any) -> None:
         padded = net.add(nn.PadOp, net.x, pads=[0, 0, 1, 1, 0, 0, 1, 1], layer=name, op_type="Pad")
         x = net.quantized(padded, 0.05, -77)
         y = net.add(nn.AveragePoolOp, x, kernel=[3, 3], strides=[2, 2], layer="pool", op_type="AveragePool")
-        model = deploy.assert_equal(net.module(y), {"arg0": real(1, 3, 5, 5)})
+        model = deploy.assert_equal(net.module(y), {"x": real(1, 3, 5, 5)})
         assert [n.op_type for n in model.graph.node] == [*order, "AveragePool", "AscendDequant"]
 
 
@@ -229,7 +228,7 @@ def test_half_precision(deploy: Any) -> None:
     """Activations in float16: AscendDequant gives them, by its dtype."""
     net = Net(1, 3, 5, 5, element=f16)
     y = net.layer(nn.ConvOp, net.x, int8(4, 3, 3, 3), scales=scales(4), bias=int32(4))
-    model = deploy.assert_equal(net.module(y), {"arg0": real(1, 3, 5, 5).astype(np.float16)})
+    model = deploy.assert_equal(net.module(y), {"x": real(1, 3, 5, 5).astype(np.float16)})
     dequant = next(n for n in model.graph.node if n.op_type == "AscendDequant")
     assert {a.name: a.i for a in dequant.attribute} == {"dtype": 1}
 
@@ -347,4 +346,4 @@ def test_layers_on_constant_data(case: str, deploy: Any, deploy_tf: Any) -> None
         net = Net(*shape)
         data = net.add(nn.ReluOp, net.constant(real(*shape), "data"))
         y = net.layer(kind, data, int8(*weight), scales=scales(4), bias=int32(4), **properties)
-        each.assert_equal(net.module(y, net.add(nn.ReluOp, net.x)), {"arg0": real(*shape)})
+        each.assert_equal(net.module(y, net.add(nn.ReluOp, net.x)), {"x": real(*shape)})

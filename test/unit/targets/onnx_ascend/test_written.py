@@ -11,13 +11,13 @@ from onnx import TensorProto, helper
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.formats.onnx import file
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
-from amct_opt.universe import new_session
 
 from ..nets import Net, i8
 
@@ -208,7 +208,7 @@ def test_convolutions_of_one_axis(deploy: Any) -> None:
     """They are written as such, with weights of three axes, as in AMCT's files; what is read is what was lowered."""
     net = Net(2, 3, 9)
     module = net.module(*one_axis(net))
-    model = deploy.assert_equal(module, {"arg0": np.random.default_rng(0).normal(size=(2, 3, 9)).astype(np.float32)})
+    model = deploy.assert_equal(module, {"x": np.random.default_rng(0).normal(size=(2, 3, 9)).astype(np.float32)})
     nodes = {n.name: n for n in model.graph.node}
     assert list(nodes) == ["a.quant", "a", "a.dequant", "b", "b.dequant", "c"]
     geometry = {"kernel_shape": [3], "pads": [2, 1], "strides": [2], "group": 1}
@@ -317,7 +317,7 @@ def test_large_arrays_beside_the_model(deploy: Any, monkeypatch: pytest.MonkeyPa
     module = net.module(net.layer(nn.MatMulOp, net.x, weight, axis=1, name="fc", op_type="Gemm"))
     monkeypatch.setattr(file, "MOST_BYTES", 2000)
     x = np.random.default_rng(1).normal(size=(2, 40)).astype(np.float32)
-    deploy.assert_equal(module, {"arg0": x})
+    deploy.assert_equal(module, {"x": x})
     model = onnx.load(deploy.path, load_external_data=False)
     outside = {i.name for i in model.graph.initializer if i.data_location == TensorProto.EXTERNAL}
     assert outside == {"fc.weight"}
@@ -332,7 +332,7 @@ def test_weight_of_a_layer_that_stays_float(deploy: Any) -> None:
     weight = net.parameter(np.array([[1, 2], [3, 4], [5, 6]], np.int8).reshape(3, 2, 1, 1), 0.5, None, "w.i8")
     model = deploy.assert_equal(
         net.module(net.add(nn.ConvOp, net.x, weight, layer="conv", op_type="Conv")),
-        {"arg0": np.ones((1, 2, 3, 3), np.float32)},
+        {"x": np.ones((1, 2, 3, 3), np.float32)},
     )
     (stored,) = model.graph.initializer
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored).reshape(3, 2), [[0.5, 1], [1.5, 2], [2.5, 3]])
@@ -346,7 +346,7 @@ def test_weight_that_is_quantized_alone(deploy: Any, capfd: pytest.CaptureFixtur
         net.module(
             net.add(nn.MatMulOp, net.x, net.parameter(integers, 0.5, None, "w.i8"), layer="mm", op_type="MatMul")
         ),
-        {"arg0": np.ones((2, 3), np.float32)},
+        {"x": np.ones((2, 3), np.float32)},
     )
     (stored,) = model.graph.initializer
     assert stored.name == "w"
@@ -361,5 +361,5 @@ def test_quantized_output(deploy: Any) -> None:
     params = nn.QParamsAttr.of(i8, 0.25, 3)
     y = net.add(nn.QuantizeOp, net.x, qparams=params)
     x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
-    model = deploy.assert_equal(net.module(y), {"arg0": x})
+    model = deploy.assert_equal(net.module(y), {"x": x})
     assert [n.op_type for n in model.graph.node] == ["AscendQuant"]

@@ -14,7 +14,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow import file
 from amct_opt.formats.tensorflow.operators import OPERATORS
@@ -24,8 +23,9 @@ from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from ..operations import Array, const, module_of, nhwc, real
 

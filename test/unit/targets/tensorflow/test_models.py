@@ -19,9 +19,9 @@ from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow.schema import GraphDef
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.graph import label_of
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from ...values import kernel_of
 from ..operations import Array

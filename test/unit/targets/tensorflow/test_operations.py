@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import TensorType, f32, i1
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from ..operations import CASES, Array, Case, X, const, nhwc, positive, real, whole
 
@@ -136,22 +136,22 @@ POOLS: dict[str, Case] = {
 
 
 def four(dtype: Any = np.float32) -> list[Any]:
-    return [const(real(4), dtype), const(real(4), dtype), const(real(4), dtype), const(positive(4), dtype)]
+    return [const(each, dtype) for each in (*real(3, 4), positive(4))]
 
 
 NORMALIZATIONS: dict[str, Case] = {
     "batch_norm-1d": Case(lambda x: nn.BatchNormOp.make(x, *four()), (LINE,)),
     "batch_norm-3d-nhwc": Case(lambda x: nn.BatchNormOp.make(x, *four(), layout="nhwc"), (nhwc(BOX),)),
-    "batch_norm-inputs": Case(nn.BatchNormOp.make, (LINE, real(4), real(4), real(4), positive(4))),
-    "batch_norm-inputs-2d": Case(nn.BatchNormOp.make, (X, real(4), real(4), real(4), positive(4))),
+    "batch_norm-inputs": Case(nn.BatchNormOp.make, (LINE, *real(3, 4), positive(4))),
+    "batch_norm-inputs-2d": Case(nn.BatchNormOp.make, (X, *real(3, 4), positive(4))),
     "batch_norm-f64": Case(lambda x: nn.BatchNormOp.make(x, *four(np.float64)), (X.astype(np.float64),)),
-    "instance_norm-1d": Case(lambda x: nn.InstanceNormOp.make(x, const(real(4)), const(real(4))), (LINE,)),
+    "instance_norm-1d": Case(lambda x: nn.InstanceNormOp.make(x, *map(const, real(2, 4))), (LINE,)),
     "instance_norm-f16": Case(
-        lambda x: nn.InstanceNormOp.make(x, const(real(4), np.float16), const(real(4), np.float16)),
+        lambda x: nn.InstanceNormOp.make(x, *(const(each, np.float16) for each in real(2, 4))),
         (X.astype(np.float16),),
     ),
     "group_norm-3d-nhwc": Case(
-        lambda x: nn.GroupNormOp.make(x, const(real(4)), const(real(4)), num_groups=2, layout="nhwc"),
+        lambda x: nn.GroupNormOp.make(x, *map(const, real(2, 4)), num_groups=2, layout="nhwc"),
         (nhwc(BOX),),
         dynamic=True,
     ),

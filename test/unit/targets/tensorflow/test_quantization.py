@@ -17,8 +17,8 @@ from amct_opt.formats.tensorflow.schema import DATA_TYPES, GraphDef
 from amct_opt.ir.dtypes import integer_range
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
 from ..operations import Array, const, module_of, nhwc, real, whole
 

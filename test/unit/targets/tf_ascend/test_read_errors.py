@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from amct_opt import frontends
-from amct_opt.diagnostics import CompileError
 from amct_opt.formats.tensorflow.attributes import attribute, make_node
 from amct_opt.formats.tensorflow.schema import MESSAGES, GraphDef
 from amct_opt.formats.tensorflow.tensors import tensor_proto
 from amct_opt.ir.verification import verify
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 Change = Callable[[Any], object]
 

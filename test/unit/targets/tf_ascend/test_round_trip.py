@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from xdsl.dialects.builtin import f16
 
 from amct_opt import frontends
@@ -17,10 +16,10 @@ from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.pipelines.passes import run_passes
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
 from ..nets import Net, residual_network
 
@@ -100,7 +99,7 @@ def test_convolutions(case: str, per_channel: bool, deploy_tf: Any) -> None:
     given_scales = scales(out) if per_channel else 0.01
     given_properties = {**properties, "op_type": op_type, "layout": "nhwc"}
     y = net.layer(kind, net.x, int8(*weight), scales=given_scales, bias=int32(out), **given_properties)
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(*shape)})
     assert nodes["conv"].op == ("Conv3D" if case == "three axes" else op_type)
     assert nodes["conv"].attr["padding"].s.decode() == PADDING.get(case, nodes["conv"].attr["padding"].s.decode())
     assert array(nodes["conv.weight"]).dtype == np.int8
@@ -136,7 +135,7 @@ def test_transposed_geometry(data: Any, deploy_tf: Any) -> None:
         layout="nhwc",
         op_type="Conv2DBackpropInput",
     )
-    deploy_tf.assert_equal(net.module(y), {"arg0": real(2, *sizes, 3)})
+    deploy_tf.assert_equal(net.module(y), {"x": real(2, *sizes, 3)})
 
 
 @pytest.mark.parametrize("sizes", [(4, 5), (DYNAMIC, DYNAMIC)], ids=["batch", "batch and space"])
@@ -147,7 +146,7 @@ def test_unknown_sizes(case: str, sizes: tuple[int, int], deploy_tf: Any) -> Non
     net = tf_net(DYNAMIC, *sizes, 3)
     op_type = "Conv2DBackpropInput" if kind is nn.ConvTransposeOp else "Conv2D"
     y = net.layer(kind, net.x, int8(*weight), bias=int32(4), layout="nhwc", op_type=op_type, **properties)
-    deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
+    deploy_tf.assert_equal(net.module(y), {"x": real(2, 4, 5, 3)})
 
 
 def test_same_padding_behind_sizes_that_are_lost(deploy_tf: Any) -> None:
@@ -158,7 +157,7 @@ def test_same_padding_behind_sizes_that_are_lost(deploy_tf: Any) -> None:
     weight = net.constant(real(3, 1, 2, 2), "w")
     x = net.add(nn.ConvTransposeOp, net.x, weight, groups=3, layout="nhwc", layer="up", op_type="ConvTranspose")
     y = net.layer(nn.ConvOp, x, int8(4, 3, 3, 3), pads=[1, 1, 1, 1], layout="nhwc", op_type="Conv2D")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(2, 4, 5, 3)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(2, 4, 5, 3)})
     assert nodes["conv"].attr["padding"].s == b"SAME"
 
 
@@ -169,7 +168,7 @@ def test_unknown_channels(case: str, deploy_tf: Any) -> None:
     net = tf_net(*[DYNAMIC] * 4)
     op_type = "Conv2DBackpropInput" if kind is nn.ConvTransposeOp else "Conv2D"
     y = net.layer(kind, net.x, int8(*weight), layout="nhwc", op_type=op_type, **properties)
-    deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+    deploy_tf.assert_equal(net.module(y), {"x": real(*shape)})
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["", "transpose_b"])
@@ -181,7 +180,7 @@ def test_matmul(transposed: bool, bias: bool, deploy_tf: Any) -> None:
     added = int32(5) if bias else None
     properties = {"transpose_b": transposed, "name": "fc", "op_type": "MatMul", "zero_point": -9}
     module = net.module(net.layer(nn.MatMulOp, net.x, weight, bias=added, **properties))
-    nodes = deploy_tf.assert_equal(module, {"arg0": real(3, 7)})
+    nodes = deploy_tf.assert_equal(module, {"x": real(3, 7)})
     assert "transpose_b" not in nodes["fc"].attr
     np.testing.assert_array_equal(array(nodes["fc.weight"]), weight.T if transposed else weight)
     between = ["Cast", "BiasAdd"] if bias else []
@@ -199,7 +198,7 @@ def test_inner_product_of_caffe(rank: int, transposed: bool, deploy_tf: Any) -> 
     properties = {"transpose_b": transposed, "name": "fc", "op_type": "InnerProduct", "zero_point": -9}
     weight = int8(5, 7) if transposed else int8(7, 5)
     y = net.layer(nn.MatMulOp, net.x, weight, bias=int32(5), **properties)
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(*shape)})
     assert nodes["fc"].op == ("MatMul" if rank == 2 else "BatchMatMulV2")
 
 
@@ -210,7 +209,7 @@ def test_batched_matmul(rank: int, per_channel: bool, deploy_tf: Any) -> None:
     net = tf_net(*shape)
     properties = {"axis": 1, "bias": int32(5), "zero_point": 17, "name": "mm", "op_type": "BatchMatMulV2"}
     y = net.layer(nn.MatMulOp, net.x, int8(6, 5), scales=scales(5) if per_channel else 0.01, **properties)
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(*shape)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(*shape)})
     assert nodes["mm"].op == "BatchMatMulV2"
 
 
@@ -220,7 +219,7 @@ def test_average_pool(kernel: tuple[int, int], deploy_tf: Any) -> None:
     net = tf_net(1, 14, 15, 3)
     x = net.quantized(net.x, 0.0371, -128)
     y = net.add(nn.AveragePoolOp, x, kernel=kernel, layout="nhwc", layer="pool", op_type="AvgPool")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(1, 14, 15, 3)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(1, 14, 15, 3)})
     assert nodes["pool"].op == "AvgPool"
     assert list(nodes["pool.dequant"].attr["ksize"].list.i) == list(kernel)
     assert array(nodes["pool.dequant.param"]).astype(np.uint32).view(np.float32) == np.float32(0.0371)
@@ -232,7 +231,7 @@ def test_average_pool_with_padding_that_counts(deploy_tf: Any) -> None:
     x = net.quantized(net.x, 0.0371, -77)
     window = {"kernel": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": True, "layout": "nhwc"}
     y = net.add(nn.AveragePoolOp, x, **window, layer="pool", op_type="AveragePool")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(1, 6, 6, 3)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(1, 6, 6, 3)})
     assert op_types(nodes) == ["AscendQuant", "PadV2", "AvgPool", "AscendDequant"]
     (padded,) = (op for op in deploy_tf.read().walk() if isinstance(op, nn.PadOp))
     assert padded.value.value.data == -77
@@ -245,7 +244,7 @@ def test_two_layers_on_one_value(deploy_tf: Any) -> None:
     a = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1), name="a", **options)
     b = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1, seed=9), name="b", **options)
     c = net.layer(nn.ConvOp, net.x, int8(4, 3, 1, 1, seed=8), name="c", zero_point=1, **options)
-    nodes = deploy_tf.assert_equal(net.module(a, b, c), {"arg0": real(1, 5, 5, 3)})
+    nodes = deploy_tf.assert_equal(net.module(a, b, c), {"x": real(1, 5, 5, 3)})
     assert [n.name for n in nodes.values() if n.op == "AscendQuant"] == ["a.quant", "c.quant"]
     assert [nodes[name].input[0] for name in "abc"] == ["a.quant", "a.quant", "c.quant"]
 
@@ -255,7 +254,7 @@ def test_read_in_float(deploy_tf: Any) -> None:
     net = tf_net(1, 4, 4, 3)
     x = net.quantized(net.x, 0.05, -9)
     y = net.add(nn.SigmoidOp, x, layer="gate", op_type="Sigmoid")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(1, 4, 4, 3)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(1, 4, 4, 3)})
     assert op_types(nodes) == ["AscendQuant", "AscendAntiQuant", "Sigmoid"]
     (anti,) = (n for n in nodes.values() if n.op == "AscendAntiQuant")
     assert anti.attr["offset"].f == 9
@@ -264,7 +263,7 @@ def test_read_in_float(deploy_tf: Any) -> None:
 def test_half_precision(deploy_tf: Any) -> None:
     net = tf_net(1, 5, 5, 3, element=f16)
     y = net.layer(nn.ConvOp, net.x, int8(4, 3, 3, 3), scales=scales(4), bias=int32(4), layout="nhwc", op_type="Conv2D")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(1, 5, 5, 3).astype(np.float16)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(1, 5, 5, 3).astype(np.float16)})
     assert {nodes[n].attr["T"].type for n in ("conv.quant", "conv", "conv.dequant")} == {19}  # DT_HALF
 
 
@@ -272,7 +271,7 @@ def test_names_and_attributes(deploy_tf: Any) -> None:
     """What Huawei's adapter registers, no more."""
     net = tf_net(1, 5, 5, 3)
     y = net.layer(nn.ConvOp, net.x, int8(4, 3, 3, 3), bias=int32(4), zero_point=-3, layout="nhwc", op_type="Conv2D")
-    nodes = deploy_tf.assert_equal(net.module(y), {"arg0": real(1, 5, 5, 3)})
+    nodes = deploy_tf.assert_equal(net.module(y), {"x": real(1, 5, 5, 3)})
     attributes = {name: set(n.attr) for name, n in nodes.items() if n.op.startswith("Ascend")}
     assert attributes == {
         "conv.quant": {"T", "scale", "offset", "dst_type", "quant_bits"},
@@ -326,5 +325,5 @@ def test_lowered_already(deploy_tf: Any) -> None:
     module = net.module(net.add(nn.ConcatOp, [y, y], axis=3, layer="both", op_type="ConcatV2"))
     LowerToAscendPass().apply(new_session(), module)
     assert any(isinstance(op, ascend.ReluOp) for op in module.walk())
-    nodes = deploy_tf.assert_equal(module, {"arg0": real(1, 5, 5, 3)})
+    nodes = deploy_tf.assert_equal(module, {"x": real(1, 5, 5, 3)})
     assert op_types(nodes) == ["AscendQuant", "AscendWeightQuant", "Conv2D", "AscendDequant", "Relu", "ConcatV2"]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.ascend import OPERATIONS
 from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.tf_ascend import CONVERTERS
-from amct_opt.universe import new_session
 
 from ..nets import Net
 
@@ -48,7 +48,7 @@ VALID = 'ksize [1, 2, 2, 1] strides [1, 2, 2, 1] data_format "NHWC"'
 CASES: dict[str, tuple[Any, str]] = {
     "rounding": (lambda: integers('scale 20.0 offset 0.0 round_mode "Floor"'), "round_mode or sqrt_mode"),
     "square root": (lambda: integers("scale 20.0 offset 0.0 sqrt_mode true"), "round_mode or sqrt_mode"),
-    "int4": (lambda: integers("scale 20.0 offset 0.0 dst_type 29", "i4"), "4-bit"),
+    "int4": (lambda: integers("scale 20.0 offset 0.0 dst_type 29", "i4"), "integers of 4 bits or less"),
     "int16": (lambda: integers("scale 20.0 offset -32768.0 dst_type 6", "i16"), "gives i16, these files hold int8"),
     "square root of scales": (lambda: pool(VALID, "1x2x3x4", "sqrt_mode true"), "sqrt_mode, which"),
     "channels second": (

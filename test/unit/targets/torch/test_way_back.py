@@ -9,10 +9,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, i8
 
 import amct_opt
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn import QParamsAttr
 from amct_opt.frontends.torch.archive import load_program
+from amct_opt.support.diagnostics import CompileError
 
 from ..operations import const, module_of
 

@@ -13,8 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -31,11 +30,11 @@ from amct_opt.rewriting import Remarks, layer_of, rewrite
 from amct_opt.runtime.comparison import compare
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import sqnr
+from amct_opt.session.universe import new_session
 from amct_opt.targets import target_named
 from amct_opt.transforms.fusion.fuse_activation import FuseActivationPass
 from amct_opt.transforms.fusion.fuse_activation.activations import KINDS
 from amct_opt.transforms.fusion.fuse_activation.pattern import Rules
-from amct_opt.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -405,10 +404,10 @@ def test_an_activation_goes_before_the_pool(activation: str) -> None:
     session.profile = "qdq"
     module = parse_module(session, POOLED.format(activation))
     x = np.random.default_rng(0).normal(0, 2, (2, 2, 6, 6)).astype(np.float32)
-    before = Executable(module).run({"arg0": x})
+    before = Executable(module).run({"x": x})
     run_passes(module, [FuseActivationPass()], session)
     assert [type(op) for op in main_function(module).body.block.ops][1:3] == [nn.FusedOp, nn.MaxPoolOp]
-    after = Executable(module).run({"arg0": x})
+    after = Executable(module).run({"x": x})
     for name, array in before.items():
         np.testing.assert_array_equal(after[name], array)
     run_passes(module, [make_pass("quantize", "observer=minmax")], session)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
@@ -21,8 +20,8 @@ from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import shape_of
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.fusion.fuse_bn import FuseBnPass
-from amct_opt.universe import new_session
 
 Array = np.ndarray
 

@@ -11,14 +11,14 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends, fuse_modules
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.layer_names import module_path
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 from ...scripts import script
 

@@ -23,7 +23,7 @@ from amct_opt.dialects import nn
 from amct_opt.ir.functions import main_function, output_names
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = 2e-3

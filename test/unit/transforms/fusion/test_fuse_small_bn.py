@@ -20,7 +20,7 @@ from amct_opt.dialects.nn.shapes import element_of, shape_of
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray
 CHANNELS = 3

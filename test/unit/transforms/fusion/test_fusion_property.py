@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -40,7 +39,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting.driver import keep_location
 from amct_opt.runtime.executor import RunError, run
 from amct_opt.runtime.kernels import kernel_for
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 Array = np.ndarray
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -15,25 +15,24 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from amct_opt import frontends
-from amct_opt.checking.bisection import bisect
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.examine.checking.bisection import bisect
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
-from amct_opt.universe import new_session
 
 from ...ir.test_number_formats import TABLES, nearest
 from .test_groups import net
 from .test_weight_formats import CONVOLUTIONS, by_loop, missed, onnx_outputs
 
-RNG = np.random.default_rng(29)
 Array = np.ndarray
 FORMATS = {
     "fp8-e4m3": ("f8E4M3FN", "float8_e4m3fn", 448.0, TensorProto.FLOAT8E4M3FN),
@@ -59,22 +58,22 @@ def by_table(x: Array, scale: np.float32, name: str) -> Array:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, rng: np.random.Generator) -> Path:
     """Samples of very different size."""
-    x = (RNG.normal(size=(24, 40)) * 2.0 ** RNG.integers(-12, 4, (24, 40))).astype(np.float32)
+    x = (rng.normal(size=(24, 40)) * 2.0 ** rng.integers(-12, 4, (24, 40))).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     return tmp_path / "x.npy"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_cast_is_that_of_onnx(name: str) -> None:
+def test_the_cast_is_that_of_onnx(name: str, rng: np.random.Generator) -> None:
     """Ties to even, numbers below the least normal one, saturation, infinity and NaN: by the interpreter, onnxruntime and
     ONNX's reference.
     """
     kind, _, largest, code = FORMATS[name]
     ends = [0, -0.0, 1, largest, largest * 1.1, -1e30, np.inf, -np.inf, np.nan, 2.0**-9, 2.0**-10, 3 * 2.0**-17]
     ties = np.arange(-64, 64) / 32 + 1
-    x = np.array([*ends, *ties, *(RNG.normal(size=4000) * 2.0 ** RNG.integers(-20, 12, 4000))], np.float32)
+    x = np.array([*ends, *ties, *(rng.normal(size=4000) * 2.0 ** rng.integers(-20, 12, 4000))], np.float32)
     for scale in (np.float32(1), np.float32(0.0123)):
         text = f"""
 func.func @main(%x: tensor<?xf32> {{nn.name = "x"}}) -> (tensor<?xf32> {{nn.name = "y"}}) {{
@@ -103,9 +102,9 @@ func.func @main(%x: tensor<?xf32> {{nn.name = "x"}}) -> (tensor<?xf32> {{nn.name
 
 @pytest.mark.parametrize("weights", ["", "weight-format=mxfp8"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_numbers_text_and_files(name: str, weights: str, data: Path, tmp_path: Path) -> None:
+def test_numbers_text_and_files(name: str, weights: str, data: Path, tmp_path: Path, rng: np.random.Generator) -> None:
     """The largest magnitude of the data becomes the largest float; text and files read back as the same; onnxruntime agrees."""
-    weight = RNG.normal(size=(40, 3)).astype(np.float32)
+    weight = rng.normal(size=(40, 3)).astype(np.float32)
     text, x = net(weight, False), np.load(data)
     module, session = quantized(text, f"activation-format={name} {weights}", data)
     scale = np.float32(np.abs(x).max().astype(np.float64) / FORMATS[name][2])
@@ -127,8 +126,8 @@ def test_numbers_text_and_files(name: str, weights: str, data: Path, tmp_path: P
     assert (result.first, result.quantized) == (None, True)
 
 
-def test_convolutions(tmp_path: Path) -> None:
-    weight, x = (RNG.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
+def test_convolutions(tmp_path: Path, rng: np.random.Generator) -> None:
+    weight, x = (rng.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
     np.save(tmp_path / "x.npy", x)
     text = CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex())
     module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
@@ -139,9 +138,9 @@ def test_convolutions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bound", ["relu", "relu6"])
-def test_bounds_before_it_are_kept(bound: str, tmp_path: Path) -> None:
+def test_bounds_before_it_are_kept(bound: str, tmp_path: Path, rng: np.random.Generator) -> None:
     """onnxruntime drops a Relu before QuantizeLinear, as if its zero point were the least number."""
-    weight, x = (RNG.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
+    weight, x = (rng.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
     np.save(tmp_path / "x.npy", x)
     text = CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()).replace("nn.conv %x", "nn.conv %r")
     text = text.replace("  %y = nn.conv", f"  %r = nn.{bound} %x : tensor<1x4x6x6xf32>\n  %y = nn.conv")
@@ -151,8 +150,8 @@ def test_bounds_before_it_are_kept(bound: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
 
 
-def test_channels_that_are_last_become_second(tmp_path: Path) -> None:
-    weight, x = RNG.normal(size=(6, 4, 3, 3)).astype(np.float32), RNG.normal(size=(4, 5, 5, 4)).astype(np.float32)
+def test_channels_that_are_last_become_second(tmp_path: Path, rng: np.random.Generator) -> None:
+    weight, x = rng.normal(size=(6, 4, 3, 3)).astype(np.float32), rng.normal(size=(4, 5, 5, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     text = f"""
 func.func @main(%x: tensor<1x5x5x4xf32> {{nn.name = "x"}}) -> (tensor<1x5x5x6xf32> {{nn.name = "y"}}) {{
@@ -168,8 +167,10 @@ func.func @main(%x: tensor<1x5x5x4xf32> {{nn.name = "x"}}) -> (tensor<1x5x5x6xf3
     np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
 
 
-def test_layers_that_read_one_value_share_its_scale_and_half_precision_is_given_back(tmp_path: Path) -> None:
-    weight = RNG.normal(size=(32, 32)).astype(np.float16)
+def test_layers_that_read_one_value_share_its_scale_and_half_precision_is_given_back(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    weight = rng.normal(size=(32, 32)).astype(np.float16)
     np.save(tmp_path / "x.npy", np.zeros((4, 32), np.float16))
     text = f"""
 func.func @main(%x: tensor<?x32xf16> {{nn.name = "x"}}) -> (tensor<?x32xf16> {{nn.name = "y"}}) {{
@@ -191,9 +192,9 @@ func.func @main(%x: tensor<?x32xf16> {{nn.name = "x"}}) -> (tensor<?x32xf16> {{n
     assert missed(session, "weight-constant") == ["its weight is computed at run time"]
 
 
-def test_inputs_that_come_quantized_stay(data: Path) -> None:
+def test_inputs_that_come_quantized_stay(data: Path, rng: np.random.Generator) -> None:
     """What is quantized already says so, also when the pass runs again."""
-    text = net(RNG.normal(size=(40, 3)).astype(np.float32), False).replace(
+    text = net(rng.normal(size=(40, 3)).astype(np.float32), False).replace(
         "  %y = nn.matmul %x,",
         """  %q = nn.quantize %x by <i8, scale = 0.1> : (tensor<?x40xf32>) -> tensor<?x40xi8>
   %d = nn.dequantize %q by <i8, scale = 0.1> : (tensor<?x40xi8>) -> tensor<?x40xf32>
@@ -204,8 +205,8 @@ def test_inputs_that_come_quantized_stay(data: Path) -> None:
     assert not any(isinstance(op, nn.QuantizeFloatOp) for op in module.walk())
 
 
-def test_an_input_inside_a_region_stays(data: Path) -> None:
-    text = net(RNG.normal(size=(40, 3)).astype(np.float32), False)
+def test_an_input_inside_a_region_stays(data: Path, rng: np.random.Generator) -> None:
+    text = net(rng.normal(size=(40, 3)).astype(np.float32), False)
     product = next(line for line in text.splitlines() if "nn.matmul" in line)
     region = f"""  %y = nn.fused "Act" (%a = %x, %b = %w) : (tensor<?x40xf32>, tensor<40x3xf32>) -> tensor<?x3xf32> {{
     %r = nn.sin %a : tensor<?x40xf32>
@@ -217,9 +218,9 @@ def test_an_input_inside_a_region_stays(data: Path) -> None:
     assert not any(isinstance(op, nn.QuantizeFloatOp) for op in module.walk())
 
 
-def test_targets_of_amct_refuse(data: Path) -> None:
+def test_targets_of_amct_refuse(data: Path, rng: np.random.Generator) -> None:
     module, session = quantized(
-        net(RNG.normal(size=(40, 3)).astype(np.float32), False), "activation-format=fp8-e4m3", data, "ascend"
+        net(rng.normal(size=(40, 3)).astype(np.float32), False), "activation-format=fp8-e4m3", data, "ascend"
     )
     assert not any(isinstance(op, nn.ObserveOp | nn.QuantizeFloatOp | nn.DequantizeFloatOp) for op in module.walk())
     (reason,) = missed(session, "integer-weight")
@@ -227,9 +228,9 @@ def test_targets_of_amct_refuse(data: Path) -> None:
 
 
 @pytest.mark.parametrize("pass_name", ["lower-to-ascend", "nn-to-quant"])
-def test_what_has_no_form_of_it_says_so(pass_name: str, data: Path) -> None:
+def test_what_has_no_form_of_it_says_so(pass_name: str, data: Path, rng: np.random.Generator) -> None:
     module, session = quantized(
-        net(RNG.normal(size=(40, 3)).astype(np.float32), False), "activation-format=fp8-e4m3", data
+        net(rng.normal(size=(40, 3)).astype(np.float32), False), "activation-format=fp8-e4m3", data
     )
     make_pass(pass_name, "").apply(session, module)
     reasons = {r.reason for r in session.remarks if r.kind == "missed" and r.op == "nn.quantize_float"}

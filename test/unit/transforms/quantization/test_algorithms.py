@@ -7,12 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
 from amct_opt.transforms.quantization.convert.shift_accumulators import best_shift, shift_errors
-from amct_opt.transforms.quantization.convert.weight_divergence import divergence_scales
+from amct_opt.transforms.quantization.numbers.divergence import divergence_scales
+from amct_opt.transforms.quantization.numbers.weights import levels_of, nearest
 from amct_opt.transforms.quantization.recover.balance_channels import balance_factors
-
-RNG = np.random.default_rng(11)
 
 
 def test_shift_vector() -> None:
@@ -22,8 +20,8 @@ def test_shift_vector() -> None:
     assert best_shift(errors) == 2
 
 
-def test_shift_per_channel() -> None:
-    sums = RNG.integers(-(2**20), 2**20, (100, 3)) * np.array([1, 16, 64])
+def test_shift_per_channel(rng: np.random.Generator) -> None:
+    sums = rng.integers(-(2**20), 2**20, (100, 3)) * np.array([1, 16, 64])
     expected = []
     for channel in sums.T:
         errors = [
@@ -51,9 +49,9 @@ def test_balance_of_small_peaks() -> None:
 
 
 @pytest.mark.parametrize("strength", [0.2, 0.5, 0.8])
-def test_balanced_peaks(strength: float) -> None:
+def test_balanced_peaks(strength: float, rng: np.random.Generator) -> None:
     """At strength s the peaks become `(a*w)^(1-s)` and `(a*w)^s`."""
-    a, w = RNG.uniform(0.1, 10, 8), RNG.uniform(0.1, 10, 8)
+    a, w = rng.uniform(0.1, 10, 8), rng.uniform(0.1, 10, 8)
     factors = balance_factors(a, w, strength)
     np.testing.assert_allclose(a / factors, (a * w) ** (1 - strength), rtol=1e-6)
     np.testing.assert_allclose(w * factors, (a * w) ** strength, rtol=1e-6)
@@ -72,8 +70,8 @@ def test_scales_of_least_divergence() -> None:
 
 
 @pytest.mark.parametrize("steps", [16, 32])
-def test_levels(steps: int) -> None:
-    weights = np.clip(np.rint(RNG.normal(size=(64, 9, 9)) * 35), -128, 127).astype(np.int8)
+def test_levels(steps: int, rng: np.random.Generator) -> None:
+    weights = np.clip(np.rint(rng.normal(size=(64, 9, 9)) * 35), -128, 127).astype(np.int8)
     levels = levels_of(weights, steps)
     assert levels.dtype == np.int8
     assert levels.size == steps
@@ -84,7 +82,7 @@ def test_levels(steps: int) -> None:
     distances = np.abs(weights.reshape(-1, 1).astype(int) - levels.astype(int)).min(1)
     np.testing.assert_array_equal(np.abs(restricted.reshape(-1).astype(int) - weights.reshape(-1)), distances)
     for _ in range(300):  # nothing near is better
-        tried = np.unique(np.clip(levels + RNG.integers(-2, 3, steps), -128, 127)).astype(np.int8)
+        tried = np.unique(np.clip(levels + rng.integers(-2, 3, steps), -128, 127)).astype(np.int8)
         assert squared_error(weights, levels) <= squared_error(weights, tried)
 
 

@@ -12,14 +12,14 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from amct_opt import frontends
-from amct_opt.backends import Runner
 from amct_opt.data import load_samples
 from amct_opt.dialects import nn
+from amct_opt.engines import Runner
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.calibrate import calibrate_points
-from amct_opt.universe import new_session
 
 from .random_networks import Graph, random_network
 

@@ -13,9 +13,9 @@ from amct_opt.data import load_samples, samples
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.observers import OBSERVERS
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.calibrate.observing import MOST
-from amct_opt.universe import new_session
 
 SIZE = 4096
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.text import module_text, parse_module
@@ -20,15 +19,17 @@ from amct_opt.ir.weights import open_side_file, write_side_file
 from amct_opt.observers import OBSERVERS
 from amct_opt.pipelines.options import composed
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct_opt
 from amct_opt.transforms.quantization.calibrate import CalibratePass, set_parameters
 from amct_opt.transforms.quantization.calibrate.observing import begin_pass, observations
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
-from amct_opt.universe import new_session
 
 EXACT, ONE_PASS = "ifmr", [*(name for name in OBSERVERS if name != "ifmr"), "ifmr{exact=false}"]
-RNG = np.random.default_rng(31)
-SAMPLES = (RNG.standard_t(4, size=(12, 3, 6, 6)) * np.linspace(0.5, 4, 12).reshape(-1, 1, 1, 1)).astype(np.float32)
+SAMPLES = (
+    np.random.default_rng(31).standard_t(4, size=(12, 3, 6, 6)) * np.linspace(0.5, 4, 12).reshape(-1, 1, 1, 1)
+).astype(np.float32)
 PARTS = {"a": SAMPLES[:5], "b": SAMPLES[5:9], "c": SAMPLES[9:]}
 
 

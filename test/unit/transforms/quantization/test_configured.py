@@ -9,17 +9,17 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.configuration.json_config import json_text
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.decide.layers import candidates
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
-from amct_opt.universe import new_session
 
 from ...values import made_by, numbers_of
 

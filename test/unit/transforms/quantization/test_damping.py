@@ -10,7 +10,7 @@ import pytest
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.metrics import sqnr
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
 
 from .test_round_weights import assert_same_sums, dense, rows, steps, sums_of
 

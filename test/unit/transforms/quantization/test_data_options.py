@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from amct_opt.data import from_batches
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.data import load
 from amct_opt.transforms.quantization.options import DataOptions
-from amct_opt.universe import new_session
 
 TEXT = """
 func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {

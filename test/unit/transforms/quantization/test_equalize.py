@@ -15,10 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
 from amct_opt import frontends
-from amct_opt.backends import Runner
 from amct_opt.data import Form, load_samples
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
+from amct_opt.engines import Runner
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
@@ -26,19 +25,19 @@ from amct_opt.rewriting import Remarks, erase_dead_constants
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
-from amct_opt.transforms.quantization.recover.equalize.links import links_of
-from amct_opt.transforms.quantization.recover.equalize.products import products_of
+from amct_opt.transforms.quantization.recover.equalize.judging import EqualizationTrial
+from amct_opt.transforms.quantization.recover.equalize.links import links_of, products_of
 from amct_opt.transforms.quantization.recover.equalize.scaling import scaled, undo
 from amct_opt.transforms.quantization.recover.equalize.search import FLOAT, Grids, Seen, Weight
-from amct_opt.transforms.quantization.recover.equalize.trial import EqualizationTrial
 from amct_opt.transforms.quantization.recover.outputs import halves
 from amct_opt.transforms.quantization.request import request_of
-from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
 from .random_networks import random_network
@@ -282,18 +281,24 @@ def residual(x: Any) -> Any:
 
 def test_a_product_is_divided_once() -> None:
     """By one of two layers, and by none that is both of its operands."""
-    links, refused = links_of(module_of(lambda x: gated(x, RELU), [ROWS], dynamic=False))
-    first, second = (refusal for op, refusal in refused.items() if refusal.rule in ("product", "graph-output"))
-    assert len(links) == 1
-    assert {first.rule, second.rule} == {"product", "graph-output"}
+
+    def links(build: Build) -> tuple[int, list[tuple[str, str]]]:
+        remarks = Remarks(new_session(), "equalize")
+        found = links_of(module_of(build, [ROWS], dynamic=False), remarks)
+        remarks.flush()
+        return len(found), [(remark.rule, remark.reason) for remark in remarks.session.remarks]
+
+    count, refused = links(lambda x: gated(x, RELU))
+    assert count == 1
+    assert sorted(rule for rule, _ in refused) == ["graph-output", "product"]
 
     def squared(x: Any) -> Any:
         y = nn.MatMulOp.make(x, const(numbers(6, 6)))
         return nn.MatMulOp.make(nn.MulOp.make(y, RELU(y)), const(numbers(6, 4)))
 
-    links, refused = links_of(module_of(squared, [ROWS], dynamic=False))
-    assert not links
-    assert any(refusal.reason.endswith("multiplies its result by itself") for refusal in refused.values())
+    count, refused = links(squared)
+    assert count == 0
+    assert any(reason.endswith("multiplies its result by itself") for _, reason in refused)
 
 
 @pytest.mark.parametrize("profile", ["ascend", "qdq"])
@@ -503,7 +508,7 @@ def test_undone_changes_leave_nothing() -> None:
     module = module_of(post_norm, [ROWS], dynamic=False)
     text, session = amct_opt.to_text(module), new_session()
     request = request_of(QuantizeOptions(recovery=RecoveryOptions(equalize=True)), session)
-    (link,) = products_of(module, [], request, session, Remarks(session, "equalize"))
+    (link,) = products_of(module, [], request, Remarks(session, "equalize"))
     changes = scaled(link, np.array([0, 0, 5, 0, -1, 0]))
     assert changes is not None
     assert "equalized" in amct_opt.to_text(module)
@@ -572,7 +577,7 @@ def test_what_lowers_the_quality_of_outputs_is_noticed() -> None:
     samples = load_samples(str(DIGITS / "calib.npz"), main_function(module), Form((), {}, None), 32)
     trial = EqualizationTrial(module, request_of(QuantizeOptions(), session), halves(samples), session, Runner("numpy"))
     trial.begin()
-    link = next(link for link in links_of(module)[0] if link.size == 32)
+    link = next(link for link in links_of(module, Remarks(session, "equalize")) if link.size == 32)
     changes = scaled(link, np.rint(np.linspace(-6, 6, 32)).astype(np.int32))
     assert changes is not None
     reason = trial.lost(0.5)
@@ -614,4 +619,4 @@ def test_values_without_elements() -> None:
         return nn.MatMulOp.make(nn.UnsqueezeOp.make(nothing.result, axes=(0,)).result, const(numbers(6, 5)))
 
     module = module_of(build, [numbers(2, 6)])
-    assert links_of(module)[0] == []
+    assert links_of(module, Remarks(new_session(), "equalize")) == []

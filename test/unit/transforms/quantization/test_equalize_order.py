@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.transforms.quantization.recover.equalize.trial import EqualizationTrial, lost_by_most
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.transforms.quantization.recover.equalize.judging import EqualizationTrial, lost_by_most
 
 from ...targets.operations import const, module_of
 from .test_equalize import IMAGE, RELU, equalized, numbers, pair, spread, triple

@@ -10,24 +10,23 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from amct_opt.backends import Runner
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
+from amct_opt.engines import Runner
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import parse_pipeline, run_passes
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
-from amct_opt.transforms.quantization.convert.parameters import activation_params
+from amct_opt.session.universe import new_session
+from amct_opt.transforms.quantization.numbers.parameters import activation_params
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover.fit_ranges import readers as keeping
 from amct_opt.transforms.quantization.recover.fit_ranges.readers import Errors, Kept, Readers, kept_of
 from amct_opt.transforms.quantization.recover.fit_ranges.search import least_error
-from amct_opt.transforms.quantization.recover.matters import matters_of
-from amct_opt.universe import new_session
+from amct_opt.transforms.quantization.recover.importance import matters_of
 
-RNG = np.random.default_rng(5)
-DATA = (RNG.normal(size=(32, 4, 6, 6)) ** 3).astype(np.float32)
+DATA = (np.random.default_rng(5).normal(size=(32, 4, 6, 6)) ** 3).astype(np.float32)
 
 
 def constant(name: str, shape: tuple[int, ...], scale: float = 1.0) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto
 from xdsl.dialects.builtin import IntegerType, ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
@@ -21,19 +22,18 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.affine import affine
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.tools import amct
-from amct_opt.transforms.quantization.convert import layer_weights
 from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.decide.sites import sites
+from amct_opt.transforms.quantization.numbers import weights as of_weights
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
 from amct_opt.transforms.quantization.recover.equalize.search import Grids, Weight
 from amct_opt.transforms.quantization.request import settings_of
-from amct_opt.universe import new_session
 
-RNG = np.random.default_rng(11)
 SHAPES = [(48, 6), (40, 6), (10, 5)]
 """Weights `[K, N]` for groups of 16: whole ones, a shorter last one, less than one."""
 Array = np.ndarray
@@ -80,14 +80,14 @@ def by_loop(weight: Array, bits: int, symmetric: bool) -> Array:
 @pytest.mark.slow
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("bits", [3, 4, 8])
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_numbers_and_files(
-    shape: tuple[int, int], bits: int, symmetric: bool, transposed: bool, tmp_path: Path
+    shape: tuple[int, int], bits: int, symmetric: bool, transposed: bool, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     """The interpreter computes what a loop computes, and onnxruntime with its default options the same from the file."""
-    weight = (RNG.normal(size=shape) * RNG.uniform(0.1, 5, shape)).astype(np.float32)
-    x = RNG.normal(size=(4, shape[0])).astype(np.float32)
+    weight = (rng.normal(size=shape) * rng.uniform(0.1, 5, shape)).astype(np.float32)
+    x = rng.normal(size=(4, shape[0])).astype(np.float32)
     options = f"weight-bits={bits} weight-search=false{'' if symmetric else ' weight-asymmetric=true'}"
     module, session = quantized(weight, options, transposed)
     (found,) = run(module, {"x": x}).values()
@@ -119,16 +119,52 @@ def test_numbers_and_files(
         np.testing.assert_array_equal(back.qparams.data.scales().size, own.qparams.data.scales().size)
 
 
+@pytest.mark.parametrize(
+    ("target", "kinds"),
+    [
+        (OnnxTarget(), {TensorProto.INT4}),
+        (OnnxTarget(opset=25), {TensorProto.INT2}),
+        (OnnxTarget(matmul_nbits=True), {TensorProto.UINT8}),
+    ],
+    ids=["int4", "int2", "bytes"],
+)
+@pytest.mark.parametrize("options", ["", "weight-asymmetric=true", "weight-search=false"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_bits(
+    shape: tuple[int, int], options: str, target: OnnxTarget, kinds: set[int], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """onnxruntime reads the numbers of the interpreter, to the bit, from each form of a file: rows of ones pick them."""
+    weight = rng.normal(size=shape).astype(np.float32)
+    weight[:3] = [[-3], [-1.5], [1.5]]  # each integer occurs, whatever the other numbers are
+    module, session = quantized(weight, f"weight-bits=2 {options}")
+    (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
+    integers = nn.array_of(back.input)
+    assert integers is not None
+    assert (back.qparams.data.storage, back.bits) == (IntegerType(2), None)
+    assert set(integers.astype(int).reshape(-1)) == {-2, -1, 0, 1}
+    x = {"x": np.eye(shape[0], dtype=np.float32)}
+    expected = run(module, x)["y"]
+    target.write(module, tmp_path / "net.onnx", session)
+    model = onnx.load(tmp_path / "net.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert {each.data_type for each in model.graph.initializer} - {TensorProto.FLOAT} == kinds
+    runner = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(np.asarray(runner.run(None, x)[0]), expected)
+    np.testing.assert_array_equal(run(frontends.read(tmp_path / "net.onnx", new_session()), x)["y"], expected)
+    again = parse_module(new_session(), module_text(module), "again.mlir")
+    np.testing.assert_array_equal(run(again, x)["y"], expected)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("bits", [3, 4])
-def test_negative_scales(bits: int, transposed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_negative_scales(bits: int, transposed: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     """They pass through text and files, and onnxruntime computes the same with them, in either form."""
-    weight = RNG.normal(size=(40, 6)).astype(np.float32)
+    weight = rng.normal(size=(40, 6)).astype(np.float32)
     module, session = quantized(weight, f"weight-bits={bits}", transposed)
     (own,) = (op for op in module.walk() if isinstance(op, nn.DequantizeOp))
     scales, points = own.qparams.data.scales(), own.qparams.data.zero_points()
     assert (bool((scales < 0).any()), bool((scales > 0).any()), bool(points.any())) == (True, True, False)
-    x = RNG.normal(size=(4, 40)).astype(np.float32)
+    x = rng.normal(size=(4, 40)).astype(np.float32)
     expected = run(module, {"x": x})["y"]
     np.testing.assert_array_equal(
         run(parse_module(new_session(), module_text(module), "again.mlir"), {"x": x})["y"], expected
@@ -150,9 +186,9 @@ def test_negative_scales(bits: int, transposed: bool, tmp_path: Path) -> None:
         ("weight-only=true weight-bits=4 group-size=16", None),
     ],
 )
-def test_matmul_nbits_on_request(options: str, reason: str | None, tmp_path: Path) -> None:
+def test_matmul_nbits_on_request(options: str, reason: str | None, tmp_path: Path, rng: np.random.Generator) -> None:
     """A product between a transpose and a bias, next to a graph output that needs the reals of the same weight."""
-    weight = RNG.normal(size=(32, 4)).astype(np.float32)
+    weight = rng.normal(size=(32, 4)).astype(np.float32)
     text = f"""
 func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
     -> (tensor<2x3x4xf32> {{nn.name = "y"}}, tensor<3x4xf32> {{nn.name = "z"}}) {{
@@ -171,7 +207,7 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
     session.profile = "qdq"
     module = parse_module(session, text, "net.mlir")
     make_pass("quantize", options).apply(session, module)
-    x = RNG.normal(size=(2, 32, 3)).astype(np.float32)
+    x = rng.normal(size=(2, 32, 3)).astype(np.float32)
     expected = run(module, {"x": x})
     path = tmp_path / "net.onnx"
     OnnxTarget(matmul_nbits=True).write(module, path, session)
@@ -194,16 +230,16 @@ def half(weight: Array, options: str) -> tuple[ModuleOp, Session]:
 
 
 @pytest.mark.parametrize("options", ["weight-bits=4", "weight-bits=4 weight-asymmetric=true", "weight-bits=8"])
-def test_matmul_nbits_in_float16(options: str, tmp_path: Path) -> None:
+def test_matmul_nbits_in_float16(options: str, tmp_path: Path, rng: np.random.Generator) -> None:
     """Its scales are float16, with a remark; onnxruntime computes what the file, read back, stands for."""
-    weight = RNG.normal(size=(40, 6)).astype(np.float16)
+    weight = rng.normal(size=(40, 6)).astype(np.float16)
     module, session = half(weight, options)
     OnnxTarget(matmul_nbits=True).write(module, tmp_path / "net.onnx", session)
     (node,) = onnx.load(tmp_path / "net.onnx").graph.node
     assert node.op_type == "MatMulNBits"
     (said,) = (r.reason for r in session.remarks if r.rule == "float16-scales")
     assert re.fullmatch(r"\d+ of 18 scales are rounded to float16, the type of its input", said)
-    x = RNG.normal(size=(4, 40)).astype(np.float16)
+    x = rng.normal(size=(4, 40)).astype(np.float16)
     runner = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
     found = np.asarray(runner.run(None, {"x": x})[0])
     read = frontends.read(tmp_path / "net.onnx", new_session())
@@ -223,9 +259,9 @@ def test_scales_that_float16_has_no_normal_numbers_for(tmp_path: Path) -> None:
     assert said == "is not written as MatMulNBits: a scale of its weight leaves the normal range of float16"
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, rng: np.random.Generator) -> None:
     session = new_session()
-    module = parse_module(session, net(RNG.normal(size=(32, 4)).astype(np.float32), False), "net.mlir")
+    module = parse_module(session, net(rng.normal(size=(32, 4)).astype(np.float32), False), "net.mlir")
     OnnxTarget().write(module, tmp_path / "net.onnx", session)
     given = ["quantize", str(tmp_path / "net.onnx"), "--profile", "qdq", "--weight-bits", "4", "--group-size", "16"]
     assert amct.run([*given, "-o", str(tmp_path / "refused")]) == 1
@@ -235,22 +271,22 @@ def test_the_command(tmp_path: Path) -> None:
     assert ([n.op_type for n in model.graph.node], model.opset_import[0].version) == (["MatMulNBits"], 17)
 
 
-def test_scales_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scales_are_searched_once(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     weights: list[Array] = []
 
     def searched(values: Array, scales: Array, *_: object) -> Array:
         weights.append(values)
         return scales
 
-    monkeypatch.setattr(layer_weights, "searched_scales", searched)
-    quantized(RNG.normal(size=(48, 6)).astype(np.float32), "weight-bits=4 weight-search=true")
+    monkeypatch.setattr(of_weights, "searched_scales", searched)
+    quantized(rng.normal(size=(48, 6)).astype(np.float32), "weight-bits=4 weight-search=true")
     assert len(weights) == 1
 
 
-def test_transposed_parameters() -> None:
+def test_transposed_parameters(rng: np.random.Generator) -> None:
     """Blocks follow the axes of a transposed tensor; the reals stay the same."""
-    integers = RNG.integers(-8, 8, (5, 3, 40)).astype(np.int8)
-    scales, points = RNG.uniform(0.1, 1, 5 * 3 * 3), RNG.integers(-8, 8, 45)
+    integers = rng.integers(-8, 8, (5, 3, 40)).astype(np.int8)
+    scales, points = rng.uniform(0.1, 1, 5 * 3 * 3), rng.integers(-8, 8, 45)
     params = nn.QParamsAttr.of(IntegerType(4), scales, points.tolist(), axis=2, block=16).data
     scale, point = params.broadcastable(integers.shape)
     reals = (integers - point) * scale
@@ -301,18 +337,18 @@ func.func @main(%x: tensor<?x3xi8>) -> tensor<?x3xf32> {
 
 
 def test_plans() -> None:
-    assert nn.PlanAttr(nn.Plan(weights=(nn.WeightPlan(4, 0, 128),)))
+    assert nn.PlanAttr(nn.Plan(weights=(nn.How(4, axis=0, block=128),)))
     for plan, reason in [
-        (nn.Plan(weights=(nn.WeightPlan(4, None, 32),)), "block must be positive and needs an axis"),
-        (nn.Plan(input=True, weights=(nn.WeightPlan(4, 0, 32),)), "a weight with blocks goes with a float input"),
+        (nn.Plan(weights=(nn.How(4, block=32),)), "block must be positive and needs an axis"),
+        (nn.Plan(input=True, weights=(nn.How(4, axis=0, block=32),)), "a weight with blocks goes with a float input"),
     ]:
         with pytest.raises(VerifyException, match=reason):
             nn.PlanAttr(plan)
 
 
-def test_refused_elsewhere(tmp_path: Path) -> None:
+def test_refused_elsewhere(tmp_path: Path, rng: np.random.Generator) -> None:
     """A record has no groups, and MLIR's quant dialect as it is written has none: both say so."""
-    module, session = quantized(RNG.normal(size=(32, 4)).astype(np.float32))
+    module, session = quantized(rng.normal(size=(32, 4)).astype(np.float32))
     from amct_opt.targets.record import RecordTarget
 
     RecordTarget().write(module, tmp_path / "record.txt", session)
@@ -322,9 +358,9 @@ def test_refused_elsewhere(tmp_path: Path) -> None:
     assert "only scales per tensor or channel" in said["nn-to-quant", "blocks"]
 
 
-def test_equalization_rounds_weights_by_groups() -> None:
+def test_equalization_rounds_weights_by_groups(rng: np.random.Generator) -> None:
     """Its costs are those of weight-only layers: inputs are not rounded, and each group has a scale."""
-    weight = RNG.normal(size=(40, 3)).astype(np.float32)
+    weight = rng.normal(size=(40, 3)).astype(np.float32)
     session = new_session()
     session.profile = "qdq"
     module = parse_module(session, net(weight, False), "net.mlir")
@@ -341,9 +377,9 @@ def test_equalization_rounds_weights_by_groups() -> None:
         np.testing.assert_allclose(rounded[0, begin : begin + 16, n, 0], np.rint(part / scale) * scale, rtol=1e-6)
 
 
-def test_many_zero_points_are_bytes() -> None:
+def test_many_zero_points_are_bytes(rng: np.random.Generator) -> None:
     """As numbers they would be most of the text; malformed bytes are errors with a place."""
-    weight = RNG.normal(size=(48, 6)).astype(np.float32)
+    weight = rng.normal(size=(48, 6)).astype(np.float32)
     module, _ = quantized(weight, "weight-bits=4 weight-asymmetric=true")
     text = module_text(module)
     assert 'zero_point = "0x' in text

@@ -5,18 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from amct_opt.configuration.layer_settings import settings_for
 from amct_opt.configuration.settings import Arq, Calibration, Settings
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects.nn import ConvOp
+from amct_opt.dialects.nn.shapes import shape_of
 from amct_opt.lowering.ascend import profiles as ascend_profiles
 from amct_opt.lowering.ascend.profiles import ASCEND
+from amct_opt.pipelines.passes import run_passes
+from amct_opt.rewriting import condition
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
+from amct_opt.tools.amct_opt import run as amct_opt_tool
 from amct_opt.transforms.quantization import profiles as former_profiles
 from amct_opt.transforms.quantization.decide.conditions import (
+    DecideConvolution,
     DecideLayer,
     DecidePassive,
     DecideWeighted,
@@ -25,11 +31,13 @@ from amct_opt.transforms.quantization.decide.conditions import (
 )
 from amct_opt.transforms.quantization.decide.layers import layer_at
 from amct_opt.transforms.quantization.decide.legality import (
+    DecideWeights,
     first_broken,
     non_uniform_broken,
     row_of,
     weight_only_broken,
 )
+from amct_opt.transforms.quantization.decide.rows import Layer
 from amct_opt.transforms.quantization.decide.sites import Site, sites
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.transforms.quantization.profiles import QDQ, Profile, Row
@@ -157,7 +165,7 @@ def test_layers_whose_weights_are_not_quantized_alone(site, form):
     """An error where the layer or its type is named; asked of all layers it stays float."""
     layer = site(*form)
     kind = layer.compute.origin.op_type.data
-    assert alone(layer) == (DecideLayer.weight_only, f"AMCT does not quantize the weights of {kind} layers alone")
+    assert alone(layer) == (DecideWeights.weight_only, f"AMCT does not quantize the weights of {kind} layers alone")
     wish = Calibration(weight_compress_only=True)
     for settings in (Settings(by_layer={"c": wish}), Settings(by_type={kind: wish})):
         with pytest.raises(CompileError, match="has no weight that can be quantized by itself"):
@@ -242,15 +250,54 @@ def test_conditions_of_modules(equivalence, case):
     assert ("" if broken is None else broken[0].name) == rule
 
 
-def test_patterns_are_listed() -> None:
+PROFILES = (ASCEND, ascend_profiles.ASCEND_A2, ascend_profiles.ASCEND_PYTORCH, QDQ, former_profiles.PPQ)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda p: p.name)
+def test_patterns_are_listed(profile: Profile) -> None:
     """What a list of patterns prints: a name and a statement of each, its roots, and its conditions with their statements."""
-    patterns = InsertObserversPass.PATTERNS
+    patterns = InsertObserversPass.patterns_for(profile)
     assert len({pattern.name for pattern in patterns}) == len(patterns)
     for pattern in patterns:
         assert pattern.__doc__
         assert pattern.roots
-        assert pattern.conditions
-        assert all(each.name and each.statement for each in pattern.conditions)
+        assert all(each.name and each.statement for each, _ in pattern.listed(profile))
+
+
+def test_a_profile_lists_what_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The conditions of its rows and its table, with the layers that they are for; those of others are not there."""
+    listed: dict[str, list[str]] = {}
+    for profile in ("ascend", "qdq"):
+        assert amct_opt_tool(["--list-patterns", "insert-observers", "--profile", profile]) == 0
+        listed[profile] = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    only = "filter-rank-4 (caffe Convolution, caffe Deconvolution, onnx ConvTranspose): the filter is of rank 4 (AMCT)"
+    assert only in listed["ascend"]
+    assert not [line for line in listed["qdq"] if "filter-rank-4" in line or "not-in-table" in line]
+    assert "quantize-average (nn.average_pool, nn.global_average_pool, nn.reduce_mean)" in listed["qdq"]
+
+
+class DecideSmall(DecideConvolution):
+    """A convolution with a small window."""
+
+    name = "small-convolution"
+
+    @condition
+    def small_window(self, m: Layer) -> str | None:
+        """the window has more than one element"""
+        return "its window has one element" if shape_of(m.compute.operands[1])[-1] == 1 else None
+
+    def asked(self, m: Layer):
+        return (DecideSmall.small_window, *super().asked(m))
+
+
+def test_a_pattern_of_a_plugin_decides(equivalence) -> None:
+    """It is tried before the compiler's."""
+    session = new_session()
+    session.register_pattern("insert-observers", cast(Any, DecideSmall))
+    module = equivalence.parse(MODULE.format(CONV.format("", 'onnx, "Conv", "c"')))
+    run_passes(module, [InsertObserversPass()], session)
+    (remark,) = [r for r in session.remarks if r.layer == "c"]
+    assert (remark.kind, remark.rule, remark.reason) == ("missed", "small-window", "its window has one element")
 
 
 @pytest.mark.parametrize("name", ["ASCEND", "ASCEND_A2", "ASCEND_PYTORCH", "like_amct"])

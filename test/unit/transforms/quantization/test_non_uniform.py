@@ -10,17 +10,17 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.configuration.record import read_record
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.convert.layer_weights import levels_of, nearest
-from amct_opt.transforms.quantization.convert.parameters import quantized
-from amct_opt.universe import new_session
+from amct_opt.transforms.quantization.numbers.parameters import quantized
+from amct_opt.transforms.quantization.numbers.weights import levels_of, nearest
 
 WEIGHT = np.random.default_rng(3).normal(size=(8, 4, 3, 3)).astype(np.float32)
 

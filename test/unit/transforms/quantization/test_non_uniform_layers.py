@@ -12,15 +12,14 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.configuration.compressed import compressed_operators
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.session import Session
-from amct_opt.universe import new_session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
-RNG = np.random.default_rng(11)
 SIZES = {
     "first": (8, 4),
     "small": (4, 8),
@@ -32,11 +31,11 @@ SIZES = {
 """Channels out and in of the 3x3 convolutions, one after the other."""
 
 
-def network() -> str:
+def network(rng: np.random.Generator) -> str:
     lines, types, value = list[str](), list[str](), "%x"
     for name, (out, channels) in SIZES.items():
         shape, image = f"tensor<{out}x{channels}x3x3xf32>", f"tensor<?x{out}x5x5xf32>"
-        weight = RNG.normal(size=(out, channels, 3, 3)).astype(np.float32)
+        weight = rng.normal(size=(out, channels, 3, 3)).astype(np.float32)
         dilation = 2 if name == "dilated" else 1
         lines += [
             f'%{name}_w = nn.constant #nn.external<"{name}", {shape}, "0x{weight.tobytes().hex()}">',
@@ -53,7 +52,7 @@ def network() -> str:
     )
 
 
-NET = network()
+NET = network(np.random.default_rng(11))
 
 
 def attribute(key: str, value: Any) -> dict[str, Any]:
@@ -77,12 +76,12 @@ Quantize = Callable[[str], tuple[ModuleOp, Session]]
 
 
 @pytest.fixture
-def quantize(tmp_path: Path) -> Quantize:
+def quantize(tmp_path: Path, rng: np.random.Generator) -> Quantize:
     """Quantize the net by a simplified configuration; `{}` in it is the test's folder."""
 
     def quantize(config: str) -> tuple[ModuleOp, Session]:
         (tmp_path / "simple.cfg").write_text(config.replace("{}", str(tmp_path)))
-        np.savez(tmp_path / "x.npz", x=RNG.normal(size=(2, 4, 5, 5)).astype(np.float32))
+        np.savez(tmp_path / "x.npz", x=rng.normal(size=(2, 4, 5, 5)).astype(np.float32))
         session = new_session()
         module = parse_module(session, NET, "net.mlir")
         make_pass("quantize", f"config={tmp_path}/simple.cfg data={tmp_path}/x.npz").apply(session, module)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from amct_opt.runtime.affine import LEAST_SCALE, affine, are_normal, asymmetric_params, rounded, symmetric_scales
-from amct_opt.transforms.quantization.convert.parameters import (
+from amct_opt.transforms.quantization.numbers.parameters import (
     activation_params,
     bias_fits,
     quantized,

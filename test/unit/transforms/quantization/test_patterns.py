@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from amct_opt.catalogue import PROFILES
 from amct_opt.configuration.settings import Settings
-from amct_opt.diagnostics import CompileError
 from amct_opt.ir.layer_names import LayerNames
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.session import Session
+from amct_opt.session.catalogue import PROFILES
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.fusion.fuse_modules import fuse_modules
 from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.profiles import profile_of
-from amct_opt.universe import new_session
 
 LAYERS = ("fc1", "fc[1]", "/net/head/a/MatMul", "/net/head/b/MatMul")
 

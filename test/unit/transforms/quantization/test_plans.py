@@ -16,8 +16,8 @@ from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.profiles import Profile
-from amct_opt.universe import new_session
 
 from .random_networks import random_network
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.data.given import samples_from
@@ -21,6 +20,7 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.transforms.quantization.convert.layer_weights import inexact_layers
 from amct_opt.transforms.quantization.options import DataOptions
@@ -34,7 +34,6 @@ from amct_opt.transforms.quantization.portable import (
 from amct_opt.transforms.quantization.products import product_of
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.recover import correct_bias, round_weights
-from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
 from amct_opt.ir.text import module_text, parse_module
@@ -15,16 +14,16 @@ from amct_opt.lowering.ascend.profiles import ASCEND_PYTORCH
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
-from ...values import made_by
+from ...values import made_by, normal
 
-RNG = np.random.default_rng(0)
-WEIGHT = RNG.normal(size=(4, 3, 3, 3)).astype(np.float32)
-COLUMNS = RNG.normal(size=(64, 5)).astype(np.float32)
+WEIGHT = normal(4, 3, 3, 3)
+COLUMNS = normal(64, 5)
 
 
 def dense(array: np.ndarray) -> str:
@@ -59,8 +58,8 @@ def points(module: ModuleOp) -> list[nn.ObserveOp]:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> tuple[Path, np.ndarray]:
-    x = RNG.normal(size=(6, 3, 6, 6)).astype(np.float32)
+def data(tmp_path: Path, rng: np.random.Generator) -> tuple[Path, np.ndarray]:
+    x = rng.normal(size=(6, 3, 6, 6)).astype(np.float32)
     np.savez(tmp_path / "calib.npz", x=x)
     return tmp_path / "calib.npz", x
 

@@ -12,8 +12,8 @@ import pytest
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 ATTENTION = """
 func.func @main(
@@ -49,7 +49,7 @@ def test_a_module_without_a_cache_gets_a_warning() -> None:
     module = parse_module(session, ATTENTION.replace("func.return %y, %j", "func.return %y, %new"))
     make_pass("quantize-cache").apply(session, module)
     assert session.warnings == [
-        "--quantize-cache has nothing to do: no output is an input of floats with new values joined to it"
+        "--quantize-cache: no cache holds integers; no output is an input of floats with new values joined to it"
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_cache_that_stays_float_is_warned_of() -> None:
     text = ATTENTION.replace("%q, %r", "%q, %t")
     make_pass("quantize-cache").apply(session, parse_module(session, text))
     (warning,) = session.warnings
-    assert warning.startswith("--quantize-cache: the cache stays in float; ")
+    assert warning.startswith("--quantize-cache: no cache holds integers; ")
     assert "'nn.matmul'" in warning
     assert "reads its values as floats" in warning
 

@@ -17,12 +17,13 @@ from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
+
+from ...values import normal
 
 DEPTH, WIDTH = 3000, 5
-_RNG = np.random.default_rng(4)
-WEIGHT = (_RNG.normal(size=(DEPTH, WIDTH)) * [1, 5, 0.1, 2, 3]).astype(np.float32)
+WEIGHT = (normal(DEPTH, WIDTH) * [1, 5, 0.1, 2, 3]).astype(np.float32)
 WEIGHT[:, 3] = 2.0  # its sums are the largest: beyond what float32 holds exactly
 
 
@@ -43,9 +44,9 @@ def model(path: Path) -> Path:
     return path
 
 
-def rows() -> np.ndarray[Any, Any]:
+def rows(rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Rows of very different sizes: of zeros, of numbers near the least and the largest ones, of one number."""
-    x = _RNG.normal(size=(2, 4, DEPTH)).astype(np.float32)
+    x = rng.normal(size=(2, 4, DEPTH)).astype(np.float32)
     x[0, 1], x[0, 2], x[1, 0] = 0, x[0, 2] * 1e-42, x[1, 0] * 1e30
     x[1, 1] = 3.25
     return x
@@ -62,11 +63,13 @@ def formula(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return sums.astype(f32) * (scale * step) + np.arange(5, dtype=f32)
 
 
-def test_the_file_has_the_integers_of_the_formula(amct_tool: Any, tmp_path: Path) -> None:
+def test_the_file_has_the_integers_of_the_formula(amct_tool: Any, tmp_path: Path, rng: np.random.Generator) -> None:
     """Without data. The file is read back as it was written."""
-    result = amct_tool("quantize", model(tmp_path / "m.onnx"), "--profile", "qdq", "--dynamic", "-o", tmp_path / "out")
+    result = amct_tool(
+        "quantize", model(tmp_path / "m.onnx"), "--profile", "qdq", "--dynamic", "--also", "nn", "-o", tmp_path / "out"
+    )
     assert result.status == 0, result.err
-    x, file = rows(), tmp_path / "out" / "m_qdq.onnx"
+    x, file = rows(rng), tmp_path / "out" / "m_qdq.onnx"
     expected, session = formula(x), new_session()
     assert np.abs(expected).max() > 1e30
     read, written = (frontends.read(tmp_path / "out" / name, session) for name in ("m_qdq.onnx", "m_nn.mlir"))
@@ -110,8 +113,10 @@ def test_options_that_exclude_each_other(option: str, message: str, amct_tool: A
 @pytest.mark.parametrize(
     "command", [("sensitivity",), ("tune", "--sqnr", "20", "-o", "out")], ids=["sensitivity", "tune"]
 )
-def test_layers_are_not_measured_one_by_one(command: tuple[str, ...], amct_tool: Any, tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", x=rows())
+def test_layers_are_not_measured_one_by_one(
+    command: tuple[str, ...], amct_tool: Any, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    np.savez(tmp_path / "x.npz", x=rows(rng))
     result = amct_tool(command[0], model(tmp_path / "m.onnx"), *command[1:], "--data", tmp_path / "x.npz", "--dynamic")
     assert result.status == 1
     assert "layers whose inputs are quantized in each run are not measured one by one" in result.err
@@ -126,8 +131,11 @@ def test_what_is_made_has_the_location_of_the_product(tmp_path: Path) -> None:
     assert [op.name for op in made if isinstance(op.location, UnknownLoc)] == []
 
 
-def test_without_quantized_weights_there_is_a_warning() -> None:
+def test_without_quantized_weights_there_is_a_warning(tmp_path: Path) -> None:
+    """Also if the session has another module, of which inputs were quantized."""
     session = new_session()
+    make_pass("quantize", "dynamic=true").apply(session, frontends.read(model(tmp_path / "m.onnx"), session))
+    assert session.warnings == []
     module = parse_module(
         session, "func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> { func.return %x : tensor<2x3xf32> }"
     )

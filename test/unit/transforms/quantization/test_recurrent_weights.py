@@ -18,8 +18,8 @@ from amct_opt.dialects import ascend, nn
 from amct_opt.formats.deq_scale import pack
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable
+from amct_opt.session.universe import new_session
 from amct_opt.tools import amct, amct_opt
-from amct_opt.universe import new_session
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 INPUT, HIDDEN = 5, 6

@@ -18,6 +18,7 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.options import Method
 from amct_opt.transforms.quantization.recover import round_weights as rounding_pass
 from amct_opt.transforms.quantization.recover.round_weights import RoundWeightsPass, round_weights
@@ -32,16 +33,16 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     rounded,
     with_least_error,
 )
-from amct_opt.universe import new_session
 
-RNG = np.random.default_rng(5)
+from ...values import normal
+
 Array = np.ndarray
 
 
-def inputs(count: int, columns: int) -> Array:
+def inputs(rng: np.random.Generator, count: int, columns: int) -> Array:
     """Correlated rows with two channels that are larger than the others."""
     few = max(2, columns // 3)
-    rows = RNG.normal(size=(count, few)) @ RNG.normal(size=(few, columns)) + 0.3 * RNG.normal(size=(count, columns))
+    rows = rng.normal(size=(count, few)) @ rng.normal(size=(few, columns)) + 0.3 * rng.normal(size=(count, columns))
     rows[:, :2] *= 10
     return rows.astype(np.float32)
 
@@ -59,9 +60,9 @@ def grid(weights: Array, block: int, bits: int = 4) -> Grid:
     return Grid(scale, -half, half - 1, block=block)
 
 
-def test_gptq_is_its_definition() -> None:
+def test_gptq_is_its_definition(rng: np.random.Generator) -> None:
     """After each column the least squares of all that are left, solved anew."""
-    weights, h = RNG.normal(size=(1, 3, 20)), sums(inputs(100, 20))
+    weights, h = rng.normal(size=(1, 3, 20)), sums(inputs(rng, 100, 20))
     on, free = grid(weights, 8), list(np.argsort(-np.diag(damped(h)[0]), kind="stable"))
     left, integers = weights[0].copy(), np.zeros_like(weights[0])
     while free:
@@ -73,8 +74,8 @@ def test_gptq_is_its_definition() -> None:
     np.testing.assert_array_equal(gptq(weights, factored(h), on)[0], integers)
 
 
-def test_each_group_has_the_scale_of_its_least_error() -> None:
-    weights, h = RNG.normal(size=(1, 4, 20)), sums(inputs(100, 20))
+def test_each_group_has_the_scale_of_its_least_error(rng: np.random.Generator) -> None:
+    weights, h = rng.normal(size=(1, 4, 20)), sums(inputs(rng, 100, 20))
     on = grid(weights, 8)
     found = with_least_error(weights, h, on, ())
     for m, begin in combinations(range(4), range(0, 20, 8)):
@@ -87,8 +88,8 @@ def test_each_group_has_the_scale_of_its_least_error() -> None:
         np.testing.assert_array_equal(found.scale[0, m, part], tried[int(np.argmin(errors))])
 
 
-def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest() -> None:
-    weights, h = RNG.normal(size=(1, 1, 8)), sums(inputs(60, 8))
+def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest(rng: np.random.Generator) -> None:
+    weights, h = rng.normal(size=(1, 1, 8)), sums(inputs(rng, 60, 8))
     on = grid(weights, 4)
     ups = np.array(list(combinations((0, 1), repeat=8)))[None]
     every = np.clip(np.floor(weights / on.scale) + ups, on.low, on.high) * on.scale
@@ -115,8 +116,8 @@ func.func @main(%x: tensor<?x72xf32> {{nn.name = "x"}}) -> (tensor<?x16xf32> {{n
 """
 
 
-TEXT = net(RNG.normal(size=(72, 40)).astype(np.float32), RNG.normal(size=(40, 16)).astype(np.float32))
-X, TEST = np.split(inputs(320, 72), [256])
+TEXT = net(normal(72, 40), normal(40, 16))
+X, TEST = np.split(inputs(np.random.default_rng(5), 320, 72), [256])
 
 
 @pytest.mark.parametrize("asymmetric", [False, True])

@@ -27,6 +27,7 @@ from amct_opt.runtime.executor import Executable
 from amct_opt.runtime.layerwise import Layerwise
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.conditions import DecideWeighted
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import NO_DATA, DataOptions, Method
@@ -38,6 +39,7 @@ from amct_opt.transforms.quantization.recover.round_weights.adaround import adar
 from amct_opt.transforms.quantization.recover.round_weights.folds import Fold, Folds
 from amct_opt.transforms.quantization.recover.round_weights.integer_layers import IntegerLayer, integer_layers
 from amct_opt.transforms.quantization.recover.round_weights.networks import Networks, layer_by_layer
+from amct_opt.transforms.quantization.recover.round_weights.prefixes import points_of
 from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     Grid,
     damped,
@@ -50,8 +52,6 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     with_least_error_left,
 )
 from amct_opt.transforms.quantization.recover.round_weights.sums import Means, Sums
-from amct_opt.transforms.quantization.recover.round_weights.twins import points_of
-from amct_opt.universe import new_session
 
 from ...targets.operations import const, module_of
 from ...values import kernel_of, made_by, numbers_of

@@ -1,5 +1,4 @@
-"""The text tests hold every row of AMCT's tables once as it is allowed, and once for each of its rules; and every condition of
-the patterns of conversion.
+"""The text tests hold every row of AMCT's tables once as it is allowed, and once for each of its rules.
 
 The passes run on the modules of those files; what is counted are the remarks that they leave on layers of each row.
 """
@@ -9,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from amct_opt.catalogue import pass_named
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.conditions import DecideLayer
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
-from amct_opt.universe import new_session
 
 FOLDER = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
 
@@ -71,24 +68,6 @@ def few_levels(tmp_path: Path) -> str:
     path = tmp_path / "simple.cfg"
     path.write_text("common_config { nuq_quantize { num_steps: 16 } }")
     return f"config={path}"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["balance-channels", "convert-observers", "shift-accumulators", "adapt-qat", "quantize-cache", "quantize-dynamic"],
-)
-def test_conditions(name: str) -> None:
-    """Each has a statement, and a remark that names it; one that is an error has a function of its name that breaks it."""
-    texts = "".join(path.read_text("utf-8") for path in FOLDER.glob("*.mlir"))
-    errors = (FOLDER / "conversion-errors.mlir").read_text("utf-8")
-    for pattern in cast(Any, pass_named(name)).PATTERNS:
-        assert pattern.__doc__
-        for each in pattern.conditions:
-            assert each.statement
-            said = f"[{name} missed {each.name}]" in texts
-            assert said if each.hint is None else f"@{each.name.replace('-', '_')}(" in errors, (
-                f"{pattern.name}: {each.name}"
-            )
 
 
 BEFORE = {("tensorflow", "MatMul", "transpose-a-false"): "transpose-false"}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from amct_opt.backends import Work
-from amct_opt.backends.estimate import numbers
 from amct_opt.data import Samples
 from amct_opt.data.given import samples_from
+from amct_opt.engines import Work
+from amct_opt.engines.estimate import numbers
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.calibrate import points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches, observations
-from amct_opt.universe import new_session
 
 COUNT = MOST + 5
 DATA = np.random.default_rng(1).integers(-8, 8, (COUNT, 4, 6)).astype(np.float32)
@@ -53,6 +53,10 @@ def at_a_time(text: str, sizes: tuple[int, ...] = (4, 6)) -> int:
 )
 def test_each_sample_by_itself(body: str, result: str) -> None:
     assert at_a_time(net(body, result=result)) == MOST
+
+
+def test_samples_without_numbers() -> None:
+    assert at_a_time(net("%y = nn.relu %o : tensor<?x0xf32>", "0", "?x0"), (0,)) == MOST
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.recover.sensitivity import sensitivities
-from amct_opt.universe import new_session
 
-RNG = np.random.default_rng(2)
-FIRST = RNG.normal(size=(6, 5)).astype(np.float32)
-SECOND = (RNG.normal(size=(5, 4)) ** 5).astype(np.float32)
+from ...values import normal
+
+FIRST = normal(6, 5)
+SECOND = (normal(5, 4) ** 5).astype(np.float32)
 
 
 def dense(array: np.ndarray) -> str:
@@ -47,8 +48,8 @@ def parsed(text: str) -> tuple[ModuleOp, Session]:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    x = (RNG.normal(size=(7, 6)) * np.array([0.1, 30, 1, 1, 0.5, 2])).astype(np.float32)
+def data(tmp_path: Path, rng: np.random.Generator) -> Path:
+    x = (rng.normal(size=(7, 6)) * np.array([0.1, 30, 1, 1, 0.5, 2])).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)
     return tmp_path / "x.npz"
 
@@ -136,9 +137,9 @@ func.func @main(%x: tensor<?x4x6xf32> {nn.name = "x"}) -> (tensor<?x4x6xf32> {nn
 """
 
 
-def test_products_of_two_inputs() -> None:
+def test_products_of_two_inputs(rng: np.random.Generator) -> None:
     """Each gets the inputs that it has in floats, one value on both sides too."""
-    x = RNG.normal(size=(3, 4, 6)).astype(np.float32)
+    x = rng.normal(size=(3, 4, 6)).astype(np.float32)
     whole, session = parsed(PRODUCTS)
     session.profile = "ascend-a2"
     quantized = whole.clone()

@@ -10,7 +10,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends, quantize
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import ascend, nn
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
@@ -18,12 +17,13 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.record import RecordTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
-from amct_opt.universe import new_session
 
-RNG = np.random.default_rng(5)
+from ...values import normal
 
 
 def parsed(text: str) -> tuple[ModuleOp, Session]:
@@ -49,10 +49,10 @@ func.func @main(%x: tensor<?x3x?x{type_}> {{nn.name = "x"}}) -> (tensor<?x3x?x{t
 
 
 @pytest.mark.parametrize("shifts", [(1, 4, 16), (3,), (16,)])
-def test_the_operation_in_integers(shifts: Sequence[int]) -> None:
+def test_the_operation_in_integers(shifts: Sequence[int], rng: np.random.Generator) -> None:
     """Scales that are powers of 2 leave the sums exact: halves, both signs, saturation among them."""
     scales = (0.5, 2.0, 0.125)
-    sums = RNG.integers(-(2**22), 2**22, (4, 3, 50))
+    sums = rng.integers(-(2**22), 2**22, (4, 3, 50))
     sums[0, :, :6] = [-1, 0, 1, -32769, 32768, -(2**22)]
     steps = np.reshape(scales, (3, 1))
     module, _ = parsed(operation(scales, shifts))
@@ -75,7 +75,7 @@ def test_rounding_before_the_shift() -> None:
 @pytest.mark.parametrize("scales", [(0.0123,), (0.0123, 0.4, 0.07)])
 @pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
 def test_onnx_computes_the_same_bits(
-    type_: str, scales: Sequence[float], shifts: Sequence[int], tmp_path: Path
+    type_: str, scales: Sequence[float], shifts: Sequence[int], tmp_path: Path, rng: np.random.Generator
 ) -> None:
     import onnxruntime
 
@@ -83,25 +83,27 @@ def test_onnx_computes_the_same_bits(
         scales = [*scales] * len(shifts)
     module, session = parsed(operation(scales, shifts, type_))
     OnnxTarget().write(module, tmp_path / "y.onnx", session)
-    x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype({"f32": "f4", "f16": "f2"}[type_])
+    x = (rng.normal(size=(5, 3, 200)) * 10 ** rng.uniform(0, 4, (5, 1, 1))).astype({"f32": "f4", "f16": "f2"}[type_])
     found = onnxruntime.InferenceSession(tmp_path / "y.onnx", providers=["CPUExecutionProvider"]).run(None, {"x": x})
     np.testing.assert_array_equal(found[0], run(module, {"x": x})["y"])
 
 
 @pytest.mark.parametrize("scales", [(0.0123,), (0.0123, 0.4, 0.07)])
 @pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
-def test_tensorflow_computes_the_same_bits(scales: Sequence[float], shifts: Sequence[int], tmp_path: Path) -> None:
+def test_tensorflow_computes_the_same_bits(
+    scales: Sequence[float], shifts: Sequence[int], tmp_path: Path, rng: np.random.Generator
+) -> None:
     if len(shifts) > len(scales):
         scales = [*scales] * len(shifts)
     module, session = parsed(operation(scales, shifts))
     TfFakequantTarget().write(module, tmp_path / "y.pb", session)
-    x = (RNG.normal(size=(5, 3, 200)) * 10 ** RNG.uniform(0, 4, (5, 1, 1))).astype(np.float32)
+    x = (rng.normal(size=(5, 3, 200)) * 10 ** rng.uniform(0, 4, (5, 1, 1))).astype(np.float32)
     (found,) = run(frontends.read(tmp_path / "y.pb", new_session()), {"x": x}).values()
     np.testing.assert_array_equal(found, run(module, {"x": x})["y"])
 
 
-KERNEL = (RNG.normal(size=(3, 2, 2, 2)) * np.array([0.1, 1, 9]).reshape(3, 1, 1, 1)).astype(np.float32)
-COLUMNS = RNG.normal(size=(27, 4)).astype(np.float32)
+KERNEL = (normal(3, 2, 2, 2) * np.array([0.1, 1, 9]).reshape(3, 1, 1, 1)).astype(np.float32)
+COLUMNS = normal(27, 4)
 
 
 def dense(array: np.ndarray) -> str:
@@ -128,8 +130,8 @@ func.func @main(%x: tensor<1x2x4x4xf32> {{nn.name = "x"}}) -> (tensor<1x4xf32> {
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    np.savez(tmp_path / "x.npz", x=RNG.normal(size=(6, 2, 4, 4)).astype(np.float32) * 5)
+def data(tmp_path: Path, rng: np.random.Generator) -> Path:
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(6, 2, 4, 4)).astype(np.float32) * 5)
     return tmp_path / "x.npz"
 
 

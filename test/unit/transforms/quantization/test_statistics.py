@@ -12,17 +12,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 import amct_opt
 from amct_opt import frontends
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
-from amct_opt.universe import new_session
 
 WIDTH = 16
+FIRST, SECOND = np.random.default_rng(0).normal(size=(2, WIDTH, WIDTH)).astype(np.float32)
 ROWS = (8, WIDTH)
 INTEGERS = {"Gemm", "MatMul"}
-RNG = np.random.default_rng(0)
 
 CONSTANTS = {
-    "w1": RNG.normal(size=(WIDTH, WIDTH)).astype(np.float32),
-    "w2": RNG.normal(size=(WIDTH, WIDTH)).astype(np.float32),
+    "w1": FIRST,
+    "w2": SECOND,
     "count": np.float32(1 / WIDTH),
     "small": np.float32(1e-6),
     "last": np.array([-1]),

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp, i8, i32
 
@@ -25,10 +24,10 @@ from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.executor import run
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.canonicalization import SIMPLIFY
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.universe import new_session
 
 from .test_aligned_ranges import random_network
 

@@ -16,12 +16,12 @@ from amct_opt.dialects.nn import ConvOp
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend.profiles import ASCEND
-from amct_opt.lowering.ascend.trial import integer_refusal
+from amct_opt.lowering.ascend.trial_lowering import integer_refusal
 from amct_opt.rewriting import layer_of
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.legality import row_of
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.tables import UNIFORM
-from amct_opt.universe import new_session
 
 TEXTS = sorted((Path(__file__).parents[3] / "lit" / "transforms" / "quantization").glob("support-*.mlir"))
 

@@ -14,18 +14,18 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
-from amct_opt.backends import Runner
 from amct_opt.data import load_samples
 from amct_opt.dialects import nn
+from amct_opt.engines import Runner
 from amct_opt.ir.functions import main_function, return_op
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.integer_plan import in_integers
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.transforms.quantization.calibrate import calibrate
-from amct_opt.universe import new_session
 
 from ...scripts import script
 from ...targets.operations import const, module_of
@@ -169,7 +169,7 @@ def test_groups_share_a_range(options: str, expected: dict[str, tuple[float, flo
     run_passes(module, [make_pass("insert-observers", options)], session)
     points = [o for o in module.walk() if isinstance(o, nn.ObserveOp)]
     first, second = np.array([[-1, 3, 0, 0]], np.float32), np.array([[-5, 2, 0, 0]], np.float32)
-    np.savez(tmp_path / "data.npz", arg0=first, arg1=second)
+    np.savez(tmp_path / "data.npz", x=first, y=second)
     calibrate(module, points, load_samples(tmp_path / "data.npz", main_function(module)), session, Runner())
     assert {p.input.name_hint: p.range and p.range.data for p in points} == expected
     groups = {p.group for p in points if p.group is not None}
@@ -212,7 +212,7 @@ def test_weights_have_a_scale_per_column_under_transposes_too(tmp_path: Path) ->
         )
         session = qdq_session()
         module = frontends.read(source, session)
-        np.savez(tmp_path / "data.npz", arg0=np.array([[1, -1]], np.float32))
+        np.savez(tmp_path / "data.npz", x=np.array([[1, -1]], np.float32))
         run_passes(module, [make_pass("quantize", f"data={tmp_path / 'data.npz'}")], session)
         (product,) = (o for o in module.walk() if isinstance(o, nn.MatMulOp))
         p = made_by(product.rhs, nn.DequantizeOp).qparams.data

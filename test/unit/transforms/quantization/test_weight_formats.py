@@ -14,18 +14,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from amct_opt import frontends
-from amct_opt.checking.bisection import bisect
 from amct_opt.configuration.json_config import json_text
 from amct_opt.configuration.settings import Arq
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import shape_of
+from amct_opt.examine.checking.bisection import bisect
 from amct_opt.ir.number_formats import NUMBER_FORMATS
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.record import RecordTarget
 from amct_opt.tools import amct
@@ -33,12 +34,10 @@ from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.request import settings_of
-from amct_opt.universe import new_session
 
 from ...ir.test_number_formats import HIF8, TABLES, nearest
 from .test_groups import net
 
-RNG = np.random.default_rng(23)
 Array = np.ndarray
 FORMATS = tuple(NUMBER_FORMATS)
 RUN_BY_ONNXRUNTIME = {"fp8-e4m3", "fp8-e5m2", "hif8", "mxfp8"}
@@ -54,9 +53,9 @@ ELEMENTS = {
 """The table of the elements, the one that the largest weight becomes, and its exponent."""
 
 
-def wild(*shape: int) -> Array:
+def wild(rng: np.random.Generator, *shape: int) -> Array:
     """Weights of very different size, some groups zero."""
-    weight = (RNG.normal(size=shape) * 2.0 ** RNG.integers(-6, 3, shape)).astype(np.float32)
+    weight = (rng.normal(size=shape) * 2.0 ** rng.integers(-6, 3, shape)).astype(np.float32)
     weight[:16, 0] = 0
     return weight
 
@@ -112,9 +111,11 @@ def onnx_outputs(path: Path, x: Array) -> Array:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(96, 5), (40, 3), (10, 2)])
 @pytest.mark.parametrize("name", FORMATS)
-def test_numbers_text_and_files(name: str, shape: tuple[int, int], transposed: bool, tmp_path: Path) -> None:
+def test_numbers_text_and_files(
+    name: str, shape: tuple[int, int], transposed: bool, tmp_path: Path, rng: np.random.Generator
+) -> None:
     """The interpreter has what a loop gives, to the bit; text and files read back as the same; onnxruntime agrees."""
-    weight = wild(*shape)
+    weight = wild(rng, *shape)
     module, session = quantized(weight, f"weight-format={name}", transposed)
     expected = by_loop(weight, name)
     np.testing.assert_array_equal(stored_weight(module), expected)
@@ -122,7 +123,7 @@ def test_numbers_text_and_files(name: str, shape: tuple[int, int], transposed: b
     again = parse_module(new_session(), text, "again.mlir")
     assert module_text(again) == text
     np.testing.assert_array_equal(stored_weight(again), expected)
-    x = RNG.normal(size=(4, shape[0])).astype(np.float32)
+    x = rng.normal(size=(4, shape[0])).astype(np.float32)
     for opset in (None, 24):
         path = tmp_path / f"net{opset}.onnx"
         OnnxTarget(opset=opset).write(module, path, session)
@@ -142,11 +143,11 @@ def test_numbers_text_and_files(name: str, shape: tuple[int, int], transposed: b
     assert reasons == {"is written as float32", *(["ONNX has no type for HiF8"] if name == "hif8" else [])}
 
 
-def test_files_say_what_onnxruntime_does_not_run(tmp_path: Path) -> None:
+def test_files_say_what_onnxruntime_does_not_run(tmp_path: Path, rng: np.random.Generator) -> None:
     said: dict[tuple[str, int | None], set[str]] = {}
     for name in FORMATS:
         for opset in (None, 25):
-            module, session = quantized(wild(32, 2), f"weight-format={name}")
+            module, session = quantized(wild(rng, 32, 2), f"weight-format={name}")
             path = tmp_path / "net.onnx"
             OnnxTarget(opset=opset).write(module, path, session)
             said[name, opset] = {r.reason.split(":")[0] for r in session.remarks if r.rule == "onnxruntime"}
@@ -161,8 +162,8 @@ def test_files_say_what_onnxruntime_does_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_search_takes_scales_of_less_error(name: str) -> None:
-    weight = RNG.normal(size=(128, 8)).astype(np.float32)
+def test_a_search_takes_scales_of_less_error(name: str, rng: np.random.Generator) -> None:
+    weight = rng.normal(size=(128, 8)).astype(np.float32)
     errors = [
         float(np.square(stored_weight(quantized(weight, f"weight-format={name} {search}")[0]) - weight).sum())
         for search in ("", "weight-search=true")
@@ -171,8 +172,8 @@ def test_a_search_takes_scales_of_less_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_search_among_the_largest_weights_stays_finite(name: str) -> None:
-    weight = wild(64, 4)
+def test_a_search_among_the_largest_weights_stays_finite(name: str, rng: np.random.Generator) -> None:
+    weight = wild(rng, 64, 4)
     weight[3, 1], weight[40, 2] = 3.2e38, -1e20
     found = stored_weight(quantized(weight, f"weight-format={name} weight-search=true")[0])
     assert np.isfinite(found).all()
@@ -181,8 +182,8 @@ def test_a_search_among_the_largest_weights_stays_finite(name: str) -> None:
 
 @pytest.mark.parametrize("search", ["", "weight-search=true"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_checks_explain_what_elements_lose_and_no_more(name: str, search: str) -> None:
-    weight = wild(64, 4)
+def test_checks_explain_what_elements_lose_and_no_more(name: str, search: str, rng: np.random.Generator) -> None:
+    weight = wild(rng, 64, 4)
     runs = [{"x": np.eye(64, dtype=np.float32)}]
     original = parse_module(new_session(), net(weight, False), "net.mlir")
     module, _ = quantized(weight, f"weight-format={name} {search}")
@@ -194,14 +195,14 @@ def test_checks_explain_what_elements_lose_and_no_more(name: str, search: str) -
     assert bisect(original, other, runs).first is not None
 
 
-def test_scales_of_a_search_keep_their_type() -> None:
-    module, _ = quantized(wild(64, 4), "weight-format=mxfp4 weight-search=true")
+def test_scales_of_a_search_keep_their_type(rng: np.random.Generator) -> None:
+    module, _ = quantized(wild(rng, 64, 4), "weight-format=mxfp4 weight-search=true")
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
     assert str(back.scale.type) == "tensor<2x4xf8E8M0FNU>"
 
 
-def test_a_weight_of_two_layers_is_stored_once() -> None:
-    weight = RNG.normal(size=(32, 32)).astype(np.float32)
+def test_a_weight_of_two_layers_is_stored_once(rng: np.random.Generator) -> None:
+    weight = rng.normal(size=(32, 32)).astype(np.float32)
     text = f"""
 func.func @main(%x: tensor<?x32xf32>) -> tensor<?x32xf32> {{
   %w = nn.constant #nn.external<"w", tensor<32x32xf32>, "0x{weight.tobytes().hex()}">
@@ -224,8 +225,8 @@ func.func @main(%x: tensor<?x32xf32>) -> tensor<?x32xf32> {{
     assert module_text(module) == once
 
 
-def test_half_precision_weights_give_their_own_type() -> None:
-    weight = RNG.normal(size=(32, 2)).astype(np.float16)
+def test_half_precision_weights_give_their_own_type(rng: np.random.Generator) -> None:
+    weight = rng.normal(size=(32, 2)).astype(np.float16)
     text = f"""
 func.func @main(%x: tensor<?x32xf16> {{nn.name = "x"}}) -> (tensor<?x2xf16> {{nn.name = "y"}}) {{
   %w = nn.constant dense<"0x{weight.tobytes().hex()}"> : tensor<32x2xf16>
@@ -263,10 +264,10 @@ def test_an_unknown_format() -> None:
         Arq(number_format="mxfp6")
 
 
-def test_json_keeps_the_format(tmp_path: Path) -> None:
+def test_json_keeps_the_format(tmp_path: Path, rng: np.random.Generator) -> None:
     session = new_session()
     session.profile = "qdq"
-    module = parse_module(session, net(wild(32, 2), False), "net.mlir")
+    module = parse_module(session, net(wild(rng, 32, 2), False), "net.mlir")
     settings = settings_of(SettingsOptions(weight_format="mxfp4", weight_only=True, weight_search=True))
     layers = resolve(settings, module, profile_of(session))
     text = json_text(layers.settings, [each.layer for each in layers.candidates])
@@ -275,13 +276,13 @@ def test_json_keeps_the_format(tmp_path: Path) -> None:
     assert again.by_layer["fc"].weight == Arq(True, 8, None, None, True, "mxfp4")
 
 
-def test_a_layer_with_bits_of_its_own_has_integers() -> None:
-    module, _ = quantized(wild(32, 2), "weight-format=mxfp4 layer-weight-bits=fc:4")
+def test_a_layer_with_bits_of_its_own_has_integers(rng: np.random.Generator) -> None:
+    module, _ = quantized(wild(rng, 32, 2), "weight-format=mxfp4 layer-weight-bits=fc:4")
     assert [op.name for op in module.walk() if "dequantize" in op.name] == ["nn.dequantize"]
 
 
-def test_fp8_with_one_scale() -> None:
-    module, _ = quantized(wild(32, 2), "weight-format=fp8-e4m3 channel-wise=false")
+def test_fp8_with_one_scale(rng: np.random.Generator) -> None:
+    module, _ = quantized(wild(rng, 32, 2), "weight-format=fp8-e4m3 channel-wise=false")
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
     assert str(back.scale.type) == "tensor<f32>"
 
@@ -298,8 +299,8 @@ func.func @main(%x: tensor<1x4x6x6xf32> {nn.name = "x"}) -> (tensor<1x6x6x6xf32>
 
 
 @pytest.mark.parametrize("name", ["fp8-e4m3", "fp8-e5m2", "hif8"])
-def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path) -> None:
-    weight = RNG.normal(size=(6, 2, 3, 3)).astype(np.float32)
+def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    weight = rng.normal(size=(6, 2, 3, 3)).astype(np.float32)
     session = new_session()
     session.profile = "qdq"
     module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
@@ -310,7 +311,7 @@ def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path) -
     columns = weight.reshape(6, -1).T
     expected = by_loop(columns, name).T.reshape(weight.shape)
     rounded = parse_module(session, CONVOLUTIONS.replace("WEIGHT", expected.tobytes().hex()), "net.mlir")
-    x = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
+    x = rng.normal(size=(1, 4, 6, 6)).astype(np.float32)
     found = run(module, {"x": x})["y"]
     np.testing.assert_array_equal(found, run(rounded, {"x": x})["y"])
     OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
@@ -321,8 +322,8 @@ def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path) -
     assert module_text(module) == once
 
 
-def test_convolutions_have_no_blocks() -> None:
-    weight = RNG.normal(size=(6, 2, 3, 3)).astype(np.float32)
+def test_convolutions_have_no_blocks(rng: np.random.Generator) -> None:
+    weight = rng.normal(size=(6, 2, 3, 3)).astype(np.float32)
     session = new_session()
     session.profile = "qdq"
     module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
@@ -336,41 +337,41 @@ def missed(session: Session, rule: str) -> list[str]:
     return [r.reason for r in session.remarks if r.kind == "missed" and r.rule == rule]
 
 
-def test_targets_of_amct_refuse() -> None:
-    module, session = quantized(wild(32, 2), "weight-format=mxfp4", profile="ascend")
+def test_targets_of_amct_refuse(rng: np.random.Generator) -> None:
+    module, session = quantized(wild(rng, 32, 2), "weight-format=mxfp4", profile="ascend")
     assert not any(isinstance(op, nn.DequantizeFloatOp) for op in module.walk())
     assert missed(session, "integer-weight") == [
         "this target takes weights of integers, not of floats of 8 or 4 bits: use profile qdq, or weight-bits"
     ]
 
 
-def test_rounding_by_outputs_says_that_it_leaves_formats(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", RNG.normal(size=(8, 32)).astype(np.float32))
-    _, session = quantized(wild(32, 2), f"weight-format=mxfp4 round-weights=gptq data={tmp_path / 'x.npy'}")
+def test_rounding_by_outputs_says_that_it_leaves_formats(tmp_path: Path, rng: np.random.Generator) -> None:
+    np.save(tmp_path / "x.npy", rng.normal(size=(8, 32)).astype(np.float32))
+    _, session = quantized(wild(rng, 32, 2), f"weight-format=mxfp4 round-weights=gptq data={tmp_path / 'x.npy'}")
     assert missed(session, "number-format") == ["its weight is in mxfp4: only integers are rounded by outputs"]
 
 
-def test_records_have_integers(tmp_path: Path) -> None:
-    module, session = quantized(wild(32, 2), "weight-format=fp8-e4m3")
+def test_records_have_integers(tmp_path: Path, rng: np.random.Generator) -> None:
+    module, session = quantized(wild(rng, 32, 2), "weight-format=fp8-e4m3")
     RecordTarget().write(module, tmp_path / "record.txt", session)
     assert missed(session, "recorded") == ["its weight is stored as f8E4M3FN, and a record has integers"]
 
 
-def test_the_dialect_quant_has_integers() -> None:
-    module, session = quantized(wild(32, 2), "weight-format=mxfp4")
+def test_the_dialect_quant_has_integers(rng: np.random.Generator) -> None:
+    module, session = quantized(wild(rng, 32, 2), "weight-format=mxfp4")
     make_pass("nn-to-quant", "").apply(session, module)
     assert missed(session, "storage-type") == ["quant stores integers, not f4E2M1FN"]
 
 
-def test_the_lowering_refuses() -> None:
-    module, session = quantized(wild(32, 2), "weight-format=fp8-e4m3")
+def test_the_lowering_refuses(rng: np.random.Generator) -> None:
+    module, session = quantized(wild(rng, 32, 2), "weight-format=fp8-e4m3")
     make_pass("lower-to-ascend", "").apply(session, module)
     assert missed(session, "no-ascend-op") == ["no ascend operation stands for nn.dequantize_float"]
 
 
-def test_equalization_refuses() -> None:
+def test_equalization_refuses(rng: np.random.Generator) -> None:
     with pytest.raises(CompileError, match="cannot be used with equalization"):
-        quantized(wild(32, 2), "weight-format=mxfp4 equalize=true")
+        quantized(wild(rng, 32, 2), "weight-format=mxfp4 equalize=true")
 
 
 @pytest.mark.parametrize(
@@ -383,8 +384,8 @@ def test_equalization_refuses() -> None:
         ('weight "fp8-e4m3" axis 1 asymmetric', "a number format has no zero points"),
     ],
 )
-def test_plans_that_contradict_themselves(plan: str, reason: str) -> None:
-    text = net(wild(32, 2), False).replace('"fc"> :', f'"fc"> {{nn.plan = #nn.plan<{plan}>}} :')
+def test_plans_that_contradict_themselves(plan: str, reason: str, rng: np.random.Generator) -> None:
+    text = net(wild(rng, 32, 2), False).replace('"fc"> :', f'"fc"> {{nn.plan = #nn.plan<{plan}>}} :')
     with pytest.raises((VerifyException, CompileError), match=reason):
         verify(parse_module(new_session(), text, "net.mlir"))
 
@@ -421,17 +422,22 @@ func.func @main(%q: {first}, %s: {second}) -> {result} {{
         verify(parse_module(new_session(), text, "net.mlir"))
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], rng: np.random.Generator) -> None:
     """A file that onnxruntime does not run is an error that says what helps; simulated, it runs."""
     session = new_session()
-    OnnxTarget().write(parse_module(session, net(wild(32, 2), False), "net.mlir"), tmp_path / "net.onnx", session)
+    OnnxTarget().write(parse_module(session, net(wild(rng, 32, 2), False), "net.mlir"), tmp_path / "net.onnx", session)
     given = ["quantize", str(tmp_path / "net.onnx"), "--profile", "qdq", "--weight-only", "--weight-format", "mxfp4"]
     assert amct.run([*given, "--no-report", "-o", str(tmp_path / "out")]) == 1
     assert (
         "hint: all files were written; --simulate-formats writes numbers that onnxruntime runs"
         in capsys.readouterr().err
     )
-    assert amct.run([*given, "--no-report", "--simulate-formats", "--check", "-o", str(tmp_path / "simulated")]) == 0
+    assert (
+        amct.run(
+            [*given, "--no-report", "--simulate-formats", "--check", "--also", "nn", "-o", str(tmp_path / "simulated")]
+        )
+        == 0
+    )
     read = frontends.read(tmp_path / "simulated" / "net_nn.mlir", new_session())
     (elements,) = (
         op for op in read.walk() if isinstance(op, nn.ConstantOp) and len(op.array.shape) == 2 and len(op.array) == 32
@@ -444,7 +450,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         [given[0], str(tmp_path / "out" / "net_qdq.onnx"), *given[2:4], "--no-report", "-o", str(tmp_path / "twice")]
     )
     assert "is quantized already, and these layers stay as they are\n" in capsys.readouterr().err
-    np.save(tmp_path / "x.npy", RNG.normal(size=(2, 32)).astype(np.float32))
+    np.save(tmp_path / "x.npy", rng.normal(size=(2, 32)).astype(np.float32))
     for form, status in (("net_qdq.onnx", 1), ("net_nn.mlir", 0)):
         pair = [str(tmp_path / "net.onnx"), str(tmp_path / "simulated" / form)]
         assert amct.run(["bisect", *pair, "--data", str(tmp_path / "x.npy")]) == status

@@ -10,7 +10,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 
 from amct_opt.configuration.record import read_record
-from amct_opt.diagnostics import CompileError
 from amct_opt.dialects import nn
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.text import module_text, parse_module
@@ -20,15 +19,17 @@ from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import affine, asymmetric_params
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
-from amct_opt.transforms.quantization.convert.parameters import quantized
-from amct_opt.universe import new_session
+from amct_opt.transforms.quantization.numbers.parameters import quantized
 
-RNG = np.random.default_rng(7)
-COLUMNS = (RNG.normal(size=(6, 20)) * np.linspace(0.1, 3, 20) + np.linspace(-2, 2, 20)).astype(np.float32)
+from ...values import normal
+
+COLUMNS = (normal(6, 20) * np.linspace(0.1, 3, 20) + np.linspace(-2, 2, 20)).astype(np.float32)
 COLUMNS[:, 3], COLUMNS[:, 4], COLUMNS[:, 5] = 0, 0.25, -1e-9
-BATCHED = RNG.normal(size=(2, 20, 3)).astype(np.float32)
-FILTER = RNG.normal(size=(2, 2, 1, 1)).astype(np.float32)
+BATCHED = normal(2, 20, 3)
+FILTER = normal(2, 2, 1, 1)
 
 
 def hex_of(array: np.ndarray) -> str:
@@ -49,7 +50,7 @@ func.func @main(%x: tensor<?x2x4x6xf32> {{nn.name = "x"}}) -> (tensor<?x2x4x3xf3
   func.return %y : tensor<?x2x4x3xf32>
 }}
 """
-X = RNG.normal(size=(3, 2, 4, 6)).astype(np.float32)
+X = normal(3, 2, 4, 6)
 
 Quantize = Callable[..., tuple[ModuleOp, Session]]
 
@@ -312,12 +313,12 @@ def test_bits(quantize: Quantize) -> None:
     assert back is not None
     assert np.abs(np.asarray(nn.array_of(back.input))).max() > 31
     assert (
-        "cannot have a weight of 6 bits: a weight that is quantized by itself has 3, 4 or 8 bits"
+        "cannot have a weight of 6 bits: a weight that is quantized by itself has 2, 3, 4 or 8 bits"
         in remarks(session, "analysis")["up"][1]
     )
     with pytest.raises(
         CompileError,
-        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized by itself has 3, 4 or 8 bits",
+        match=r"layer 'up' \(MatMul\) cannot have a weight of 6 bits: a weight that is quantized by itself has 2, 3, 4 or 8 bits",
     ):
         quantize("", config=BY_NAME.format("up", "arq_quantize { quant_bits: 6 }"))
 

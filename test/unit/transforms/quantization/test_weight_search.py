@@ -7,33 +7,35 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from amct_opt.runtime.affine import LEAST_FRACTION, asymmetric_params, symmetric_scales
-from amct_opt.transforms.quantization.convert import weight_search
-from amct_opt.transforms.quantization.convert.weight_search import FRACTIONS, searched_scales
+from amct_opt.runtime.affine import asymmetric_params, symmetric_scales
+from amct_opt.transforms.quantization.numbers import least_error
+from amct_opt.transforms.quantization.numbers.least_error import fractions, searched_scales
 
 SHAPE = (70, 6)
 """Groups of 32 do not divide the 70 rows."""
 
 
-def by_trial(part: np.ndarray, scale: float, point: int, signs: tuple[int, ...] = (1,)) -> float:
-    """The best fraction of the scale of one range of 4 bits."""
-    candidates = [np.float32(sign * np.float64(scale) * fraction) for fraction in FRACTIONS for sign in signs]
-    numbers = [(np.clip(np.rint(part / s) + point, -8, 7) - point) * s for s in candidates]
+def by_trial(part: np.ndarray, scale: float, point: int, signs: tuple[int, ...] = (1,), bits: int = 4) -> float:
+    """The best fraction of the scale of one range: from 1 down to 0.6, with 2 bits to 0.2."""
+    tried, half = 1 - np.arange(41 if bits == 2 else 21) / 50, 2 ** (bits - 1)
+    candidates = [np.float32(sign * np.float64(scale) * fraction) for fraction in tried for sign in signs]
+    numbers = [(np.clip(np.rint(part / s) + point, -half, half - 1) - point) * s for s in candidates]
     return float(candidates[int(np.argmin([np.square((n - part).astype(np.float64)).sum() for n in numbers]))])
 
 
+@pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("asymmetric", [False, True])
 @pytest.mark.parametrize("piece", [1, 1 << 22])
-def test_groups(axis: int, asymmetric: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_search, "_PIECE", piece)
+def test_groups(axis: int, asymmetric: bool, piece: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(least_error, "_PIECE", piece)
     weight = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     weight = weight if axis == 0 else np.ascontiguousarray(weight.T)
     none = np.zeros((), np.int32)
     scales, points = (
-        asymmetric_params(weight, 4, axis, 32) if asymmetric else (symmetric_scales(weight, 4, axis, 32), none)
+        asymmetric_params(weight, bits, axis, 32) if asymmetric else (symmetric_scales(weight, bits, axis, 32), none)
     )
-    found = searched_scales(weight, scales, 4, axis, points, 32)
+    found = searched_scales(weight, scales, bits, axis, points, 32)
     assert (found.shape, found.dtype, (abs(found) < scales).mean() > 0.5) == (scales.shape, np.float32, True)
     assert bool((found < 0).any()) != asymmetric
     rows = weight if axis == 0 else weight.T
@@ -41,7 +43,7 @@ def test_groups(axis: int, asymmetric: bool, piece: int, monkeypatch: pytest.Mon
     order = np.arange(18) if axis == 0 else np.arange(18).reshape(6, 3).T.reshape(-1)
     every = np.broadcast_to(points, scales.shape)
     signs = (1,) if asymmetric else (1, -1)
-    wanted = [by_trial(part, scales[i], every[i], signs) for part, i in zip(parts, order, strict=True)]
+    wanted = [by_trial(part, scales[i], every[i], signs, bits) for part, i in zip(parts, order, strict=True)]
     np.testing.assert_array_equal(found[order], wanted)
 
 
@@ -82,10 +84,6 @@ def test_a_part_of_the_channels_has_the_same_scales(axis: int) -> None:
         np.testing.assert_array_equal(np.concatenate(parts, axis=1), scales(slice(None)))
 
 
-def test_checks_know_the_least_fraction() -> None:
-    assert FRACTIONS.min() == LEAST_FRACTION
-
-
 def test_the_search_ends_where_clipping_alone_loses_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 8 bits that is after a few fractions; a group of zeros, whose error is 0, does not prolong it."""
     weight = np.random.default_rng(2).normal(size=(64, 6)).astype(np.float32)
@@ -94,11 +92,11 @@ def test_the_search_ends_where_clipping_alone_loses_more(monkeypatch: pytest.Mon
 
     class Watched:
         def __iter__(self) -> Iterator[float]:
-            for fraction in FRACTIONS:
+            for fraction in fractions(8):
                 tried.append(float(fraction))
                 yield fraction
 
-    monkeypatch.setattr(weight_search, "FRACTIONS", Watched())
+    monkeypatch.setattr(least_error, "fractions", lambda _: Watched())
     searched_scales(weight, symmetric_scales(weight, 8, 0, 32), 8, 0, np.zeros((), np.int32), 32)
     assert len(tried) < 6
 

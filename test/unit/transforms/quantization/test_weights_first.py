@@ -12,9 +12,9 @@ from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend.profiles import ASCEND_PYTORCH
 from amct_opt.pipelines.passes import make_pass
+from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.recover.balance_channels import balancer_of, factors_of
-from amct_opt.universe import new_session
 
 CONV = """
 func.func @main(%x: tensor<?x2x1x1xf32> {nn.name = "x"}) -> (tensor<?x1x1x1xf32> {nn.name = "y"}) {

@@ -1,4 +1,4 @@
-"""Quantized integers: which operators may read them, and the layers that compute with them.
+"""Quantized integers: the operators that may read them, and the layers that compute with them.
 
 The operators are those on floats, with int8 weights and an int32 bias, giving int32; in ONNX itself they accept only floats.
 """
@@ -23,7 +23,7 @@ LAYERS: Mapping[str, Kind] = {
     "AveragePool": ascend.AvgPoolV2Op,
     "GlobalAveragePool": ascend.AvgPoolV2Op,
 }
-"""What computes in integers, by type."""
+"""Operations on integers, by operator type."""
 
 MOVES = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Ascend's own operators, as AMCT writes them for ATC (ops-nn, ONNX plugins)."""
+"""Converts Ascend's own operators, which AMCT writes for ATC (ops-nn, ONNX plugins)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def quant(node: Node) -> Converted:
 
 @converter("AscendAntiQuant")
 def anti_quant(node: Node) -> Converted:
-    """In Ascend IR the zero point is negated."""
+    """Converts AntiQuant, whose zero point is negated in Ascend IR."""
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes int8, not {node.dtype(0)}")
     offset = _attribute_number(node, "offset")

@@ -1,4 +1,4 @@
-"""LSTM and GRU on integers, as AMCT writes them for ATC."""
+"""Converts LSTM and GRU on integers, which AMCT writes for ATC."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LAYERS: Mapping[str, Kind] = {
     "DepthwiseConv2dNative": ascend.DepthwiseConv2DOp,
     "MatMul": ascend.MatMulV2Op,
 }
-"""What computes in integers, by type."""
+"""Operations on integers, by operator type."""
 
 MOVES = frozenset(
     {

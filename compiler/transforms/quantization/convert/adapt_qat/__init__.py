@@ -7,26 +7,24 @@ scale for data and for the weights of matrix products, symmetric constant weight
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
-from .....diagnostics import op_error
 from .....dialects.nn import DequantizeOp, QuantizeOp
 from .....dialects.nn.shapes import element_of
 from .....ir.dtypes import is_float
 from .....ir.functions import main_function
 from .....rewriting import Remarks, erase_dead_constants, rewrite
 from .....session import session_of
+from .....support.diagnostics import op_error
 from ...decide.sites import note_other_functions
 from .factors import AbsorbFactors
 from .integers import AdaptPattern, FoldQuantize, FoldTranspose, StoreSigned, erase_unused
 from .layers import AdaptLayer, QuantizeAtLayer
-
-Patterns = tuple[type[AdaptPattern[Any]], ...]
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class AdaptQatPass(ModulePass):
 
     name = "adapt-qat"
 
-    PATTERNS: ClassVar[Patterns] = (
+    PATTERNS: ClassVar[tuple[type[AdaptPattern[Any]], ...]] = (
         FoldQuantize,
         FoldTranspose,
         StoreSigned,
@@ -47,7 +45,7 @@ class AdaptQatPass(ModulePass):
         QuantizeAtLayer,
         AdaptLayer,
     )
-    """Each is applied to the whole module before the next one."""
+    """Patterns in order: each is applied to the whole module before the next one."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises CompileError, located, for float inputs other than float32 and for pairs with different factors."""
@@ -56,8 +54,7 @@ class AdaptQatPass(ModulePass):
         note_other_functions(op, remarks)
         _check_inputs(op)
         _check_pairs(op)
-        added = cast(Patterns, session.patterns_of(self.name))
-        for pattern in (*added, *self.PATTERNS):
+        for pattern in (*session.patterns_of(self.name), *self.PATTERNS):
             rewrite(op, pattern(remarks, op), erase_dead=False)
         erase_unused([o for o in op.walk() if isinstance(o, QuantizeOp | DequantizeOp)])
         erase_dead_constants(op)

@@ -41,7 +41,7 @@ from .integers import AdaptPattern, erase_unused
 
 _F32 = np.finfo(np.float32)
 _ROUNDING = 8 * _F32.eps
-"""What float32 leaves of a factor that is divided by itself: a root, two quotients and a product."""
+"""Rounding error of float32 in a factor that is divided by itself: a root, two quotients and a product."""
 
 
 _Step = tuple[NNOp, Array, Array]
@@ -50,7 +50,7 @@ _Step = tuple[NNOp, Array, Array]
 
 @dataclass(frozen=True)
 class Scaled:
-    """A layer with an integer weight, and what follows it channel by channel."""
+    """A layer with an integer weight, and the operations after it that act channel by channel."""
 
     op: WeightedOp
     dequantize: DequantizeOp
@@ -102,7 +102,7 @@ class AbsorbFactors(AdaptPattern[Scaled]):
 
 
 def _steps(op: WeightedOp) -> Iterator[_Step]:
-    """What follows a layer, each the only reader of what is before it."""
+    """Yields the operations that follow a layer, each the only reader of the one before it."""
     value = op.result
     while value.has_one_use():
         reader = next(iter(value.uses)).operation
@@ -114,7 +114,7 @@ def _steps(op: WeightedOp) -> Iterator[_Step]:
 
 
 def _affine(op: WeightedOp, reader: Operation) -> tuple[Array, Array] | None:
-    """The factor and shift of an operation that acts on each channel of a layer's result by itself; None for others."""
+    """The factor and shift of an operation that acts on each channel of a layer's result separately; None for others."""
     rank, axis, channels = len(shape_of(op.result)), op.output_axis, op.output_channels
     ones, zeros = np.ones(channels), np.zeros(channels)
     match reader:

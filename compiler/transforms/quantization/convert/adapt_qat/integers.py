@@ -34,7 +34,7 @@ from .....runtime.kernels import kernel_for
 _SIGNED: Mapping[Attribute, IntegerType] = {
     IntegerType(bits, Signedness.UNSIGNED): IntegerType(bits) for bits in (8, 16)
 }
-"""What unsigned integers become, which are larger by half of the number of values."""
+"""Signed types for unsigned integers, which are larger by half of the number of values."""
 
 
 class AdaptPattern(StepPattern[M]):

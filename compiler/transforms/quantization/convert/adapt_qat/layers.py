@@ -25,14 +25,14 @@ from .....dialects.nn import (
     dequantize_of,
 )
 from .....dialects.nn.shapes import shape_of
-from .....rewriting import M, Remarks, Roots, condition
+from .....rewriting import M, Refusal, Remarks, Roots, condition
 from .....runtime.kernels import kernel_for
 from ...decide.layers import channel_axis
 from ...decide.sites import Site, sites
+from ...numbers.parameters import BIAS_LIMIT, quantized_bias, sum_scales
 from ...profiles import Row, profile_of
 from ..layer_weights import feed_bias
 from ..pairs import MovablePair, movable_pair, quantize_at
-from ..parameters import BIAS_LIMIT, quantized_bias, sum_scales
 from .integers import AdaptPattern
 
 
@@ -153,7 +153,7 @@ class AdaptLayer(WeightedPattern[Trained]):
         data, weight = (None if i is None else dequantize_of(site.operand(i)) for i in (0, row.weight))
         return None if data is None and weight is None else Trained(site, row, data, weight)
 
-    def refused(self, m: Trained) -> None:
+    def refused(self, m: Trained, refusal: Refusal) -> None:
         del self.layers[m.site.compute]
         if m.weight is not None and constant_of(m.weight.input) is not None:
             assert m.row.weight is not None

@@ -1,4 +1,6 @@
-"""Conditions of layers by the names that they had before patterns had them as members; this module goes with the next release."""
+"""Conditions of layers by their former names, from before patterns had them as members; this module goes with the next
+release.
+"""
 
 from __future__ import annotations
 

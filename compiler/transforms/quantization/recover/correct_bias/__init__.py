@@ -11,14 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from .....backends import HERE, Runner
 from .....data import Samples
 from .....dialects.nn import CORRECTED, ConstantOp, constant_of
+from .....engines import HERE, Runner
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
 from .....session import Session, session_of
-from ...convert.parameters import bias_fits
 from ...data import load
+from ...numbers.parameters import bias_fits
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
 from ...running import sharing_runner
@@ -29,15 +29,16 @@ from ..round_weights.networks import Networks, Rivals, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows, decibels
 
 _USUAL = Usual(share=10, fewest=4, most=48)
-"""Means take few runs."""
+"""Number of runs used by default: means take few."""
 _CERTAIN = 2
-"""Standard deviations of the sum of runs' errors, by chance, that a loss has to exceed."""
+"""Number of standard deviations, by chance, of the sum of runs' errors that a loss has to exceed."""
 
 
 @dataclass(frozen=True, init=False)
 class CorrectBiasPass(Parts, ModulePass):
-    """Add the mean difference between a layer's output in the float network and in the quantized one to its bias, if that brings
-    the output closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before `--convert-observers`.
+    """A measurement: the mean difference between a layer's output in the float network and in the quantized one is added to its
+    bias, if the output comes closer on held-back samples. Runs after `--calibrate` (and `--round-weights`), before
+    `--convert-observers`.
     """
 
     name = "correct-bias"
@@ -47,7 +48,8 @@ class CorrectBiasPass(Parts, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         session = session_of(ctx)
-        correct_bias(op, lambda: all_of(load(self.calibration, op, session)), session, sharing_runner(self.sharing))
+        runner = sharing_runner(self.sharing)
+        correct_bias(op, lambda: all_of(load(self.calibration, op, session)), session, runner, asked=True)
 
 
 def all_of(samples: Samples) -> Folds:
@@ -75,9 +77,12 @@ def correct_bias(
     session: Session,
     runner: Runner = HERE,
     rivals: Rivals | None = None,
+    *,
+    asked: bool = False,
 ) -> str | None:
     """Correct the biases of layers with planned integer weights, if there are samples; each layer reads the outputs of corrected
-    layers before it. The cluster of `runner`, if it has one, computes the means.
+    layers before it. The cluster of `runner`, if it has one, computes the means. If it is `asked` for, it warns where
+    nothing is corrected.
 
     Returns what the outputs lose against a network of `rivals`, whose biases are corrected as well: then nothing is changed.
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction" (2019). Raises CompileError, located at
@@ -85,16 +90,15 @@ def correct_bias(
     """
     remarks = Remarks(session, CorrectBiasPass.name)
     layers = integer_layers(module, profile_of(session))
-    if not layers or (given := folds()) is None:
-        return None
-    broken = {layer.compute: found for layer in layers if (found := _broken(layer)) is not None}
+    given = folds() if layers else None
+    broken = {layer.compute: found for layer in layers if given and (found := _broken(layer)) is not None}
     for compute, reason in broken.items():
         remarks.missed(compute, *reason)
 
     def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
         return layer if layer.compute in broken else _corrected(layer, networks, remarks)
 
-    if rivals or len(broken) < len(layers):
+    if given and (rivals or len(broken) < len(layers)):
         work = CorrectBiasPass.name
         outcome = layer_by_layer(module, layers, step, given, remarks, runner, work=work, beside=True, rivals=rivals)
         if (loss := _loss(outcome.judged)) is not None:
@@ -102,12 +106,14 @@ def correct_bias(
             erase_dead_constants(module)
             return loss
     erase_dead_constants(module)
+    if asked:
+        remarks.flush_requested("no bias is corrected", "no layer has a weight of integers")
     remarks.flush()
     return None
 
 
 def _loss(judged: Judged) -> str | None:
-    """What an output loses against the network of rivals; None if that is little, or may be chance."""
+    """The loss of an output against the network of rivals, in words; None if it is small, or may be chance."""
     losses: dict[str, float] = {}
     for name, errors in judged.rivals.items():
         rival, own = np.array(errors).T

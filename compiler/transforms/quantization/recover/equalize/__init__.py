@@ -5,50 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf, log10
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
-from .....backends import Runner
 from .....data import Samples
 from .....dialects.nn import ConvOp, MulOp, NNOp, NormalizationOp, WeightedOp, array_of
+from .....engines import Runner
 from .....ir.array import Array
-from .....pipelines.options import Parts
-from .....rewriting import Remarks, erase_dead_constants, layer_of
-from .....session import Session, session_of
-from .....tables import some
-from ...data import load, within
+from .....rewriting import Remarks, StepPattern, erase_dead_constants, layer_of
+from .....session import Session
+from .....support.tables import some
 from ...decide.layers import Layers
 from ...decide.sites import Site, sites
-from ...options import (
-    AUTOMATIC,
-    BY_DEFAULT,
-    NO_RECOVERY,
-    DataOptions,
-    EngineOptions,
-    PointOptions,
-    QuantizeOptions,
-    RecoveryOptions,
-    SettingsOptions,
-)
-from ...request import Request, request_of
-from ...running import runner_of
-from ..matters import matters_of
+from ...options import BY_DEFAULT, NO_RECOVERY
+from ...request import Request
+from ..even_out import ChannelsPass
+from ..importance import matters_of
 from ..outputs import SAMPLES, WORTH, few, halves
 from .channels_seen import ChannelsOf, channels_seen
 from .grids import JUDGED, as_rounded, grids_of
-from .links import WEIGHT, Link, links_of
-from .products import products_of
+from .judging import EqualizationTrial
+from .links import WEIGHT, DivideChannels, DivideInput, DivideProduct, Link, links_of, products_of
 from .scaling import Change, absorbed, scaled, undo
 from .search import EqualizationSearch, Grids, Weight
-from .trial import EqualizationTrial
 
 
 class _Effort(NamedTuple):
-    """What a search may cost."""
+    """Limits for the cost of a search."""
 
     tries: int
     """The number of times that links are scaled together; each time half of those of the time before."""
@@ -62,7 +47,7 @@ _ASKED, _BY_ITSELF = _Effort(64, SAMPLES), _Effort(1, 8)
 class _Method(NamedTuple):
     product: bool
     rule: str
-    """The remark where it is applied."""
+    """The remark on a layer to which it is applied."""
     worth: float
     """dB that outputs must win on average; products cost time as well."""
     no_gain: tuple[str, str]
@@ -75,9 +60,9 @@ _METHODS = (
 )
 
 _OUTLIER = 8
-"""A channel that is more than that many times as large as the median one takes the steps of the others."""
+"""Factor over the median channel from which on a channel is an outlier, which takes the steps of the others."""
 _PROBED = 4
-"""The samples that tell how large channels are."""
+"""Number of samples that show how large channels are."""
 _EVENED_OUT = "channels differ greatly in size and are evened out if the outputs gain by it (option equalize)"
 _LEFT_UNEVEN = (
     "small channels get few of the integer steps that large ones set; where the profile has inputs of 16 bits, "
@@ -90,7 +75,7 @@ _INEXACT = ("exact", "its numbers times powers of two leave the range of their t
 
 
 @dataclass(frozen=True, init=False)
-class EqualizePass(Parts, ModulePass):
+class EqualizePass(ChannelsPass):
     """Divide output channels of layers and norms by powers of two, and multiply the weights of all layers that read them by the
     same, where data shows that quantization then costs less: cross-layer equalization and SmoothQuant. Where no layer can be
     divided, a product divides what layers read. Then minima of channels move between biases. What the module computes in float
@@ -100,62 +85,38 @@ class EqualizePass(Parts, ModulePass):
 
     name = "equalize"
 
-    calibration: DataOptions
-    settings: SettingsOptions
-    points: PointOptions
-    running: EngineOptions
+    PATTERNS: ClassVar[tuple[type[StepPattern[Link]], ...]] = (DivideChannels, DivideProduct, DivideInput)
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session = session_of(ctx)
-        recovery = RecoveryOptions(equalize=True)
-        asked = QuantizeOptions(settings=self.settings, points=self.points, recovery=recovery)
-        Equalize(request_of(asked, session), self.calibration, self.running).apply(ctx, op)
-
-
-@dataclass(frozen=True)
-class Equalize(ModulePass):
-    """`--equalize` with objects in place of option text, if the request asks for it."""
-
-    name = "equalize"
-
-    request: Request
-    data: DataOptions
-    running: EngineOptions = AUTOMATIC
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session, data = session_of(ctx), within(self.data, self.request.settings)
-        equalize(op, self.request, lambda: load(data, op, session), session, runner_of(self.running))
-
-
-def equalize(
-    module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
-) -> None:
-    """If it is requested, or channels have outliers, scale the channels of links where it is worth it; all is as before if the
-    quantized module's outputs get worse.
-
-    Raises CompileError, located, for NaN or Inf in the data or in what layers read, and for settings that name layers which
-    the module does not have.
-    """
-    asked, remarks = request.recovery.equalize, Remarks(session, EqualizePass.name)
-    if asked is False:
-        return
-    links, refused = links_of(module)
-    layers = as_rounded(request).within(module, session).layers
-    uneven = [] if asked else _uneven(module, links, layers, samples, session, runner)
-    if not asked and not uneven:
-        return
-    for layer, refusal in refused.items():
-        remarks.missed(layer, *refusal)
-    links += products_of(module, links, request, session, remarks)
-    if able := [op for op in uneven if any(op in link.ends for link in links)]:
-        session.note(f"{_names(able)}: {_EVENED_OUT}")
-    elif not asked:
-        links = []
-    done = _equalize(module, links, request, layers, samples, session, runner, remarks, _ASKED if asked else _BY_ITSELF)
-    if left := [op for op in uneven if not any(op in link.ends for link in done)]:
-        session.note(f"{_names(left)}: {_LEFT_UNEVEN}")
-    erase_dead_constants(module)
-    remarks.flush()
+    @staticmethod
+    def even(
+        module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
+    ) -> bool:
+        """Scale the channels of links where it is worth it, if it is requested or channels have outliers; all is as before if the
+        quantized module's outputs get worse.
+        """
+        asked, remarks = request.recovery.equalize, Remarks(session, EqualizePass.name)
+        if asked is False:
+            return False
+        links = links_of(module, remarks)
+        layers = as_rounded(request).within(module, session).layers
+        uneven = [] if asked else _uneven(module, links, layers, samples, session, runner)
+        if not asked and not uneven:
+            return False
+        links += products_of(module, links, request, remarks)
+        if able := [op for op in uneven if any(op in link.ends for link in links)]:
+            session.note(f"{_names(able)}: {_EVENED_OUT}")
+        elif not asked:
+            links = []
+        done = _equalize(
+            module, links, request, layers, samples, session, runner, remarks, _ASKED if asked else _BY_ITSELF
+        )
+        if left := [op for op in uneven if not any(op in link.ends for link in done)]:
+            session.note(f"{_names(left)}: {_LEFT_UNEVEN}")
+        erase_dead_constants(module)
+        if not asked:
+            return remarks.flush().applied
+        nothing = "no layer or norm gives its channels to layers with weights"
+        return remarks.flush_requested("no channels are evened out", nothing).applied
 
 
 def _names(layers: Sequence[NNOp]) -> str:
@@ -205,8 +166,8 @@ def _equalize(
     remarks: Remarks,
     effort: _Effort,
 ) -> Set[Link]:
-    """Scale the links by each method, move minima, and keep all of it only where the outputs win at the end; returns the links
-    that are scaled.
+    """Scale the links by each method, move minima, and keep the changes only if the outputs win at the end; returns the
+    scaled links.
     """
     if not links:
         return set()
@@ -245,7 +206,7 @@ def _searched(
 def _scale(
     method: _Method, search: EqualizationSearch, trial: EqualizationTrial, tries: int, remarks: Remarks
 ) -> Mapping[Link, Sequence[Change]]:
-    """Scale the links of a method where it serves the outputs, and leave a remark on each; returns what is changed."""
+    """Scale the links of a method where it improves the outputs, and leave a remark on each; returns the changes."""
     found = {link: exponents for link, exponents in search.exponents.items() if (link.site is None) == method.product}
     able = {link: exponents for link, exponents in found.items() if exponents.any()}
     for link in (link for link in found if link not in able):
@@ -276,9 +237,9 @@ def _stays(changes: Sequence[tuple[Link, Change]], final: EqualizationTrial, rem
 def _done(
     able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial, worth: float, tries: int
 ) -> tuple[Mapping[Link, Sequence[Change]], Mapping[Link, tuple[str, str]]]:
-    """Scale the links or, where all of them together do not serve the outputs, the half that wins most there, then a quarter,
-    down to one link or until the tries are used up. Returns the changes of the links that are scaled, and for each link that
-    the outputs reject the remark on it.
+    """Scale the links or, if all of them together do not improve the outputs, the half that gains most, then a quarter,
+    down to one link or until the tries are used up. Returns the changes of the links that are scaled, and for each link
+    that the outputs reject the remark on it.
     """
     lost: dict[Link, tuple[str, str]] = {}
     tried = list(able)
@@ -298,7 +259,9 @@ def _done(
 
 
 def _ranked(able: Mapping[Link, Array], search: EqualizationSearch, trial: EqualizationTrial) -> list[Link]:
-    """The links, first the one that lowers its readers' noise at the outputs most, or their own errors if names do not tell."""
+    """The links, first the one that lowers its readers' noise at the outputs most, or their own errors if names are not
+    unique.
+    """
     noise = trial.noise({layer_of(reader.compute) for link in able for reader in link.readers})
 
     def won(link: Link) -> tuple[float, float]:
@@ -315,7 +278,7 @@ def _absorb(
     trial: EqualizationTrial,
     remarks: Remarks,
 ) -> list[tuple[Link, Change]]:
-    """Move minima of channels between biases, where the quantized module's outputs win; returns what is changed."""
+    """Move minima of channels between biases, where the quantized module's outputs win; returns the changes."""
     least = {link: search.seen[link.readers[0].compute].least for link in links}
     above = [link for link in links if _is_whole(link) and (least[link] > 0).any()]
     if not above:
@@ -364,4 +327,4 @@ def _outcome(link: Link, exponents: Array, search: EqualizationSearch) -> str:
     return f"{done}, the error of {readers} {gain:.1f} dB smaller"
 
 
-__all__ = ["Equalize", "EqualizePass", "equalize"]
+__all__ = ["EqualizePass"]

@@ -10,12 +10,12 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from .....backends import Runner
-from .....backends.findings import Finding, State, show
 from .....data import Samples
-from .....diagnostics import op_error
+from .....engines import Runner
+from .....engines.findings import Finding, State, show
 from .....ir.array import Array
 from .....session import Session
+from .....support.diagnostics import op_error
 
 ROWS = 256
 """Rows that are kept of each value, from all batches alike."""
@@ -39,7 +39,7 @@ class Seen:
     least: Array
     """The smallest number, whatever its sign."""
     rows: Array
-    """Some of the numbers: float32 [rows, channels], at most `ROWS`."""
+    """Some of the value's numbers: float32 [rows, channels], at most `ROWS`."""
 
     @staticmethod
     def of(rows: Array, kept: int, seed: int) -> Seen:
@@ -51,7 +51,7 @@ class Seen:
         return Seen(low, high, rows.min(axis=0, initial=np.inf).astype(np.float64), rows[picked].astype(np.float32))
 
     def merge(self, other: Seen) -> None:
-        """Add what another has seen."""
+        """Add the observations of another one."""
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         self.least = np.minimum(self.least, other.least)
         self.rows = np.concatenate([self.rows, other.rows])[:ROWS]
@@ -67,7 +67,7 @@ class _Channels:
     """Collects the statistics of a value's channels."""
 
     reader: Operation
-    """What reads the value."""
+    """The operation that reads the value."""
     axis: int
     kept: int
     """The number of rows that are kept of a run."""

@@ -1,4 +1,4 @@
-"""What a request rounds in each layer."""
+"""The grids to which a request rounds each layer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from ...request import Request
 from .search import FLOAT, Grids
 
 ROUNDED = 6
-"""Weights of fewer bits that are rounded by the layers' outputs lose about as much as nearest rounding to this many bits does."""
+"""Least assumed bits of weights that are rounded by the layers' outputs: with fewer bits they lose about as much as
+nearest rounding to this many does.
+"""
 JUDGED = 8
-"""The bits that they are taken to have where outputs decide: there rounding makes up for errors of earlier layers, too."""
+"""Assumed bits of such weights where outputs decide: there rounding makes up for errors of earlier layers, too."""
 
 
 def as_rounded(request: Request, least: int = ROUNDED) -> Request:

@@ -1,4 +1,4 @@
-"""Divides channels by powers of two and multiplies what reads them, and takes that back; moves bias after a layer.
+"""Divides channels by powers of two and multiplies the weights that read them, and takes that back; moves bias after a layer.
 
 What a channel never falls below moves from the bias of a layer into the biases of those that read it: Nagel et al., "Data-Free
 Quantization Through Weight Equalization and Bias Correction" (2019), section 4.1.3, with minima of data in place of those that
@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....dialects.nn import (
     ConstantOp,
-    FusedOp,
     LeakyReluOp,
     MatMulOp,
     MulOp,
@@ -27,6 +26,7 @@ from .....dialects.nn import (
     array_of,
     constant_of,
 )
+from .....dialects.nn.fused import computed
 from .....dialects.nn.shapes import element_of, shape_of
 from .....ir.array import Array
 from .....ir.dtypes import numpy_dtype
@@ -46,24 +46,39 @@ class Change(NamedTuple):
 
 
 def scaled(link: Link, exponents: Array) -> list[Change] | None:
-    """Divide a link's channels by 2^exponents and multiply what reads them; None, with nothing changed, if that rounds."""
+    """Divide a link's channels by 2^exponents and multiply the weights that read them; None, with nothing changed, if
+    that rounds.
+    """
     shifts = [(link.site, index, -exponents[channels]) for index, channels in link.parameters if link.site is not None]
     for site, of in link.readers:
         shifts.append((site, WEIGHT, exponents[of][cast(WeightedOp, site.compute).weight_inputs()]))
-    constants = [_times(site.operand(index), shift) for site, index, shift in shifts]
-    changes: list[Change] = []
-    for (site, index, _), constant in zip(shifts, constants, strict=True):
-        before = site.operand(index)
-        if constant is None or before is None:
-            return None
-        Rewriter.insert_op(constant, InsertPoint.before(site.owner))
-        changes.append(Change(site, index, before, constant.result))
+    numbers = [_times(site.operand(index), shift) for site, index, shift in shifts]
+    exact = [each for each in numbers if each is not None]
+    if len(exact) < len(numbers):
+        return None
+    changes = [replaced(site, index, each, ".equalized") for (site, index, _), each in zip(shifts, exact, strict=True)]
     if link.site is None:
         value = _divided(link, exponents)
-        changes += [Change(reader.site, 0, value.operands[0], value.result) for reader in link.readers]
-    for site, index, _, after in changes:
-        site.set_operand(index, after)
+        changes += [fed(reader.site, 0, value.result) for reader in link.readers]
     return changes
+
+
+def fed(site: Site, index: int, value: SSAValue) -> Change:
+    """Feed another value to a layer's operand."""
+    before = site.operand(index)
+    assert before is not None, "it has the operand"
+    site.set_operand(index, value)
+    return Change(site, index, before, value)
+
+
+def replaced(site: Site, index: int, numbers: Array, suffix: str) -> Change:
+    """Give a layer its own constant instead of another one: these numbers in its type, the key with a suffix."""
+    constant = constant_of(site.operand(index))
+    assert constant is not None, "what is replaced is constant"
+    key = constant.key.removesuffix(suffix) + suffix
+    own = ConstantOp.of(numbers.astype(constant.array.dtype), key, constant.location)
+    Rewriter.insert_op(own, InsertPoint.before(site.owner))
+    return fed(site, index, own.result)
 
 
 def undo(changes: Sequence[Change]) -> None:
@@ -74,21 +89,18 @@ def undo(changes: Sequence[Change]) -> None:
             Rewriter.erase_op(after.owner)
 
 
-def _times(value: SSAValue | None, shifts: Array) -> ConstantOp | None:
-    """A constant times 2^shifts; None where its type does not hold that."""
-    constant = constant_of(value)
-    assert constant is not None, "links have constant parameters"
-    numbers = constant.array
+def _times(value: SSAValue | None, shifts: Array) -> Array | None:
+    """The numbers of a constant times 2^shifts; None if its type cannot represent them."""
+    numbers = array_of(value)
+    assert numbers is not None, "links have constant parameters"
     with np.errstate(all="ignore"):
         scaled = np.ldexp(numbers.astype(np.float64), shifts).astype(numbers.dtype)
         back = np.ldexp(scaled.astype(np.float64), -shifts)
-    if not np.array_equal(back, numbers.astype(np.float64)):
-        return None
-    return ConstantOp.of(scaled, f"{constant.key.removesuffix('.equalized')}.equalized", constant.location)
+    return scaled if np.array_equal(back, numbers.astype(np.float64)) else None
 
 
 def _divided(link: Link, exponents: Array) -> MulOp:
-    """The product, in front of all readers, that divides the channels of what they read."""
+    """The product, in front of all readers, that divides the channels that they read."""
     first = link.readers[0].site
     value, axis = first.activation, cast(WeightedOp, first.compute).input_axis
     assert value is not None, "links are between layers that read from outside"
@@ -115,11 +127,11 @@ SHARE = 0.875
 """The share of a channel's minimum that is moved: other data may fall a little lower."""
 _BIAS = 2
 _IDENTITIES = (ReluOp, LeakyReluOp, PReluOp)
-"""They leave positive numbers as they are."""
+"""Operations that leave positive numbers as they are."""
 
 
 def absorbed(link: Link, least: Array, exponents: Array) -> list[Change]:
-    """Move the minima of a link's channels; empty where there are none above 0, or where that is not exact.
+    """Move the minima of a link's channels; empty if none are above 0, or if that is not exact.
 
     `least` are the minima before the channels were divided by 2^exponents. Every reader has a bias, and pads nothing.
     """
@@ -142,25 +154,15 @@ def absorbed(link: Link, least: Array, exponents: Array) -> list[Change]:
 
 
 def _is_direct(link: Link) -> bool:
-    """Whether readers read the layer's result, or a Relu of it that leaves what is above 0."""
+    """Whether readers read the layer's result, or a Relu of it that keeps everything above 0."""
     assert link.site is not None, "a layer begins it"
-    return all(_source(reader.site.activation) is link.site.compute for reader in link.readers)
+    return all(_source(reader.compute.operands[0]) is link.site.compute for reader in link.readers)
 
 
-def _source(value: SSAValue | None) -> Operation | None:
+def _source(value: SSAValue) -> Operation | Block:
     """The operation that computes a value, or the operand of a Relu that does."""
-    op = _owner(value)
-    return _owner(op.operands[0]) if isinstance(op, _IDENTITIES) else op
-
-
-def _owner(value: SSAValue | None) -> Operation | None:
-    if isinstance(value, BlockArgument) and isinstance(region := value.owner.parent_op(), FusedOp):
-        value = region.operands[value.index]
-    op = value.owner if value is not None and isinstance(value.owner, Operation) else None
-    if isinstance(op, FusedOp):
-        last = op.body.block.last_op
-        return None if last is None else _owner(last.operands[0])
-    return op
+    op = computed(value).owner
+    return computed(op.operands[0]).owner if isinstance(op, _IDENTITIES) else op
 
 
 def _adds_evenly(site: Site) -> bool:
@@ -172,18 +174,12 @@ def _adds_evenly(site: Site) -> bool:
 
 
 def _bias_of(site: Site, size: int) -> ConstantOp | None:
-    """The layer's bias, where it is a constant of this many floats that nothing scales."""
+    """The layer's bias, if it is a constant of this many floats that nothing scales."""
     bias = constant_of(site.operand(_BIAS))
     return bias if isinstance(site.compute, WeightedOp) and bias is not None and bias.array.size == size else None
 
 
 def _added(site: Site, amount: Array) -> Change:
-    before, bias = site.operand(_BIAS), constant_of(site.operand(_BIAS))
-    assert before is not None, "it has a bias"
+    bias = array_of(site.operand(_BIAS))
     assert bias is not None, "it has a bias"
-    numbers = bias.array
-    changed = (numbers.astype(np.float64) + amount.reshape(numbers.shape)).astype(numbers.dtype)
-    constant = ConstantOp.of(changed, f"{bias.key.removesuffix('.absorbed')}.absorbed", bias.location)
-    Rewriter.insert_op(constant, InsertPoint.before(site.owner))
-    site.set_operand(_BIAS, constant.result)
-    return Change(site, _BIAS, before, constant.result)
+    return replaced(site, _BIAS, bias.astype(np.float64) + amount.reshape(bias.shape), ".absorbed")

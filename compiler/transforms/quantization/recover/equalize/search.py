@@ -17,16 +17,16 @@ from .....dialects.nn import ConvolutionOp, ConvTransposeOp, MatMulOp, NNOp, Wei
 from .....ir.array import Array
 from .....runtime.affine import in_blocks, scales_of
 from ..balance_channels import balance_factors
-from ..matters import Matters
+from ..importance import Matters
 from .channels_seen import ChannelsOf, Seen
 from .links import Link
 
 _SHRUNK = tuple(1 - 0.1 * i for i in range(8))
-"""Shares of the range among which the one of least error is taken."""
+"""Shares of the range that are tried for the least error."""
 
 
 class Grids(NamedTuple):
-    """What a layer's input and weight are rounded to."""
+    """The grids of a layer's input and weight."""
 
     inputs: int | None
     """Bits, or None for an input that stays float."""
@@ -44,7 +44,7 @@ FLOAT = Grids(None, None, True, False)
 
 
 def quantized_rows(seen: Seen, up: Array, grids: Grids) -> Array:
-    """The rows after quantization by one scale, where the layer that gives them divides channels by 2^up."""
+    """The rows after quantization by one scale, if the layer that gives them divides channels by 2^up."""
     low, high = float(np.ldexp(seen.low, -up).min()), float(np.ldexp(seen.high, -up).max())
     if grids.inputs is None or not high > low:
         return seen.rows
@@ -66,7 +66,7 @@ class Weight:
     """A layer's weight in one form for all kinds of layers."""
 
     numbers: Array
-    """float32 [groups, inputs of a group, outputs of a group, taps]"""
+    """The numbers of the weight: float32 [groups, inputs of a group, outputs of a group, taps]."""
     grids: Grids
 
     @staticmethod
@@ -92,7 +92,7 @@ class Weight:
         return self.numbers.shape[0] * self.numbers.shape[2]
 
     def input_peaks(self, down: Array) -> Array:
-        """The largest magnitude per input channel, where output channels are divided by 2^down: float64 [inputs]."""
+        """The largest magnitude per input channel, if output channels are divided by 2^down: float64 [inputs]."""
         return np.ldexp(self._magnitudes, -self._of_outputs(down)[..., 0]).max(axis=2).reshape(-1).astype(np.float64)
 
     @cached_property
@@ -100,8 +100,8 @@ class Weight:
         return np.abs(self.numbers).max(axis=3)
 
     def quantized(self, up: Array, down: Array) -> Array:
-        """The numbers after symmetric quantization, where input channels are multiplied by 2^up and output channels divided by
-        2^down.
+        """The numbers after symmetric quantization, if input channels are multiplied by 2^up and output channels
+        divided by 2^down.
         """
         if self.grids.weight is None:
             return self.numbers
@@ -145,20 +145,20 @@ class Weight:
 
 
 LARGEST = 24
-"""The largest exponent: what is scaled stays far within float32."""
+"""The largest exponent: scaled numbers stay far within float32."""
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""How much of the spread of activations may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
+"""Shares of the spread of activations that may go into the weights that read them; 0.5 makes both equal (Nagel et al. 2019)."""
 SWEEPS = 20
 """The most sweeps over all links; they end when nothing changes."""
 WORTH = 0.8
 """The share of its error that a link may keep to be worth equalizing."""
 PRODUCT_WORTH = 0.25
-"""The share of its error that a link may keep where it takes a product at run time."""
+"""The share of its error that a link may keep if it needs a product at run time."""
 
 
 class Limits(NamedTuple):
-    """What a link's channels may be divided by, so that bounds between layers (Relu6, Clip) cut off what they did before, as
-    far as data shows.
+    """Limits for the divisors of a link's channels, so that bounds between layers (Relu6, Clip) cut off what they did
+    before, as far as data shows.
     """
 
     least: Array
@@ -246,7 +246,7 @@ class EqualizationSearch:
         return found
 
     def error(self, link: Link, exponents: Array) -> float:
-        """The expected square error of what the readers of a link compute, from its quantization and theirs."""
+        """The expected square error of the results that a link's readers compute, from its quantization and theirs."""
         total = 0.0
         for reader in link.readers:
             op = reader.compute

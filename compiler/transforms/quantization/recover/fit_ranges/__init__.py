@@ -13,25 +13,25 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from .....backends import Runner
 from .....data import Samples
-from .....diagnostics import Gain
 from .....dialects.nn import ObserveOp, ParamsSource, QParamsAttr, RangeAttr
+from .....engines import Runner
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, layer_of
 from .....runtime.executor import Executable, usual
 from .....runtime.program import Program
 from .....session import Session, session_of
-from ...convert.parameters import activation_params
+from .....support.diagnostics import Gain
 from ...data import load
 from ...decide.sites import graph_points
+from ...numbers.parameters import activation_params
 from ...options import DataOptions, EngineOptions
 from ...profiles import profile_of
 from ...running import runner_of
 from ..outputs import WORTH, Compared, Sqnr, compared, few, lost
 from ..round_weights.folds import FEW, in_turns, measured_in_turns, measured_on, split
+from ..round_weights.prefixes import points_of
 from ..round_weights.sums import decibels
-from ..round_weights.twins import points_of
 from .readers import Errors, Reader, Readers, UnknownError, kept_of
 from .search import Range, least_error
 
@@ -40,8 +40,8 @@ _FROM_DATA = ParamsSource.DATA, ParamsSource.SYNTHETIC
 
 @dataclass(frozen=True, init=False)
 class FitRangesPass(Parts, ModulePass):
-    """Choose the range of each quantized activation by the error of the outputs of all layers that read it, with their weights as
-    quantized, if that is smaller on held-back samples. Runs after `--calibrate`, before `--round-weights`.
+    """A search for the range of each quantized activation by the error of the outputs of all layers that read it, with their
+    weights as quantized: it is kept if that is smaller on held-back samples. Runs after `--calibrate`, before `--round-weights`.
     """
 
     name = "fit-ranges"
@@ -56,14 +56,14 @@ class FitRangesPass(Parts, ModulePass):
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """Points that share their parameters, and what reads them."""
+    """Points that share their parameters, and the operations that read them."""
 
     points: Sequence[ObserveOp]
     readers: Sequence[Reader]
     given: Range
     """The observer's range."""
     given_params: QParamsAttr
-    """Its parameters, which were computed before the range was rounded to float32."""
+    """The parameters, which were computed before the range was rounded to float32."""
 
     @property
     def around_zero(self) -> Range:
@@ -101,16 +101,16 @@ def fit_ranges(module: ModuleOp, samples: Callable[[], Samples], session: Sessio
     found = [each for points in _shared(module) if (each := _readable(points, known, remarks)) is not None]
     if found:
         _fit_all(module, found, _Parts.of(samples()), session, runner, remarks)
-    remarks.flush()
+    remarks.flush_requested("no range is changed", "no activation has a range")
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The samples in parts: the ones that ranges are fitted to, and the ones that judge these."""
+    """The samples in parts: those that ranges are fitted to, and those that judge the ranges."""
 
     parts: Sequence[Samples]
     turns: Sequence[tuple[Sequence[int], int]]
-    """By turn the parts that ranges are fitted to, and the one that judges them."""
+    """The parts that ranges are fitted to, and the one that judges them, for each turn."""
     fitting: Sequence[int]
     """The parts that ranges are fitted to in the end."""
     measured: str
@@ -118,7 +118,9 @@ class _Parts:
 
     @staticmethod
     def of(samples: Samples) -> _Parts:
-        """One run in eight judges; of fewer than `FEW` runs all of them in turns; one run alone judges itself."""
+        """Makes the parts: one run in eight judges; of fewer than `FEW` runs all of them in turns; one run alone judges
+        itself.
+        """
         turns = in_turns(samples) if samples.runs < FEW else []
         if not turns:
             fit, held = split(samples)
@@ -162,8 +164,8 @@ def _fit_all(
 
 
 def _outputs(module: ModuleOp, given: _Parts, before: Callable[[int], None]) -> Sqnr:
-    """The SQNR of the module's outputs when its points round and its weights are as they are, on what judges in all turns.
-    `before` is called with the number of each turn before that.
+    """The SQNR of the module's outputs when its points round and its weights are as they are, on the judging parts of
+    all turns. `before` is called with the number of each turn before that.
     """
 
     def rounding(program: Program) -> Program:
@@ -189,7 +191,7 @@ def _shared(module: ModuleOp) -> Iterable[list[ObserveOp]]:
 
 
 def _readable(points: Sequence[ObserveOp], known: Readers, remarks: Remarks) -> _Shared | None:
-    """The points with their readers; None, with a remark, where a condition does not hold."""
+    """The points with their readers; None, with a remark, if a condition fails."""
     first = points[0]
     if first.qparams is None or any(point.qparams is None for point in points):
         remarks.missed(first, "calibrated", "it has no parameters: --calibrate comes before --fit-ranges")
@@ -205,7 +207,7 @@ def _readable(points: Sequence[ObserveOp], known: Readers, remarks: Remarks) -> 
 
 
 class _Fitted(NamedTuple):
-    """The range of least error, those of the turns, and what readers gain by the latter where they are judged."""
+    """The range of least error, those of the turns, and the gain of readers by the latter, where they are judged."""
 
     ends: Range
     turns: Sequence[Range]

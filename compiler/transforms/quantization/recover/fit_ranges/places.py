@@ -17,7 +17,7 @@ class Places(Protocol):
     """Can be pickled, apart from references to the module."""
 
     def counted(self, x: Array) -> tuple[int, int]:
-        """How many there are in an array, and how many numbers each has."""
+        """The number of places in an array, and of numbers at each of them."""
         ...
 
     def rows(self, x: Array, chosen: Array) -> Array:

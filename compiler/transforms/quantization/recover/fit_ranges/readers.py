@@ -1,4 +1,4 @@
-"""What reads a quantized value: the outputs of each reader, computed from some of the numbers that it reads.
+"""Readers of a quantized value: the outputs of each, computed from some of the numbers that it reads.
 
 These are bounded, spread over the runs, and the same ones each time.
 """
@@ -14,12 +14,9 @@ from typing import Protocol
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from .....backends import Runner
-from .....backends.findings import Finding, State, show
 from .....data import Samples
-from .....diagnostics import op_error
 from .....dialects.nn import (
     AddOp,
     FusedOp,
@@ -34,17 +31,21 @@ from .....dialects.nn import (
     array_of,
     before_points,
 )
+from .....dialects.nn.fused import outside
 from .....dialects.nn.shapes import shape_of
+from .....engines import Runner
+from .....engines.findings import Finding, State, show
 from .....ir.array import Array
 from .....rewriting import layer_of
 from .....runtime.kernels import Kernel, kernel_for
 from .....session import Session
+from .....support.diagnostics import op_error
 from ...calibrate.observing import in_batches
 from ...profiles import Profile
-from ..matters import Matters, matters_of
+from ..importance import Matters, matters_of
 from ..round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
+from ..round_weights.prefixes import rounding_by
 from ..round_weights.sums import some_of
-from ..round_weights.twins import rounding_by
 from .places import Elements, Places, RowsOf, Whole
 
 
@@ -60,7 +61,7 @@ class Reader(Protocol):
 
     @property
     def value(self) -> SSAValue:
-        """What it reads, as the float network computes it."""
+        """The value that it reads, as the float network computes it."""
         ...
 
     @property
@@ -70,11 +71,11 @@ class Reader(Protocol):
 
     @property
     def places(self) -> Places:
-        """Where its rows come from."""
+        """The places from which its rows come."""
         ...
 
     def outputs(self, rows: Array) -> Array:
-        """What the layer makes of rows, with its weight as quantized."""
+        """Computes the layer on rows, with its weight as quantized."""
         ...
 
 
@@ -85,7 +86,7 @@ class _Product:
     layer: IntegerLayer
     value: SSAValue
     matters: Array
-    """How much the error of each output channel matters: float64 [channels]."""
+    """The importance of an error in each output channel: float64 [channels]."""
     axis: int | None = 1
 
     @property
@@ -102,7 +103,7 @@ class _Product:
 
     @cached_property
     def _matrices(self) -> Array:
-        """[G, K, M], output channels times the root of what their squares count."""
+        """The weight matrices [G, K, M], output channels times the root of the weight of their squares."""
         matrices = self.layer.product.matrices(self.layer.operands()[WEIGHT]).swapaxes(1, 2)
         roots = np.sqrt(self.matters).reshape(-1, 1, matrices.shape[2])
         return np.asarray(matrices * roots, np.float32)
@@ -127,7 +128,7 @@ class _Elements:
 
 @dataclass(frozen=True)
 class _Whole:
-    """Another operation, whose other operands are constants."""
+    """An operation of another kind, whose other operands are constants."""
 
     op: Operation
     value: SSAValue
@@ -167,7 +168,7 @@ class Readers:
             match use.operation:
                 case FusedOp() as region:
                     for inner in region.body.block.args[use.index].uses:
-                        yield self._reader(inner.operation, inner.index, value, region)
+                        yield self._reader(inner.operation, inner.index, value)
                 case ObserveOp() as point if point in points:
                     pass  # it rounds to the same numbers again
                 case NNOp(is_passive=True) as op:
@@ -176,7 +177,7 @@ class Readers:
                 case op:
                     yield self._reader(op, use.index, value)
 
-    def _reader(self, op: Operation, index: int, value: SSAValue, region: FusedOp | None = None) -> Reader:
+    def _reader(self, op: Operation, index: int, value: SSAValue) -> Reader:
         read = before_points(value)
         if (layer := self.layers.get(op)) is not None and index == 0 and layer.plan.input:
             return _Product(layer, read, self.matters[layer.compute])
@@ -188,15 +189,10 @@ class Readers:
             raise UnknownError(f"{layer_of(op)} reads it, which is carried as it is")
         if isinstance(op, UnaryOp):
             return _Elements(op, read, kernel)
-        constants = {i: a for i, v in enumerate(op.operands) if (a := array_of(_outside(v, region))) is not None}
+        constants = {i: a for i, v in enumerate(op.operands) if (a := array_of(outside(v))) is not None}
         if len(constants) < len(op.operands) - 1:
             raise UnknownError(f"{layer_of(op)} reads it together with another computed value")
         return _Whole(op, read, kernel, constants)
-
-
-def _outside(value: SSAValue, region: FusedOp | None) -> SSAValue:
-    """The operand of a region that one inside stands for, otherwise the value itself."""
-    return region.operands[value.index] if region is not None and isinstance(value, BlockArgument) else value
 
 
 def _same(rows: Array) -> Array:
@@ -204,7 +200,7 @@ def _same(rows: Array) -> Array:
 
 
 NUMBERS = 1 << 18
-"""About how many numbers are kept for each reader."""
+"""Approximate number of elements that are kept for each reader."""
 
 
 @dataclass
@@ -246,7 +242,9 @@ class Kept:
 
 
 def _due(each: float, run: int) -> int:
-    """How many places of a run are kept, if it is `each` on average. Of less than one, the first run has one."""
+    """The number of places of a run that are kept, if it is `each` on average. If that is less than one, the first run has
+    one.
+    """
     rounded = round if each >= 1 else ceil
     return rounded((run + 1) * each) - rounded(run * each)
 
@@ -254,7 +252,7 @@ def _due(each: float, run: int) -> int:
 def kept_of(
     module: ModuleOp, readers: Sequence[Reader], samples: Samples, session: Session, runner: Runner
 ) -> list[Kept]:
-    """What is kept for each reader, while the samples run through the module.
+    """The numbers that are kept for each reader, while the samples run through the module.
 
     Raises CompileError, located at a reader, for NaN and Inf.
     """
@@ -268,11 +266,11 @@ def kept_of(
 
 
 class Errors:
-    """The errors of readers' outputs, on what is kept of what they read."""
+    """The errors of readers' outputs, on the numbers that are kept for them."""
 
     def __init__(self, readers: Sequence[Reader], kept: Sequence[Kept]):
         self._parts: list[tuple[Reader, Array, Array, float]] = []
-        """What is read, the outputs, and how many times as many there were."""
+        """Readers with the rows that they read, their outputs, and how many times as many there were."""
         for reader, each in zip(readers, kept, strict=True):
             parts = each.parts if reader.axis is None else [np.concatenate(each.parts, axis=reader.axis)]
             self._parts += [(reader, part, reader.outputs(part), each.present / each.picked) for part in parts]

@@ -10,7 +10,7 @@ Exponents = tuple[float, float]
 """Powers of two that the ends of a range are multiplied by."""
 
 _COARSE = tuple(-i / 2 for i in range(-1, 11))
-"""From 1.4 times the range to 1/32."""
+"""Exponents of the ranges tried first: from 1.4 times the range to 1/32."""
 _STEPS = (1 / 4, 1 / 8, 1 / 16, 1 / 32)
 """The steps by which ends move; the last changes an end by 2 %."""
 _TOGETHER = (1, 1), (-1, -1)
@@ -18,7 +18,7 @@ _APART = *_TOGETHER, (1, 0), (-1, 0), (0, 1), (0, -1)
 
 
 def least_error(error: Callable[[Range], float], given: Range, *, together: bool) -> Range:
-    """The range of least error among those around the given one, or that one if no other has less.
+    """The range of least error among those around the given one, or the given one if no other has less.
 
     First both ends shrink together, in large steps. From the best of these each end, and both, move by ever smaller steps as long
     as the error falls. `together` if only both may.

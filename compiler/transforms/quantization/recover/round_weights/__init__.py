@@ -11,15 +11,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from .....backends import HERE, Runner
 from .....configuration.settings import Ada
 from .....data import Samples
-from .....diagnostics import CompileError, op_error
 from .....dialects.nn import Plan, plan_of, set_plan
+from .....engines import HERE, Runner
 from .....ir.array import Array
 from .....pipelines.options import Parts, build
 from .....rewriting import Remarks, erase_dead_constants
 from .....session import Session, session_of
+from .....support.diagnostics import CompileError, op_error
 from ...data import load
 from ...decide.layers import channel_axis
 from ...decide.recurrent import ROWS
@@ -35,23 +35,27 @@ from .rounding import WIDE, Factor, Grid, factored, gptq, matched, rounded, with
 from .sums import Rows, Sums
 
 DAMPINGS = (0.0, 0.3, 1.0)
-"""Shares of further damping, among which held-back samples choose where rows are few."""
+"""Shares of further damping, from which held-back samples choose if rows are few."""
 _CHANNELS = 64
-"""About how many output channels of a wide layer choose the damping for all of them."""
+"""Approximate number of output channels of a wide layer that choose the damping for all of them."""
 _AT_A_TIME = 1 << 22
-"""About how many weights are rounded at a time: what that takes is several times their size."""
+"""Approximate number of weights that are rounded at a time: the memory for that is several times their size."""
 _USUAL = Usual(share=4, fewest=16, most=1 << 14)
-"""A row for each input channel is too few, and a few runs do not tell whether weights are fitted to them alone."""
+"""Number of runs used by default: a row for each input channel is too few, and a few runs do not show whether weights
+are fitted to them alone.
+"""
 _QUICK = Usual(share=10, fewest=16, most=1 << 14)
 """The runs that make up for larger scales, which cost 2 dB at most."""
 _UNEVEN = 4.0
-"""How much more noise one scale gives a weight than scales of its output channels if it is rounded by default: 6 dB."""
+"""Factor of noise by which one scale must be worse for a weight than scales of its output channels to round it by
+default: 6 dB.
+"""
 _STATE = "its weight R is rounded to the nearest numbers: the state that it multiplies is inside of the operator"
 
 
 @dataclass(frozen=True, init=False)
 class RoundWeightsPass(Parts, ModulePass):
-    """Choose the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
+    """A search for the integers of weights by what they make of the layers' outputs, one layer after the other. Stands between
     `--calibrate` and `--convert-observers`. Weights then hold numbers of their grid, and plans the scales.
     """
 
@@ -91,7 +95,10 @@ def round_weights(
         return
     layers = integer_layers(module, profile_of(session))
     wanted = [layer for layer in layers if (asked or layer.plan.weights[0].rounding) is not None]
-    _round(module, layers, wanted, asked, lambda: Folds.of(samples()), session, runner)
+    remarks = _round(module, layers, wanted, asked, lambda: Folds.of(samples()), session, runner)
+    if asked:
+        remarks.flush_requested("all weights are rounded to the nearest numbers", "no layer has a weight of integers")
+    remarks.flush()
 
 
 def _round_some(
@@ -116,7 +123,7 @@ def _round_some(
         remarks.missed(layer.compute, "wide", reason)
     folds = Folds.by_default(module, samples(), session, usual)
     if narrow and isinstance(folds, Folds):
-        _round(module, layers, narrow, "mismatch", lambda: folds, session, once=once)
+        _round(module, layers, narrow, "mismatch", lambda: folds, session, once=once).flush()
     for layer in () if isinstance(folds, Folds) else narrow:
         remarks.missed(layer.compute, "samples", f"{folds}; the option round-weights rounds weights with any number")
     remarks.flush()
@@ -134,7 +141,7 @@ def _loses_by_scale(layer: IntegerLayer) -> bool:
 def _is_uneven(layer: IntegerLayer) -> bool:
     """Whether its weight has one scale, which the largest output channel decides, and most others need a finer one."""
     known = is_product(layer.compute) and layer.second is None
-    if not known or layer.weight.axis is not None or layer.weight.levels is not None:
+    if not known or layer.weight.how.axis is not None or layer.weight.how.levels is not None:
         return False
     largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2).astype(np.float64)
     return bool(np.square(largest).max() > _UNEVEN * np.square(largest).mean())
@@ -150,9 +157,9 @@ def _round(
     runner: Runner = HERE,
     *,
     once: bool = False,
-) -> None:
+) -> Remarks:
     """Round the weights of the wanted layers of all, by their plans' method or this one. `once`: scales stay, and no weight
-    changes after GPTQ, which takes a tenth of the time.
+    changes after GPTQ, which takes a tenth of the time. Returns what is to be reported.
     """
     remarks = Remarks(session, RoundWeightsPass.name)
     broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
@@ -175,11 +182,11 @@ def _round(
         if layer.second is not None:
             remarks.note(layer.compute, "recurrent", _STATE)
     erase_dead_constants(module)
-    remarks.flush()
+    return remarks
 
 
 def _without_rounding(plan: Plan) -> Plan:
-    """The plan after this pass, which has done what it says or has said why not."""
+    """The plan after this pass, which has done its rounding or has said why not."""
     return replace(plan, weights=tuple(replace(weight, rounding=None) for weight in plan.weights))
 
 
@@ -189,17 +196,17 @@ def _broken(layer: IntegerLayer, method: Method | None) -> tuple[str, str] | Non
         return "product", "its weight is not that of a product, whose outputs choose integers"
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
-    if layer.weight.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):
+    if layer.weight.how.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):
         return "all-levels", "adaround rounds up or down by one, but its weight has few levels: use gptq or mismatch"
-    if layer.weight.axis not in (None, _scale_axis(layer)):
+    if layer.weight.how.axis not in (None, _scale_axis(layer)):
         return "channel-axis", "the scales of its weight are not those of output channels"
     return None
 
 
 def _scale_axis(layer: IntegerLayer) -> int | None:
-    """The axis of scales per output channel; of groups, that of input channels, which are the other axis of a matrix."""
+    """The axis of scales per output channel; for groups, that of input channels, which is the other axis of a matrix."""
     axis = channel_axis(layer.compute) if layer.second is None else ROWS
-    if layer.weight.block is None:
+    if layer.weight.how.block is None:
         return axis
     return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
 
@@ -207,7 +214,7 @@ def _scale_axis(layer: IntegerLayer) -> int | None:
 def _rounded(
     layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks, *, once: bool
 ) -> IntegerLayer:
-    """The layer with the integers that are found, or as it is, where these are no better than the nearest."""
+    """The layer with the integers that are found, or as it is if these are no better than the nearest."""
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight).astype(np.float64)
     grid = layer.grid(*weights.shape[:2])
@@ -244,7 +251,7 @@ class _Found(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """What the integers of a layer, or of some of its output channels, are chosen by."""
+    """The task of choosing the integers of a layer, or of some of its output channels."""
 
     layer: IntegerLayer
     weights: Array

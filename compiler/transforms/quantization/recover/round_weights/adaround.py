@@ -1,4 +1,5 @@
-"""Each weight up or down so that the layer's output changes little: found by gradient, which needs only the sums of inputs.
+"""Rounds each weight up or down so that the layer's output changes little: found by gradient, which needs only the sums
+of inputs.
 
 Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization" (2020); AMCT's ADA. Shapes as in `rounding`.
 """
@@ -26,7 +27,7 @@ DEFAULT = Ada()
 
 
 def adaround(weights: Array, h: Array, grid: Grid, options: Ada = DEFAULT) -> Array:
-    """Integers [G, M, K], each one of the two next to the weight.
+    """Integers [G, M, K], each one of the two nearest to the weight.
 
     The loss is in units of a thousandth of its mean per weight at nearest rounding, so that the other term weighs the same in all
     layers. In the end single weights are turned round as long as that lowers the error.

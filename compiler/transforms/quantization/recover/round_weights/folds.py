@@ -1,4 +1,4 @@
-"""Which samples layers are fitted to, which judge what became of them, and what these say (cross-validation)."""
+"""Splits the samples into those that layers are fitted to and those that judge the result (cross-validation)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from .....backends import Work
-from .....backends.estimate import numbers, outputs
 from .....data import Samples
+from .....engines import Work
+from .....engines.estimate import numbers, outputs
 from .....runtime.metrics import Differences
 from .....session import Session
+from .....support.tables import numbered
 from .sums import Energies
 
 HELD_BACK = 8
-"""One run in this many is held back; of fewer, but more than one, the last."""
+"""Number of runs of which one is held back; of fewer, but more than one, the last."""
 FEW = 16
-"""If there are fewer runs, all of them judge, in turns: one in eight would be a single run."""
+"""Fewest runs of which one in eight judges. If there are fewer, all of them judge, in turns: one in eight would be a single run.
+"""
 TURNS = 3
 FEWEST = 4
 """The fewest runs that judge in turns by default."""
 HELD_BACK_OF_FEW = 4
-"""One run in this many, or in fewer, is held back where few samples are enough: the outputs of a few may lose where those of most
-win.
+"""Number of runs of which one is held back where few samples are enough: the outputs of a few may lose where those of most win.
 """
 JUDGING = 16
-"""The fewest output numbers, over all runs that judge, that decide: a few of them come closer by chance."""
+"""The fewest output numbers, over all runs that judge, for a decision: a few of them come closer by chance."""
 NUMBERS = 1 << 28
 """Numbers that numpy moves in about a second."""
 
 
 class Usual(NamedTuple):
-    """How many runs of the data a pass uses by default."""
+    """The number of runs of the data that a pass uses by default."""
 
     share: int
     """The pass uses one run in `share`, or more if they cost little."""
     fewest: int
     most: int
-    """The pass uses more runs than this only if outputs have few numbers, so that more runs have to judge."""
+    """Number of runs above which the pass uses more only if outputs have few numbers, so that more runs have to judge."""
 
 
 class Fold(NamedTuple):
@@ -53,8 +54,8 @@ class Fold(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """What layers are fitted to, and what judges whether they stay as fitted: the samples that `whole` holds back or, where there
-    are turns, those that each turn holds back, by layers that are fitted to the others.
+    """The samples that layers are fitted to, and those that judge whether they stay as fitted: the samples that `whole`
+    holds back or, if there are turns, those that each turn holds back, by layers that are fitted to the others.
     """
 
     whole: Fold
@@ -62,13 +63,13 @@ class Folds(NamedTuple):
 
     @staticmethod
     def of(samples: Samples, one_in: int = HELD_BACK) -> Folds:
-        """One run in `one_in` judges; of fewer than `FEW` runs all of them in turns."""
+        """Makes folds: one run in `one_in` judges; of fewer than `FEW` runs all of them in turns."""
         turns = [] if samples.runs >= FEW else in_turns(samples)
         return Folds(Fold([samples]), turns) if turns else Folds.at_once(samples, one_in)
 
     @staticmethod
     def at_once(samples: Samples, one_in: int = HELD_BACK) -> Folds:
-        """One run in `one_in` judges."""
+        """Makes one fold, in which one run in `one_in` judges."""
         fit, held = split(samples, one_in)
         return Folds(Fold([fit], held))
 
@@ -97,8 +98,8 @@ class Folds(NamedTuple):
 
 @dataclass
 class Judged:
-    """How far layers and outputs are from the float network's, as they were and as changed, on samples held back. What is found
-    on other samples merges.
+    """The errors of layers and outputs against the float network, as they were and as changed, on samples held back.
+    Findings on other samples merge.
     """
 
     samples: int = 0
@@ -109,12 +110,12 @@ class Judged:
         default_factory=dict[str, tuple[Differences, Differences]]
     )
     chosen: dict[Operation, list[float]] = field(default_factory=dict[Operation, list[float]])
-    """By layer the `choice` of each solution that has one."""
+    """The `choice` of each solution that has one, by layer."""
     rivals: dict[str, list[tuple[float, float]]] = field(default_factory=dict[str, list[tuple[float, float]]])
-    """By output the square error of the network of rivals, and that of the changed one, in each run of all samples."""
+    """The square error of the network of rivals, and that of the changed one, in each run of all samples, by output."""
 
     def merge(self, other: Judged) -> None:
-        """Add what was found on other samples."""
+        """Add findings on other samples."""
         self.samples += other.samples
         for layer, found in other.layers.items():
             for own, each in zip(self.layers.setdefault(layer, (Energies(), Energies())), found, strict=True):
@@ -148,7 +149,7 @@ class Judged:
 
 def measured_on(count: int) -> str:
     """The last words of a remark with errors that are measured on this many samples held back, if there are any."""
-    return f" (on {count} sample{'' if count == 1 else 's'} held back)" if count else ""
+    return f" (on {numbered(count, 'sample')} held back)" if count else ""
 
 
 def measured_in_turns(count: int) -> str:
@@ -163,7 +164,7 @@ def split(samples: Samples, one_in: int = HELD_BACK) -> tuple[Samples, Samples |
 
 
 def in_turns(samples: Samples) -> list[Fold]:
-    """Each sample is held back in one of at most `TURNS` turns; none where there are too few for two runs."""
+    """Folds that hold back each sample in one of at most `TURNS` turns; none if there are too few for two runs."""
     runs = samples.count // samples.batch_size  # what is left of them is in the last turn
     turns = min(TURNS, runs)
     if turns < 2:

@@ -14,13 +14,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from .....dialects.nn import (
     ConstantOp,
+    How,
     MatMulOp,
     NNOp,
     OpaqueOp,
     Plan,
     QParams,
     QParamsAttr,
-    WeightPlan,
     array_of,
     constant_of,
     plan_of,
@@ -28,12 +28,11 @@ from .....dialects.nn import (
     spread,
 )
 from .....ir.array import Array
-from ...convert.conversion import ROUNDED_FROM, point_of
-from ...convert.layer_weights import Weight, integers_of, levels_among, numbers_of, weight_as
-from ...convert.parameters import bias_fits, quantized_bias, widened
+from ...decide.grids import Grids
 from ...decide.recurrent import recurrent_layers
-from ...decide.sites import Site, sites
-from ...place.grids import Grids
+from ...decide.sites import ROUNDED_FROM, Site, sites
+from ...numbers.parameters import bias_fits, quantized_bias, widened
+from ...numbers.weights import Weight
 from ...portable import adds_singly, inexact, ranges_around
 from ...products import Product, product_of
 from ...profiles import Profile
@@ -55,7 +54,7 @@ class IntegerLayer:
     params: QParams | None
     """The parameters of its input; None if that stays float or is not calibrated."""
     second: Weight | None = None
-    """The weight R of a recurrent layer, next to W."""
+    """The weight R of a recurrent layer, in addition to W."""
 
     @property
     def compute(self) -> NNOp:
@@ -97,7 +96,7 @@ class IntegerLayer:
     @property
     def integers(self) -> Array:
         """The nearest integers as matrices [G, M, K]: int8."""
-        return self.product.matrices(integers_of(self.weight._replace(scales=self.scales)))
+        return self.product.matrices(self.weight._replace(scales=self.scales).integers)
 
     @property
     def plain(self) -> IntegerLayer | None:
@@ -106,12 +105,12 @@ class IntegerLayer:
             return None
         how = replace(self.plan.weights[0], portable=False)
         plan = replace(self.plan, weights=(how, *self.plan.weights[1:]))
-        plain = replace(self, plan=plan, weight=weight_as(self.weight.value, how, self.compute))
+        plain = replace(self, plan=plan, weight=Weight.of(self.weight.value, how, self.compute))
         return plain if inexact(plain.integers, self.compute).any() else None
 
     def grid(self, groups: int, channels: int) -> Grid:
         """The values that the weight may have, for this many groups and channels."""
-        block = self.weight.block
+        block = self.weight.how.block
 
         def by_channel(values: Array) -> Array:
             if block is not None and values.size > 1:
@@ -121,7 +120,7 @@ class IntegerLayer:
             rows = values.astype(np.float64).reshape(-1, 1 if values.size == 1 else channels)
             return np.broadcast_to(rows, (groups, channels))[..., None]
 
-        half, points = 2 ** (self.weight.bits - 1), by_channel(self.weight.zero_points)
+        half, points = 2 ** (self.weight.how.bits - 1), by_channel(self.weight.zero_points)
         low, high = -half - points, half - 1 - points
         if self.plan.weights[0].portable:
             low, high = ranges_around(self.integers, self.compute)
@@ -130,13 +129,13 @@ class IntegerLayer:
     @property
     def levels(self) -> Array | None:
         """The levels of a weight that has few: float64, ascending."""
-        weight = self.weight._replace(scales=self.scales, levels=None)
-        found = levels_among(self.weight, integers_of(weight)) if self.weight.levels is not None else None
+        weight = self.weight._replace(scales=self.scales, how=replace(self.weight.how, levels=None))
+        found = None if self.weight.how.levels is None else self.weight.levels_among(weight.integers)
         return None if found is None else found.astype(np.float64)
 
     def scales_of(self, grid: Grid) -> Array:
         """The scales of a grid in the form of the weight's own: float32, [], [channels] or [blocks]."""
-        axis, block = self.weight.axis, self.weight.block
+        axis, block = self.weight.how.axis, self.weight.how.block
         if axis is not None and block is not None:
             scales = self.product.weight(grid.scale)[(slice(None),) * axis + (slice(None, None, block),)]
         else:
@@ -145,20 +144,20 @@ class IntegerLayer:
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices
-        and for the directions of a recurrent layer, or G and M.
+        """The axes of matrices `[G, M, K]` along which weights share their scale: none, G for a batch of matrices and
+        for the directions of a recurrent layer, or G and M.
         """
-        if self.weight.axis is None:
+        if self.weight.how.axis is None:
             return 0, 1
         return (0,) if isinstance(self.compute, MatMulOp | OpaqueOp) else ()
 
     def operands(self) -> Mapping[int, Array]:
-        """The operands that it will read after conversion, as real numbers that the integers represent."""
-        weight = numbers_of(self.weight._replace(scales=self.scales))
+        """The operands that it will read after conversion: the real numbers that the integers represent."""
+        weight = self.weight._replace(scales=self.scales).reals
         same = np.array_equal(weight, self.weight.array)
         read = {WEIGHT: self.weight.array if same else weight}  # one array where the constant has these numbers
         if self.second is not None:
-            read[SECOND] = numbers_of(self.second)
+            read[SECOND] = self.second.reals
         if (bias := self.bias) is not None:
             read[BIAS] = self.rounded_bias(bias)
         return read
@@ -176,7 +175,7 @@ class IntegerLayer:
 
     def along(self, parameters: Array) -> Array:
         """Scales or zero points in a shape that broadcasts to the weight."""
-        return spread(parameters, self.weight.array.shape, self.weight.axis, self.weight.block)
+        return spread(parameters, self.weight.array.shape, self.weight.how.axis, self.weight.how.block)
 
     def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
         """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
@@ -185,19 +184,18 @@ class IntegerLayer:
         key = f"{old.key.removesuffix('.folded')}.rounded"
         values = (integers * self.along(scales) + 0.0).astype(weight.array.dtype)  # no -0
         levels = None if self.levels is None else tuple(map(int, self.levels))
-        found = weight._replace(array=values, scales=scales, levels=levels, fixed=True)
-        again = integers + self.along(weight.zero_points)
-        assert np.array_equal(integers_of(found), again), "values on a grid lie on it"
         constant = ConstantOp.of(values, key, old.location)
         Rewriter.insert_op(constant, InsertPoint.after(old))
         self.site.set_operand(WEIGHT, constant.result)
         self.compute.attributes.setdefault(ROUNDED_FROM, old.value)
-        points = [int(z) for z in weight.zero_points.reshape(-1)]
-        params = QParamsAttr.of(IntegerType(weight.bits), scales, points, weight.axis, f"{key}.scale", weight.block)
-        given = WeightPlan(weight.bits, weight.axis, weight.block, levels=levels, given=params)
+        points, how = [int(z) for z in weight.zero_points.reshape(-1)], weight.how
+        params = QParamsAttr.of(IntegerType(how.bits), scales, points, how.axis, f"{key}.scale", how.block)
+        given = How(how.bits, axis=how.axis, block=how.block, levels=levels, given=params)
+        found = Weight(constant.result, values, given, scales, weight.zero_points)
+        assert np.array_equal(found.integers, integers + self.along(weight.zero_points)), "values on a grid lie on it"
         plan = replace(self.plan, weights=(given, *self.plan.weights[1:]))
         set_plan(self.compute, plan)
-        return replace(self, plan=plan, weight=found._replace(value=constant.result))
+        return replace(self, plan=plan, weight=found)
 
 
 def integer_layers(module: ModuleOp, profile: Profile) -> list[IntegerLayer]:
@@ -216,8 +214,8 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[IntegerLayer]:
         value = site.operand(row.weight)
         if value is None or array_of(value) is None:
             continue
-        params = point_of(site, profile, grids) if plan.input else None
-        yield IntegerLayer(site, plan, weight_as(value, plan.weights[0], site.compute), params)
+        params = grids.params_at(site) if plan.input else None
+        yield IntegerLayer(site, plan, Weight.of(value, plan.weights[0], site.compute), params)
 
 
 def _recurrent_layers(module: ModuleOp) -> Iterator[IntegerLayer]:
@@ -225,5 +223,5 @@ def _recurrent_layers(module: ModuleOp) -> Iterator[IntegerLayer]:
         plan = plan_of(each.op)
         if plan is not None and len(plan.weights) == len(each.weights) and not each.is_quantized:
             pairs = zip(each.weights, plan.weights, strict=True)
-            w, r = (weight_as(value, how, each.op) for value, how in pairs)
+            w, r = (Weight.of(value, how, each.op) for value, how in pairs)
             yield IntegerLayer(each.site, plan, w, None, r)

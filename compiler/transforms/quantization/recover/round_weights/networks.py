@@ -1,4 +1,4 @@
-"""The quantized network and the float network next to it, run layer by layer over the samples that layers are fitted to.
+"""The quantized and the float network, run layer by layer over the samples that layers are fitted to.
 
 Layers are changed one after the other, each for the inputs that the changed layers before it produce.
 """
@@ -15,40 +15,40 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from .....backends import HERE, Runner
-from .....backends.data_hash import digest_of
-from .....backends.sharing import shares_of
-from .....diagnostics import CompileError, Gain
 from .....dialects.nn import weights_of
-from .....files import scratch
+from .....engines import HERE, Runner
+from .....engines.data_hash import digest_of
+from .....engines.sharing import shares_of
 from .....ir.array import Array
 from .....ir.weights import return_freed_memory, set_aside
 from .....rewriting import Remarks, erase_dead_constants
 from .....runtime.metrics import Differences
 from .....session import Session
+from .....support.diagnostics import CompileError, Gain
+from .....support.files import scratch
 from ...calibrate.observing import in_batches
 from .folds import Fold, Folds, Judged, measured_in_turns, measured_on
 from .integer_layers import WEIGHT, IntegerLayer
+from .prefixes import Operands, Solution, Twins, accumulated, network, points_of
 from .shared_sums import SharedSums
 from .sums import Means, Rows, Summed, Wish, merged_sums, rows_of
-from .twins import Operands, Solution, Twins, accumulated, network, points_of
 
 S = TypeVar("S", bound=Summed)
 
 Rivals = Mapping[Operation, IntegerLayer]
-"""By layer another form of it. A network of these is compared with the one whose layers change."""
+"""Other forms of layers, by layer. A network of these is compared with the one whose layers change."""
 
 _ROWS = 1 << 14
-"""About how many rows of a layer are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
+"""Approximate number of rows of a layer that are summed, but at least `_ROWS_PER_COLUMN` for each column of its weight."""
 _ROWS_PER_COLUMN = 8
 _ROWS_HELD = 1 << 11
-"""About how many rows of the held-back samples are kept."""
+"""Approximate number of rows of the held-back samples that are kept."""
 _SHARES = 8
 """Folds of the samples whose sums are added in order, whoever computes them: their number decides how the sums round."""
 
 
 class Networks:
-    """The quantized network and the float network next to it; both stop before each layer."""
+    """The quantized and the float network; both stop before each layer."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Networks:
         the networks over the samples that are not held back. `rivals` take `beside`.
         """
         self.judged: Judged = Judged(0 if fold.held is None else fold.held.count)
-        """What the samples that are held back say so far."""
+        """The findings on the samples that are held back, so far."""
         self._verdict = verdict
         self._numbers = {layer.compute: i for i, layer in enumerate(layers)}
         each = (in_batches(module, [], summed) for summed in fold.summed)
@@ -77,7 +77,7 @@ class Networks:
         self._fit = sum(share.runs for share in self._shares)
         self._held = None if fold.held is None else in_batches(module, [], fold.held)
         self._alone = self._held is None and verdict is None
-        """Whether what layers are fitted to judges them as well."""
+        """Whether the samples that layers are fitted to judge them as well."""
         self._elsewhere: SharedSums | None = None
         self._changes: dict[int, Operands] = {}  # for workers that begin anew
         judging = self._shares if self._alone else [] if self._held is None else [self._held]
@@ -97,10 +97,10 @@ class Networks:
         self._rival = network(module, computes, here, folder / "rival", points_of(module)) if rivals else None
         self.rivals: Rivals = rivals or {}
         self.rival_means: Means | None = None
-        """Those of the inputs of the layer that was solved last in the network of rivals, if there is one."""
+        """The means of the inputs of the layer that was solved last, in the network of rivals; None without rivals."""
 
     def change(self, layer: IntegerLayer, operands: Operands) -> None:
-        """From here on the quantized network reads these operands of the layer in place of the module's."""
+        """Makes the quantized network read these operands of the layer in place of the module's, from here on."""
         self._twins.quantized.operands[layer.compute].update(operands)
         if self._elsewhere is not None:
             self._changes[self._numbers[layer.compute]] = operands
@@ -113,10 +113,10 @@ class Networks:
         solve: Callable[[S, Rows, float | None], Solution],
         output: Callable[[Solution | None], tuple[Array, Array | float]],
     ) -> tuple[Solution, Gain]:
-        """What `solve` makes of the sums of the inputs of a layer, beginning with those that `make` gives, and the SQNR of the
-        layer's output without it and with it, where it is judged. `weights` are the layer's matrices in the float network;
-        `output` gives what `Rows.energies` takes, for a solution and for none. Layers must be requested in order. A checkpoint of
-        the cluster's work keeps what is solved.
+        """Solves a layer: `solve` gets the sums of the layer's inputs, which begin with those that `make` gives.
+        Returns its solution, and the SQNR of the layer's output without it and with it, where it is judged. `weights`
+        are the layer's matrices in the float network; `output` gives what `Rows.energies` takes, for a solution and for
+        none. Layers must be requested in order. A checkpoint of the cluster's work keeps what is solved.
 
         `solve` also gets rows of samples that are not in the sums or, of a single run, of those that are. If turns judge, it gets
         no rows, but the middle one of the solutions' `choice` in these.
@@ -168,14 +168,14 @@ class Networks:
         return solve(sums, held), held
 
     def reach(self, layer: IntegerLayer) -> None:
-        """Run all networks to a layer: what they read of the layers before is not kept until the end."""
+        """Run all networks to a layer; the values that they read for the layers before are not kept until the end."""
         twins = self._twins.quantized, self._twins.float
         for each in (*twins, self._exact, self._before, self._rival):
             if each is not None:
                 each.reach(layer.compute)
 
     def oppose(self, layer: IntegerLayer, operands: Operands) -> None:
-        """From here on the network of rivals, if there is one, reads these operands of the layer."""
+        """Makes the network of rivals, if there is one, read these operands of the layer, from here on."""
         if self._rival is not None:
             self._rival.operands[layer.compute].update(operands)
 
@@ -185,7 +185,7 @@ class Networks:
         return self._before.operands
 
     def judged_to_the_end(self) -> Judged:
-        """What the samples that are held back say of the layers and of the outputs. Comes after the last layer."""
+        """Judges the layers and the outputs on the samples that are held back. Comes after the last layer."""
         held = self._runs - self._before.batches
         first = held if self._rival is None else 0  # all runs judge rivals
         exact = self._exact.outputs(first if self._exact is self._twins.float else 0)
@@ -217,17 +217,17 @@ Step = Callable[[IntegerLayer, Networks, Remarks], IntegerLayer]
 
 
 _Undo = tuple[IntegerLayer, Callable[[], None]]
-"""A layer that changed, and what gives it back its operands and attributes."""
+"""A layer that changed, and the function that gives it back its operands and attributes."""
 
 
 class Outcome(NamedTuple):
-    """What steps have led to."""
+    """The outcome of all steps."""
 
     judged: Judged
     undo: Sequence[_Undo]
 
     def undone(self) -> None:
-        """Give all layers back what they had before the steps."""
+        """Give all layers back their state before the steps."""
         for _, back in reversed(self.undo):
             back()
 
@@ -256,7 +256,7 @@ def layer_by_layer(
     def taken(
         number: int, fold: Fold, folder: Path, remarks: Remarks, verdict: Judged | None
     ) -> tuple[Networks, list[_Undo]]:
-        """The networks after all steps of a turn, and what undoes these."""
+        """The networks after all steps of a turn, and the functions that undo the steps."""
         others = rivals if verdict is None else None
         networks = Networks(
             module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict, rivals=others

@@ -30,7 +30,7 @@ _PART = 512
 SHRUNK = tuple(1 - i / 50 for i in range(31))
 """Factors on the scales that weights have by their largest number."""
 WIDE = 1024
-"""From this many columns on, only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
+"""Number of columns from which on only every fourth factor is tried, and then the best one's neighbours: `_FINER` away."""
 _FINER = (0.04, 0.02)
 _VALLEY = 0.15
 """Smaller factors are not tried when one that much larger was the last to help any channel; for blocks, which may gain again
@@ -39,11 +39,11 @@ further down, all are tried.
 _NEAR = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15)
 """Factors on the scales with which nearest rounding has the least error, among which `gptq` has its own."""
 _TRIED = 1 << 30
-"""The most multiplications that trying them may take."""
+"""The most multiplications for trying factors."""
 _SWEEPS = 2
-"""This often single weights change after GPTQ; more gain little."""
+"""Number of times that single weights change after GPTQ; more gain little."""
 _LEAST = 1e-9
-"""The smallest gain that a change must have, in units of the error of a whole step."""
+"""The smallest gain of a change, in units of the error of a whole step."""
 
 
 class Grid(NamedTuple):
@@ -85,14 +85,14 @@ def at_least(scales: Array, smallest: Array | float) -> Array:
 
 
 class Factor(NamedTuple):
-    """H with damping, as `U Uᵀ` with U upper triangular: what `matched` and `gptq` need of it."""
+    """H with damping, as `U Uᵀ` with U upper triangular: the parts that `matched` and `gptq` need."""
 
     order: Array
     """The columns by the size of their inputs, largest first: [G, K]."""
     upper: Array
     """U, for columns in this order: [G, K, K]."""
     damping: Array
-    """What is added to the diagonal of H: [G, K]."""
+    """The addend to the diagonal of H: [G, K]."""
 
 
 def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Array:
@@ -102,7 +102,7 @@ def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Arr
 
 
 def _damping(h: Array) -> Array:
-    """What is added to the diagonal; it becomes 1 for inputs that are always zero, so that these have no effect."""
+    """The addend to the diagonal; it becomes 1 for inputs that are always zero, so that these have no effect."""
     diagonal = np.einsum("gkk->gk", h).astype(np.float64)
     return DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
 

@@ -19,24 +19,24 @@ from uuid import uuid4
 
 from xdsl.dialects.builtin import ModuleOp
 
-from .....backends import Runner
-from .....backends.checkpoint import Checkpoint
-from .....backends.cluster import Settled, failure
-from .....backends.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from .....data import Samples
-from .....files import scratch
+from .....engines import Runner
+from .....engines.checkpoint import Checkpoint
+from .....engines.cluster import Settled, failure
+from .....engines.sharing import Bar, Packed, in_order, packed, part_of, unpacked
 from .....session import Session
+from .....support.files import scratch
 from ...profiles import profile_of
 from .integer_layers import WEIGHT, IntegerLayer, integer_layers
+from .prefixes import Operands, Solution, Twins, accumulated
 from .sums import Summed, Wish, merged_sums
-from .twins import Operands, Solution, Twins, accumulated
 
 Changes = Mapping[int, Operands]
-"""What layers read in place of the module's operands, by the number of the layer."""
+"""The operands that layers read in place of the module's, by the number of the layer."""
 
 
 class _Asked(NamedTuple):
-    """Which sums are wanted."""
+    """A request for the sums of a layer."""
 
     job: str
     before: int
@@ -49,12 +49,12 @@ class _Asked(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """All that it takes to begin, and which sums are wanted then."""
+    """A request for sums with all that it takes to begin."""
 
     module: Packed
     beside: bool
     asked: _Asked
-    """With the changes of all layers."""
+    """The request, with the changes of all layers."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Share(Settled):
     """The number of their first run."""
     samples: Samples
     attempts: int = 3
-    """How often it is begun, although workers die again and again: they may have died on other shares."""
+    """Number of attempts left when workers die again and again: they may have died on other shares."""
 
 
 def _forgotten(share: Settled) -> Sequence[Settled]:
@@ -171,7 +171,7 @@ class _Going:
 
 
 class _Kept:
-    """The networks of a worker, of the last job that began: by the numbers of shares."""
+    """The networks of a worker for the last job that began, by the numbers of shares."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -184,7 +184,7 @@ class _Kept:
             return self._going.pop(number, None) if job == self._job else None
 
     def put(self, job: str, number: int, going: _Going, *, begun: bool) -> None:
-        """Keeps the networks of a share; a job that has begun takes the place of the one before."""
+        """Keeps the networks of a share; a new job takes the place of the one before."""
         with self._lock:
             if begun and job != self._job:
                 self._job = job
@@ -197,7 +197,9 @@ _KEPT = _Kept()
 
 
 def _went_on(asked: _Asked, share: Settled) -> list[Summed]:
-    """On a worker: the sums of a share as the only element; empty if its networks are not here, in front of the layer before."""
+    """Goes on, on a worker, to the sums of a share, as the only element; empty if its networks are not here, in front
+    of the layer before.
+    """
     going = _KEPT.taken(asked.job, share.number)
     if going is None or going.at != asked.before:
         return []
@@ -207,7 +209,7 @@ def _went_on(asked: _Asked, share: Settled) -> list[Summed]:
 
 
 def _begun(start: _Start, share: _Share) -> Summed:
-    """On a worker: the sums of a share, whose networks run from their inputs to the layer."""
+    """The sums of a share, on a worker, whose networks run from their inputs to the layer."""
     module, session = unpacked(start.module)
     layers = integer_layers(module, profile_of(session))
     folder = _Folder()

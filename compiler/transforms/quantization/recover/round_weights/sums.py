@@ -1,4 +1,4 @@
-"""What is added up over rows of a layer's inputs in the quantized and the float network, and the rows of held-back samples."""
+"""Sums over rows of a layer's inputs in the quantized and the float network, and the rows of held-back samples."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from .....diagnostics import op_error
 from .....ir.array import Array
+from .....support.diagnostics import op_error
 from .integer_layers import IntegerLayer
 from .rounding import WIDE
 
 _ENOUGH = 1 << 11
-"""This many rows are summed at once, fewer in layers with fewer columns."""
+"""Number of rows that are summed at once, fewer in layers with fewer columns."""
 _FEW = 7
-"""Layers of which data has fewer rows per column are fitted to chance."""
+"""Fewest rows of data per column; with fewer, layers are fitted to chance."""
 _TERMS = 64
 """Products over rows have a multiple of this many terms: OpenBLAS cuts others at places that depend on the number of threads."""
 
 
 class Summed(Protocol):
-    """What is added up over the rows of a layer's inputs."""
+    """Sums over the rows of a layer's inputs."""
 
     def add(self, q: Array, f: Array) -> None:
         """Add rows [G, R, K] of the quantized network, and the same rows of the float network."""
@@ -92,8 +92,8 @@ class Sums:
 
     @contextmanager
     def damped(self, share: float) -> Generator[Sums]:
-        """With this share of the diagonal's mean added to it, as if by rows of independent inputs that both networks share. Until
-        the end of the context these sums have it as well: a copy of `h` may be large.
+        """Adds this share of the diagonal's mean to it, as if by rows of independent inputs that both networks share.
+        Until the end of the context these sums have it as well: a copy of `h` may be large.
         """
         diagonal = np.einsum("gkk->gk", self.h)
         before = diagonal.copy()
@@ -166,7 +166,7 @@ class Energies:
 
     @property
     def sqnr(self) -> float:
-        """In dB; inf without noise."""
+        """The SQNR in dB; inf without noise."""
         return decibels(self.signal, self.noise)
 
 
@@ -181,7 +181,7 @@ class Rows:
 
     @staticmethod
     def of(parts: Iterable[tuple[Array, Array]], weights: Array) -> Rows:
-        """These parts of inputs in both networks, of which the float one has the weights [G, M, K]."""
+        """Makes rows of these parts of inputs in both networks, of which the float one has the weights [G, M, K]."""
         turned, rows = weights.astype(np.float32).swapaxes(1, 2), Rows([], [])
         for q, f in parts:
             rows.q.append(q)
@@ -217,12 +217,12 @@ def decibels(signal: float, noise: float) -> float:
 
 
 class Wish(NamedTuple):
-    """What is summed of the inputs of a layer."""
+    """A request for sums over the inputs of a layer."""
 
     make: Callable[[IntegerLayer], Summed]
     """Sums of no rows of the layer."""
     rows: float
-    """About how many rows are chosen of each run."""
+    """Approximate number of rows to choose of each run."""
 
     def sums(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, first: int) -> Summed:
         """The sums of these inputs, which are those of the runs from number `first` on.
@@ -242,7 +242,8 @@ class Wish(NamedTuple):
 def rows_of(
     inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int
 ) -> Iterator[tuple[Array, Array]]:
-    """About this many rows of each run's inputs in both networks. `first` is the number of the first run, which chooses the rows.
+    """Yields about this many rows of each run's inputs in both networks. `first` is the number of the first run, which
+    chooses the rows.
 
     Raises CompileError, located at the layer, for NaN and Inf.
     """
@@ -284,7 +285,7 @@ def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
 
 
 def some_of(places: int, wanted: float, seed: int) -> Array:
-    """About as many places as wanted, in any order: random, but the same ones each time."""
+    """Chooses about as many places as wanted, in any order: random, but the same ones each time."""
     count = min(places, max(1, round(wanted)))
     if count == places:
         return np.arange(places)

@@ -1,1 +1,0 @@
-"""The report of a run: what is measured for it during quantization, and the page that is drawn from the files of a folder."""

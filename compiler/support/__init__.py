@@ -1,0 +1,1 @@
+"""Files, errors, limits, registries and tables, which the rest of the package uses."""

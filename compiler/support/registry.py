@@ -1,0 +1,95 @@
+"""Registries of objects by name: those of the compiler, which are imported on first use, and those registered in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar, cast
+
+from .diagnostics import CompileError
+
+T = TypeVar("T")
+
+
+def load(reference: str) -> Any:
+    """`.module:name` -> the object of that name in this package."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module, __name__.partition(".")[0]), name)
+
+
+class References(Mapping[str, T]):
+    """Objects by name, from a table of references like `.module:name`."""
+
+    def __init__(self, table: Mapping[str, str]):
+        self._table = table
+
+    def __getitem__(self, name: str) -> T:
+        return cast(T, load(self._table[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+class Registry(Generic[T]):
+    """Objects of one kind by name. Those of the compiler come first and cannot be replaced."""
+
+    def __init__(
+        self,
+        kind: str,
+        plural: str,
+        ours: Callable[[], Mapping[str, T]],
+        others: Mapping[str, str] = MappingProxyType({}),
+    ):
+        """`others` maps other names to the compiler's names: lookups accept them, iteration leaves them out."""
+        self.kind = kind
+        self.plural = plural
+        self._ours = ours
+        self._others = others
+        self._added: dict[str, T] = {}
+
+    def __repr__(self) -> str:
+        return f"Registry({self.plural}: {', '.join(self)})"
+
+    def add(self, name: str, value: T) -> None:
+        """Register `value`. Raises CompileError for a name that is taken."""
+        if name in self:
+            raise CompileError(f"{self.kind} '{name}' exists already", hint="choose another name")
+        self._added[name] = value
+
+    def __getitem__(self, name: str) -> T:
+        """The thing of this name. Raises CompileError if there is none."""
+        name = self._others.get(name, name)
+        for table in (self._ours(), self._added):
+            if name in table:
+                return table[name]
+        close = get_close_matches(name, [*self, *self._others], 1)
+        hint = f"did you mean '{close[0]}'?" if close else f"{self.plural} are {', '.join(self)}"
+        raise CompileError(f"no {self.kind} is called '{name}'", hint=hint, option=self.kind)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ours() or name in self._added or name in self._others
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, ours first."""
+        yield from self._ours()
+        yield from self._added
+
+    def others(self, name: str) -> list[str]:
+        """The other names of a thing."""
+        return [other for other, own in self._others.items() if own == name]
+
+    @property
+    def added(self) -> Mapping[str, T]:
+        """The registered things."""
+        return self._added
+
+    def copy(self) -> Registry[T]:
+        """An independent copy: additions to one are not visible in the other."""
+        copied = Registry(self.kind, self.plural, self._ours, self._others)
+        copied._added.update(self._added)
+        return copied

@@ -1,0 +1,1 @@
+"""The arithmetic of quantization, before all stages: parameters from ranges, weights as integers or in number formats."""
