@@ -72,6 +72,6 @@ $(DEMO_READY): pyproject.toml
 
 # tf_keras asks for the package `tensorflow`; tensorflow-cpu is the same without what is for GPUs.
 $(READY): $(DEMO_READY)
-	$(INSTALL) --editable '.[all,dev]'
+	$(INSTALL) --editable '.[all,dev]' --editable packages/linalg --editable packages/training
 	$(INSTALL) --no-deps 'tf_keras==2.21.*'
 	touch $@

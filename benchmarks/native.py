@@ -24,10 +24,10 @@ from tempfile import TemporaryDirectory
 import models
 import numpy as np
 import process
+from amct_linalg.iree import IreeModule
 from forward import in_turn
 
 import amct_opt
-from amct_opt.engines.iree import IreeModule
 from amct_opt.support.tables import print_table
 
 THREADS = 2

@@ -133,33 +133,42 @@ _PLACES = {
 
 
 _MOVED = {
-    **{name: f"support.{name}" for name in ("diagnostics", "files", "limits", "registry", "tables")},
-    **{name: f"session.{name}" for name in ("catalogue", "universe")},
-    **{name: f"examine.{name}" for name in ("checking", "reduction", "reports")},
-    "backends": "engines",
-    "keywords": "api.keywords",
+    **{name: f"amct_opt.support.{name}" for name in ("diagnostics", "files", "limits", "registry", "tables")},
+    **{name: f"amct_opt.session.{name}" for name in ("catalogue", "universe")},
+    **{name: f"amct_opt.examine.{name}" for name in ("checking", "reduction", "reports")},
+    "backends": "amct_opt.engines",
+    "keywords": "amct_opt.api.keywords",
+    "engines.iree": "amct_linalg.iree",
+    "lowering.linalg": "amct_linalg.lowering",
+    "targets.ascendnpu_ir": "amct_linalg.ascendnpu_ir",
+    "targets.linalg": "amct_linalg.target",
 }
 """The modules that have moved, by the names under which they are found until the next release, with a warning."""
+_APART = {f"amct.pytorch.{name}": f"amct_training.{name}" for name in ("nn", "tensor_decompose")}
+"""The modules of other packages that have AMCT's names here."""
 
 
 class _Moved:
-    """Finds and loads modules by the names that they had before they moved."""
+    """Finds and loads modules by the names that they had before they moved, or that AMCT has for them."""
 
     def find_spec(self, name: str, path: object = None, target: object = None, /) -> "ModuleSpec | None":
         package, _, rest = name.partition(".")
-        old = rest.partition(".")[0]
-        if package != __name__ or old not in _MOVED:
+        old = next((each for each in (*_MOVED, *_APART) if f"{rest}.".startswith(f"{each}.")), None)
+        if package != __name__ or old is None:
             return None
         from importlib.machinery import ModuleSpec
-        from warnings import warn
 
-        warn(f"{package}.{old} is {package}.{_MOVED[old]} now", FutureWarning, stacklevel=2)
-        return ModuleSpec(name, self, origin=f"{package}.{_MOVED[old]}{rest.removeprefix(old)}")  # pyright: ignore[reportArgumentType]
+        if old in _MOVED:
+            from warnings import warn
+
+            warn(f"{package}.{old} is {_MOVED[old]} now", FutureWarning, stacklevel=2)
+        origin = {**_MOVED, **_APART}[old] + rest.removeprefix(old)
+        return ModuleSpec(name, self, origin=origin)  # pyright: ignore[reportArgumentType]
 
     def create_module(self, spec: "ModuleSpec") -> "ModuleType":
-        from importlib import import_module
+        from .support.registry import part
 
-        module = import_module(str(spec.origin))
+        module = part(str(spec.origin))
         spec.loader_state = module.__spec__
         return module
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ..examine.checking.bisection import Bisection
     from ..flows.evaluation import Labels, Metric
     from ..flows.perplexity import Perplexities
-    from ..flows.runnable import Engine
     from ..flows.scoring import Scores
     from ..flows.sensitivity import Sensitivity
     from ..flows.summary import Summary
@@ -353,7 +352,7 @@ def evaluate(
     labels: str | Array | None = None,
     *,
     metric: Measure | None = None,
-    engine: Engine | None = None,
+    engine: str | None = None,
     client: Any = None,
     session: Session | None = None,
     **options: Unpack[DataKeywords],
@@ -382,7 +381,7 @@ def evaluate(
         Runner(cluster=workers_of_client(client)),
     )
     measure = None if metric is None else _metric(metric)
-    asked = cast("Engine | None", engine and engine_named(engine))
+    asked = engine and engine_named(engine)
     return evaluate_files(paths, given, lambda _: _session(session, None), _labels(labels), measure, asked, runner)
 
 
@@ -393,7 +392,7 @@ def perplexity(
     tokenizer: PathLike | None = None,
     window: int | None = None,
     decode: int | None = None,
-    engine: Engine | None = None,
+    engine: str | None = None,
     session: Session | None = None,
 ) -> Perplexities:
     """Score language models on the same text, with or without a cache, as `amct evaluate --perplexity` does.
@@ -407,7 +406,7 @@ def perplexity(
 
     paths = [Path(each) for each in ([models] if isinstance(models, str | os.PathLike) else models)]
     given = TextOptions(perplexity=os.fspath(text), tokenizer=_text(tokenizer), window=window, decode=decode)
-    asked = cast("Engine | None", engine and engine_named(engine))
+    asked = engine and engine_named(engine)
     return perplexities(paths, given, lambda _: _session(session, None), asked)
 
 
@@ -452,7 +451,7 @@ def compare(
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
     layers: bool = False,
-    engine: Literal["numpy", "iree"] = "numpy",
+    engine: str = "numpy",
     session: Session | None = None,
 ) -> Comparison:
     """Run two models or modules on the same inputs, of one run or of several: how much B's outputs differ from A's.
@@ -466,11 +465,10 @@ def compare(
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
     if engine_named(engine) == "numpy":
         return compared(first, second, runs, layers=layers)
-    from ..engines.iree import IreeModule
-
     native = _session(session, None)
+    engine_of = native.engines[engine]
     return compared(
-        first, second, runs, layers=layers, engine=lambda module, watched: IreeModule(module, native, watched)
+        first, second, runs, layers=layers, engine=lambda module, watched: engine_of(module, native, watched)
     )
 
 
@@ -479,7 +477,7 @@ def bisect(
     b: ModuleOp | PathLike,
     inputs: Mapping[str, Array] | Sequence[Mapping[str, Array]],
     *,
-    engine: Literal["numpy", "iree"] = "numpy",
+    engine: str = "numpy",
     session: Session | None = None,
 ) -> Bisection:
     """Find the first layer where two models or modules part, as `amct bisect` does: `result.first`, None if there is none.
@@ -497,7 +495,7 @@ def bisect(
     from ..examine.checking.native import NativeGraph
 
     native = _session(session, None)
-    return bisected(first, second, runs, lambda module: NativeGraph(module, native))
+    return bisected(first, second, runs, lambda module: NativeGraph(module, native, native.engines[engine]))
 
 
 def reduce(model: Any, still_fails: Callable[[Any], bool], *, seconds: float = SECONDS) -> Any:

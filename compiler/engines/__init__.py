@@ -18,6 +18,7 @@ from ..support.files import scratch
 from ..transforms.quantization.options import Device, Engine
 from .cluster import Workers, check
 from .estimate import numbers, weights
+from .float_graph import in_order
 from .work import Wanted, Work
 
 START = 1 << 27
@@ -77,9 +78,7 @@ class Runner:
         Raises CompileError, located in the data, at an operation, or as the watcher does.
         """
         if self.engine == "iree":
-            from .iree import run_in_iree
-
-            run_in_iree(work)
+            _in_native_code(work, self.engine)
         elif self.engine == "torch":
             from .in_torch import run_in_torch
 
@@ -139,6 +138,15 @@ def _in_numpy(work: Work) -> None:
     executable = Executable(work.module, list(work.wanted))
     for batch in work.samples.batches():
         executable.run(batch, work.watch)
+        work.done()
+
+
+def _in_native_code(work: Work, engine: str) -> None:
+    """Compiles the module, and runs batches one after the other. Raises CompileError as the engine and the watcher do."""
+    with work.session.phase(f"compile with {engine.upper()}"):
+        native = work.session.engines[engine](work.module, work.session, in_order(work.module, list(work.wanted)))
+    for batch in work.samples.batches():
+        native.run(batch, work.watch)
         work.done()
 
 

@@ -21,7 +21,7 @@ from ..ir.verification import verify
 from ..session import Session
 from ..support.diagnostics import CompileError
 from ..transforms.quantization.options import Device
-from .runnable import Engine, Input, OnnxRuntime, named_engine, runnable
+from .runnable import Input, OnnxRuntime, named_engine, runnable
 
 _TOKENS = "input_ids"
 
@@ -40,7 +40,7 @@ class Decoder:
     """A model with its inputs, by role. Errors are located in its file."""
 
     path: Path
-    engine: Engine
+    engine: str
     model: Runnable
     inputs: Mapping[str, Input]
     tokens: str
@@ -119,7 +119,7 @@ class Decoder:
         return found
 
 
-def decoder_of(engine: Engine, path: Path, session: Session, device: Device = "cpu") -> Decoder:
+def decoder_of(engine: str, path: Path, session: Session, device: Device = "cpu") -> Decoder:
     """The language model of a file. onnxruntime opens an ONNX file as it is, without a module.
 
     Raises CompileError, located, for a file that cannot be run, and for inputs that are neither token ids nor what follows
@@ -143,7 +143,7 @@ def decoder_of(engine: Engine, path: Path, session: Session, device: Device = "c
     return _decoder(path, named, model, inputs)
 
 
-def _decoder(path: Path, engine: Engine, model: Runnable, inputs: Mapping[str, Input]) -> Decoder:
+def _decoder(path: Path, engine: str, model: Runnable, inputs: Mapping[str, Input]) -> Decoder:
     cached = {CACHED.sub("", name, count=1): name for name in inputs if CACHED.search(name)}
     rest = {name: each for name, each in inputs.items() if name not in cached.values()}
     ids = [name for name, each in rest.items() if _is_ids(each) and "mask" not in name and "position" not in name]

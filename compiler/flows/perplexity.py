@@ -22,7 +22,7 @@ from ..transforms.quantization.options import Device
 from .decoder import Decoder, continued, decoder_of
 from .labels import array_named
 from .options import TextOptions
-from .runnable import Engine, default_engine
+from .runnable import default_engine
 
 WINDOW = 128
 """Default number of tokens of a window, if neither the option, the rows of an array nor the model give one."""
@@ -144,7 +144,7 @@ def perplexities(
     models: Sequence[Path],
     text: TextOptions,
     new_session: Callable[[int], Session],
-    engine: Engine | None = None,
+    engine: str | None = None,
     device: Device = "cpu",
 ) -> Perplexities:
     """Score every model on the windows of a text, and let it write.

@@ -1,4 +1,4 @@
-"""The engines that run the models of `amct evaluate`: the interpreter, onnxruntime on ONNX files, IREE."""
+"""The engines that run the models of `amct evaluate`: onnxruntime on ONNX files, and those of the session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -26,37 +26,28 @@ from ..transforms.quantization.options import Device
 from ..transforms.quantization.profiles import profile_of
 from .peer import open_session
 
-Engine = Literal["numpy", "onnxruntime", "iree"]
 
-
-def default_engine(shared: bool) -> Engine:
+def default_engine(shared: bool) -> str:
     """onnxruntime if it is installed, because it is used for deployment; the interpreter if workers of a cluster share
     samples, because they may not have the file.
     """
     return "numpy" if shared or find_spec("onnxruntime") is None else "onnxruntime"
 
 
-def named_engine(engine: Engine, path: Path) -> Engine:
+def named_engine(engine: str, path: Path) -> str:
     """The engine that runs a model: files that onnxruntime does not read are for the interpreter."""
     return "numpy" if engine == "onnxruntime" and path.suffix.lower() != ".onnx" else engine
 
 
-def runnable(engine: Engine, path: Path, module: ModuleOp, session: Session, device: Device = "cpu") -> Runnable:
+def runnable(engine: str, path: Path, module: ModuleOp, session: Session, device: Device = "cpu") -> Runnable:
     """Makes a runnable of the model in a file. Raises CompileError if the engine is not installed, does not take the
     model, or does not compute on the device.
     """
     if device != "cpu" and (named := named_engine(engine, path)) != "onnxruntime":
         hint = f"device {device} is for ONNX files in onnxruntime"
         raise CompileError(f"{named} does not compute on {device}", hint=hint, option="device")
-    match named_engine(engine, path):
-        case "onnxruntime":
-            return OnnxRuntime(path, device)
-        case "iree":
-            from ..engines.iree import IreeModule
-
-            return IreeModule(module, session)
-        case "numpy":
-            return Executable(module)
+    named = named_engine(engine, path)
+    return OnnxRuntime(path, device) if named == "onnxruntime" else session.engines[named](module, session)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from ..transforms.quantization.options import DataOptions
 from .evaluation import Labels, Metric, Ranking, measured_by, ranks
 from .labels import load_labels
 from .plausibility import warn_of_data
-from .runnable import Engine, InReals, default_engine, named_engine, runnable
+from .runnable import InReals, default_engine, named_engine, runnable
 from .shared_ranks import shared_ranks
 from .significance import EXPLAINED, Pair, Share
 
@@ -95,13 +95,13 @@ def evaluate_files(
     new_session: Callable[[int], Session],
     labels: str | Labels | None = None,
     metric: Metric | None = None,
-    engine: Engine | None = None,
+    engine: str | None = None,
     runner: Runner = HERE,
 ) -> Scores:
     """Score every model on all samples, by labels (text as `load_labels` reads it) or by a function.
 
     `new_session` gives the session in which each model is read. onnxruntime, the default where it is installed, runs ONNX files,
-    and the interpreter all others then; IREE runs every model. The cluster of `runner` shares the samples.
+    and the interpreter all others then; the engines of the session run every model. The cluster of `runner` shares the samples.
     Data is read once, and images once for each model, in the form of its input; inputs of integers with a scale, where the first
     model has floats, take the same data. Raises CompileError, located in the model.
     """

@@ -22,13 +22,13 @@ from ..engines.sharing import Bar, Packed, halves, in_order, packed, shares_of, 
 from ..session import Session
 from ..support.diagnostics import CompileError
 from .evaluation import Labels, Ranking, ranks, rows_per_sample
-from .runnable import Engine, runnable
+from .runnable import runnable
 
 
 class _Model(NamedTuple):
     """A model, and the engine that runs it. onnxruntime reads the file itself."""
 
-    engine: Engine
+    engine: str
     path: Path
     module: Packed
 
@@ -42,7 +42,7 @@ class _Judged(NamedTuple):
 
 def shared_ranks(
     shared_by: str | cluster.Workers,
-    engine: Engine,
+    engine: str,
     path: Path,
     module: ModuleOp,
     samples: Samples,

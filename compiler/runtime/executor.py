@@ -121,6 +121,11 @@ class Executable:
         return [inputs[n] for n in self.inputs]
 
 
+def interpreted(module: ModuleOp, session: object, watched: Sequence[SSAValue] = ()) -> Executable:
+    """The engine `numpy`: the interpreter, which needs nothing of the session."""
+    return Executable(module, watched)
+
+
 def check_input(name: str, array: Array, type_: Tensor) -> None:
     """Raises RunError if an array does not have the shape and element type of an input."""
     wanted = type_.get_shape()

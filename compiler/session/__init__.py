@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
@@ -13,16 +13,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..support.diagnostics import CompileError, Remark, printable
 from ..support.limits import locating
 from ..support.registry import References, Registry, load
-from .catalogue import FRONTENDS, OBSERVERS, OTHER_PROFILES, PASSES, PROFILES, TARGETS, Numbers, pass_named, passes
+from .catalogue import (
+    ENGINES,
+    FRONTENDS,
+    OBSERVERS,
+    OTHER_PROFILES,
+    PASSES,
+    PROFILES,
+    TARGETS,
+    Numbers,
+    pass_named,
+    passes,
+)
 
 if TYPE_CHECKING:
     from ..observers import Observer
+    from ..runtime.boundary import Watched
 
 
 FRAMEWORKS = ("onnx", "tensorflow")
@@ -107,6 +119,17 @@ class Target(ABC):
         """
 
 
+class Engine(Protocol):
+    """Prepares modules to be run."""
+
+    def __call__(self, module: ModuleOp, session: Session, watched: Sequence[SSAValue] = (), /) -> Watched:
+        """What runs a module by input and output name, and shows `watched` values in every run.
+
+        Raises CompileError, located, for a module that it cannot run.
+        """
+        ...
+
+
 class Named(Protocol):
     """An object that is registered under a name of its own."""
 
@@ -181,6 +204,9 @@ class Session(Context):
     targets: Registry[type[Target]] = field(
         default_factory=lambda: Registry("target", "targets", lambda: References(TARGETS))
     )
+    engines: Registry[Engine] = field(
+        default_factory=lambda: Registry("engine", "engines", lambda: References(ENGINES))
+    )
     profiles: Registry[Named] = field(
         default_factory=lambda: Registry("profile", "profiles", lambda: References(PROFILES), OTHER_PROFILES)
     )
@@ -219,7 +245,10 @@ class Session(Context):
         """The patterns that a pass has itself. Raises CompileError for a pass that tries no patterns of others."""
         ours: Iterable[type[Pattern]] = getattr(self.passes[pass_name], "PATTERNS", ())
         if not ours:
-            made = ", ".join(name for name in PASSES if hasattr(pass_named(name), "PATTERNS"))
+            here = [
+                name for name, row in PASSES.items() if row.reference.startswith(".")
+            ]  # the others may not be installed
+            made = ", ".join(name for name in here if hasattr(pass_named(name), "PATTERNS"))
             raise CompileError(f"pass '{pass_name}' tries no patterns of others", hint=f"passes that do: {made}")
         return Registry("pattern", "patterns", lambda: {each.name: each for each in ours})
 
@@ -239,6 +268,13 @@ class Session(Context):
     def register_target(self, target_class: type[Target]) -> None:
         """Register a format by its `name`, for `save` and `-t`. Raises CompileError for a name that is taken."""
         self.targets.add(target_class.name, target_class)
+
+    def register_engine(self, name: str, engine: Engine) -> None:
+        """Run modules with `engine` where `--engine` names it: a function from module, session and watched values to what runs.
+
+        Raises CompileError for a name that is taken.
+        """
+        self.engines.add(name, engine)
 
     def register_profile(self, profile: Named) -> None:
         """Register a target profile by its `name`. Raises CompileError for a name that is taken."""
@@ -286,6 +322,7 @@ class Session(Context):
         session.patterns = {name: registry.copy() for name, registry in self.patterns.items()}
         session.frontends = self.frontends.copy()
         session.targets = self.targets.copy()
+        session.engines = self.engines.copy()
         session.profiles = self.profiles.copy()
         session.observers = self.observers.copy()
         session.readers = dict(self.readers)

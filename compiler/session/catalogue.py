@@ -175,7 +175,7 @@ PASSES: Mapping[str, PassRow] = {
         "nn to the ascend dialect, integer arithmetic explicit",
     ),
     "convert-to-linalg": PassRow(
-        ".lowering.linalg:ConvertToLinalgPass",
+        "amct_linalg.lowering:ConvertToLinalgPass",
         "nn and ascend to linalg, tensor, arith and math, which other compilers read",
     ),
     "fuse-requant": PassRow(
@@ -233,14 +233,19 @@ TARGETS = {
     "onnx": ".targets.onnx:OnnxTarget",
     "onnx-ascend": ".targets.onnx_ascend:OnnxAscendTarget",
     "caffe": ".targets.caffe:CaffeTarget",
-    "linalg": ".targets.linalg:LinalgTarget",
-    "ascendnpu-ir": ".targets.ascendnpu_ir:AscendNpuIrTarget",
+    "linalg": "amct_linalg.target:LinalgTarget",
+    "ascendnpu-ir": "amct_linalg.ascendnpu_ir:AscendNpuIrTarget",
     "record": ".targets.record:RecordTarget",
     "scales": ".targets.scales:ScalesTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",
     "tf-fakequant": ".targets.tensorflow:TfFakequantTarget",
     "tf-ascend": ".targets.tf_ascend:TfAscendTarget",
 }
+ENGINES = {
+    "numpy": ".runtime.executor:interpreted",
+    "iree": "amct_linalg.iree:IreeModule",
+}
+"""What runs a module: a function from module, session and watched values to a `Watched`."""
 PROFILES = {
     "ascend": ".lowering.ascend.profiles:ASCEND",
     "ascend-a2": ".lowering.ascend.profiles:ASCEND_A2",

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import Any, cast
 
 from xdsl.dialects import get_all_dialects
 from xdsl.ir import Dialect
@@ -15,16 +15,9 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.universe import Universe
 
-from ..support.diagnostics import CompileError
-from ..support.registry import load
+from ..support.registry import call_plugins, load
 from . import Session
 from .catalogue import DIALECTS, PASSES
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-PLUGINS = "amct_opt.plugins"
-"""The entry point group of plugins: each function gets every new session, to register its package's additions."""
 
 
 def _lazy(reference: str) -> Callable[[], Any]:
@@ -41,29 +34,8 @@ def new_session() -> Session:
         session.register_dialect(name, factory)
     for name, reference in DIALECTS.items():
         session.register_dialect(name, cast("Callable[[], Dialect]", _lazy(reference)))
-    _load_plugins(session)
+    call_plugins("amct_opt.plugins", session)
     return session
-
-
-def _load_plugins(session: Session) -> None:
-    """Call the function of every entry point in the group with the session."""
-    for entry in _plugins():
-        try:
-            entry.load()(session)
-        except Exception as e:  # a package may raise anything
-            package = entry.dist.name if entry.dist is not None else entry.module
-            hint = f"repair or uninstall the package {package}, which brings it"
-            raise CompileError(
-                f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}", hint=hint
-            ) from e
-
-
-@cache
-def _plugins() -> tuple[EntryPoint, ...]:
-    """The plugins of installed packages, read once per process: reading the metadata of every package takes milliseconds."""
-    from importlib.metadata import entry_points
-
-    return tuple(entry_points(group=PLUGINS))
 
 
 # xDSL registers its own `canonicalize`, which runs our operations' patterns; a name must not be registered twice.

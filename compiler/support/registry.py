@@ -4,23 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .diagnostics import CompileError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 T = TypeVar("T")
 
 
+EXTRAS = {"amct_linalg": "linalg", "amct_training": "training"}
+"""The extras that install parts in packages of their own, by package."""
+
+
 def load(reference: str) -> Any:
-    """`.module:name` -> the object of that name in this package."""
+    """`.module:name` -> the object of that name in this package, `package.module:name` that in a package of its own.
+
+    Raises CompileError as `part` does.
+    """
     module, _, name = reference.partition(":")
-    return getattr(import_module(module, __name__.partition(".")[0]), name)
+    return getattr(part(module), name)
+
+
+def part(module: str) -> ModuleType:
+    """A module of this package (`.module`), or of one that an extra installs. Raises CompileError, which names the extra."""
+    package = module.partition(".")[0]
+    try:
+        return import_module(module, __name__.partition(".")[0])
+    except ModuleNotFoundError as e:
+        if package not in EXTRAS or not f"{e.name}.".startswith(f"{package}."):
+            raise
+        hint = f"pip install 'amct-opt[{EXTRAS[package]}]'"
+        raise CompileError(f"this requires the package {package}", hint=hint) from None
+
+
+def call_plugins(group: str, given: Any) -> None:
+    """Call the function of each entry point of installed packages in a group: those of `amct_opt.plugins` get every new session,
+    to register what their package adds, and those of `amct_opt.commands` what adds the parsers of `amct`.
+
+    Raises CompileError if one fails.
+    """
+    for entry in _entry_points(group):
+        try:
+            entry.load()(given)
+        except Exception as e:  # a package may raise anything
+            package = entry.dist.name if entry.dist is not None else entry.module
+            hint = f"repair or uninstall the package {package}, which brings it"
+            message = f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}"
+            raise CompileError(message, hint=hint) from e
+
+
+@cache
+def _entry_points(group: str) -> EntryPoints:
+    """Those of a group, read once per process: reading the metadata of every package takes milliseconds."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)
 
 
 class References(Mapping[str, T]):
-    """Objects by name, from a table of references like `.module:name`."""
+    """Objects by name, from a table of references as `load` takes them."""
 
     def __init__(self, table: Mapping[str, str]):
         self._table = table

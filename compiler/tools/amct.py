@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ..support.diagnostics import CompileError
 from ..support.limits import HELP
+from ..support.registry import call_plugins
 from . import (
     amct_auto_calibration,
     amct_benchmark,
@@ -53,7 +54,7 @@ COMMANDS = (
     amct_evaluate,
     amct_benchmark,
 )
-"""Modules of commands: each adds its parser, which names the function that runs it."""
+"""Modules of commands: each adds its parser, which names the function that runs it. Plugins add others."""
 
 
 def main() -> None:
@@ -63,12 +64,12 @@ def main() -> None:
 
 def run(argv: Sequence[str]) -> int:
     """The whole tool on an argument list. Returns the exit status; a user error prints one located line on stderr."""
-    tool = parser()
-    if not argv:
-        tool.print_help()
-        return USAGE
-    args = argparse.Namespace()
+    args, tool = argparse.Namespace(), Parser("amct")
     try:
+        tool = parser()
+        if not argv:
+            tool.print_help()
+            return USAGE
         args = arguments(tool, argv)
         check_files(args)
         with _quiet(args):
@@ -152,6 +153,7 @@ def parser() -> Parser:
     commands = tool.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
+    call_plugins("amct_opt.commands", commands)
     tool.others = lambda: [*tool.commands().values(), _amct_opt()]
     for each in tool.commands().values():
         each.others = tool.others

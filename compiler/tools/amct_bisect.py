@@ -48,8 +48,8 @@ def add_parser(commands: Any) -> None:
     add_batch(parser)
     add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", NAMES_OF_INPUTS)
-    text = "what runs A: numpy, the interpreter (default), or iree, as native code"
-    parser.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
+    text = "what runs A: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    parser.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
     add_json(parser.add_argument)
 
 
@@ -78,12 +78,12 @@ def _engine(args: argparse.Namespace) -> Callable[[ModuleOp], Graph]:
     """The engine that runs A."""
     from ..examine.checking.following import Graph
 
-    if args.engine == "iree":
-        from ..examine.checking.native import NativeGraph
+    if args.engine == "numpy":
+        return Graph
+    from ..examine.checking.native import NativeGraph
 
-        session = command_session(args)
-        return lambda module: NativeGraph(module, session)
-    return Graph
+    session = command_session(args)
+    return lambda module: NativeGraph(module, session, session.engines[args.engine])
 
 
 def _as_json(result: Bisection) -> Mapping[str, Any]:

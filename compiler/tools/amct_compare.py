@@ -49,8 +49,8 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also compare every layer that both have, matched by its name in the source",
     )
-    text = "what runs B: numpy, the interpreter (default), or iree, as native code"
-    parser.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
+    text = "what runs B: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    parser.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
     add_json(parser.add_argument)
 
 
@@ -76,12 +76,11 @@ def _engine(args: argparse.Namespace) -> Engine:
     from ..runtime.executor import Executable
     from ..runtime.integer_plan import in_integers
 
-    if args.engine == "iree":
-        from ..engines.iree import IreeModule
-
-        session = command_session(args)
-        return lambda module, watched: IreeModule(module, session, watched)
-    return partial(Executable, rewrite=in_integers if args.integers else None)
+    if args.integers:
+        return partial(Executable, rewrite=in_integers)
+    session = command_session(args)
+    engine = session.engines[args.engine]
+    return lambda module, watched: engine(module, session, watched)
 
 
 def _as_json(result: Comparison) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
     add_option(add, leaves(ResultOptions)["labels"])
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = """what runs the models: onnxruntime for ONNX files and numpy, the interpreter, for others (the default where
-onnxruntime is installed, without --cluster), numpy, or iree"""
-    add("--engine", type=engine_named, choices=("numpy", "onnxruntime", "iree"), help=text)
+onnxruntime is installed, without --cluster), numpy, iree, or an engine of a plugin"""
+    add("--engine", metavar="ENGINE", type=engine_named, help=text)
     add_json(add)
     add_options(parser, TextOptions)
     add_options(parser, DataOptions, without=("batch_num",))

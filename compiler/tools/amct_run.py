@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
         "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
-    text = "what runs it: numpy, the interpreter (default), or iree, as native code"
-    modes.add_argument("--engine", type=engine_named, choices=("numpy", "iree"), default="numpy", help=text)
+    text = "what runs it: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    modes.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
     add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)
     parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")
@@ -66,13 +66,9 @@ def run(args: argparse.Namespace) -> None:
     runs = load_runs(args.data, main_function(module), args.batch, image_form(args), args.samples)
     if args.fp16:
         require_ascend(module)
-    if args.engine == "iree":
-        from ..engines.iree import IreeModule
-
-        outputs = run_all(IreeModule(module, session), runs)
-    else:
-        rewrite = in_half if args.fp16 else in_integers if args.integers else None
-        outputs = run_all(Executable(module, rewrite=rewrite), runs)
+    rewrite = in_half if args.fp16 else in_integers if args.integers else None
+    executable = Executable(module, rewrite=rewrite) if rewrite else session.engines[args.engine](module, session)
+    outputs = run_all(executable, runs)
     save_arrays(args.output, outputs)
     if args.json:
         written = {name: {"type": str(each.dtype), "shape": list(each.shape)} for name, each in outputs.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from amct_linalg.iree import IreeModule
 from xdsl.dialects.builtin import FunctionType, IntegerType, ModuleOp
 from xdsl.dialects.func import ReturnOp
 
@@ -22,7 +23,6 @@ import amct_opt
 from amct_opt.data.inputs import load_runs
 from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
-from amct_opt.engines.iree import IreeModule
 from amct_opt.examine.checking.native import NativeGraph, Operations, operations_apart
 from amct_opt.ir.functions import body, main_function, return_op
 from amct_opt.runtime.executor import Executable
@@ -127,7 +127,7 @@ def measured(names: Sequence[str], folder: Path) -> Rows:
 
 def by_operation(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Operations:
     """Every operation on the operands that native code had."""
-    graph = NativeGraph(module, amct_opt.new_session())
+    graph = NativeGraph(module, amct_opt.new_session(), IreeModule)
     return operations_apart(graph, [dict(zip(graph.inputs, inputs.values(), strict=True)) for inputs in runs])
 
 

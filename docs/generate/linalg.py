@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from amct_linalg.lowering.elementwise import BODIES
+from amct_linalg.lowering.rules import RULES
+
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.ascend.base import AscendOp
-from amct_opt.lowering.linalg.elementwise import BODIES
-from amct_opt.lowering.linalg.rules import RULES
 
 TARGET = Path(__file__).parents[1] / "linalg.md"
 HEADING = "## Operations"

@@ -11,9 +11,9 @@ from pathlib import Path
 import iree.compiler as compiler
 import iree.runtime as runtime
 import numpy as np
+from amct_linalg.iree import COMPILE_OPTIONS
 
 from amct_opt import Executable, load, quantize, run_pipeline, save
-from amct_opt.engines.iree import COMPILE_OPTIONS
 
 
 def build(model: Path, data: Path, out: Path):

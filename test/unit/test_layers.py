@@ -25,7 +25,7 @@ LAYERS: Mapping[str, str] = {
 }
 """The folders that a folder may import. Modules of no folder, and those of other folders, count as part of what imports them."""
 
-UPWARDS: Mapping[str, str] = {"engines": "targets transforms", "ir": "dialects", "session": "observers"}
+UPWARDS: Mapping[str, str] = {"engines": "targets transforms", "ir": "dialects", "session": "observers runtime"}
 """The imports of folders above: engines run what is written for them, names and the verifier know operations, a session types."""
 
 STAGES = ("numbers", "decide", "place", "calibrate", "recover", "convert")

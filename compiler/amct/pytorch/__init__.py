@@ -1,7 +1,7 @@
 """AMCT's functions for PyTorch: `from amct_opt.amct import pytorch as amct` in place of `import amct_pytorch as amct`.
 
-`tracing` (a module as a model of ONNX), `balancing` (DMQ), `kv_cache`, `retrain` (quantization-aware training; `nn` has its
-layers), `tensor_decompose` and `evaluators` have the parts.
+`tracing` (a module as a model of ONNX), `balancing` (DMQ), `kv_cache` and `evaluators` have the parts. Quantization-aware
+training, its layers (`nn`) and `tensor_decompose` are in the package `amct_training`, which the extra `training` installs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, numpy_helper
@@ -24,21 +24,27 @@ from ...frontends.onnx import source
 from ...session.universe import new_session
 from ...support.diagnostics import CompileError
 from ...support.files import replacing, scratch
+from ...support.registry import load, part
 from ...transforms.quantization.convert.layer_weights import Integers
 from .. import shared as steps
 from ..shared import AutoCalibrationEvaluatorBase, Inputs, set_logging_level
-from . import tensor_decompose
 from .balancing import Preprocessing, balanced, balances
 from .evaluators import ModelEvaluator
 from .kv_cache import create_quant_cali_config, create_quant_cali_model
-from .retrain import (
-    create_quant_retrain_config,
-    create_quant_retrain_model,
-    restore_quant_retrain_model,
-    save_quant_retrain_model,
-)
-from .tensor_decompose import auto_decomposition, decompose_network
 from .tracing import Axes, Traced, computing, copied, names_of, trace, trace_open, watched, write
+
+if TYPE_CHECKING:
+    from amct_training import nn as nn, tensor_decompose as tensor_decompose
+    from amct_training.retrain import (
+        create_quant_retrain_config as create_quant_retrain_config,
+        create_quant_retrain_model as create_quant_retrain_model,
+        restore_quant_retrain_model as restore_quant_retrain_model,
+        save_quant_retrain_model as save_quant_retrain_model,
+    )
+    from amct_training.tensor_decompose import (
+        auto_decomposition as auto_decomposition,
+        decompose_network as decompose_network,
+    )
 
 __all__ = [
     "AutoCalibrationEvaluatorBase",
@@ -60,6 +66,15 @@ __all__ = [
     "tensor_decompose",
 ]
 
+_TRAINING = {
+    "auto_decomposition": "tensor_decompose:auto_decomposition",
+    "create_quant_retrain_config": "retrain:create_quant_retrain_config",
+    "create_quant_retrain_model": "retrain:create_quant_retrain_model",
+    "decompose_network": "tensor_decompose:decompose_network",
+    "restore_quant_retrain_model": "retrain:restore_quant_retrain_model",
+    "save_quant_retrain_model": "retrain:save_quant_retrain_model",
+}
+"""The functions of the package `amct_training`."""
 _FRAMEWORK = "pytorch"
 """The framework whose files are written."""
 _DO_FUSION, _SKIPPED = "amct_opt.do_fusion", "amct_opt.skip_fusion_layers"
@@ -242,6 +257,10 @@ class _Frame:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _TRAINING:
+        return load(f"amct_training.{_TRAINING[name]}")
+    if name in ("nn", "tensor_decompose"):
+        return part(f"amct_training.{name}")
     if name in steps.LEFT_OUT:
         raise steps.left_out(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

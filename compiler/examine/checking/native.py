@@ -11,24 +11,23 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...engines.iree import IreeModule
 from ...runtime.kernels import Array
-from ...session import Session
+from ...session import Engine, Session
 from .bounds import errors_of
 from .following import LEAST, Graph, Known, distance
 
 
 class NativeGraph(Graph):
-    """A module whose values are those of IREE's native code."""
+    """A module whose values are those of an engine."""
 
-    def __init__(self, module: ModuleOp, session: Session):
-        """Raises CompileError if IREE is not installed, or an operation has no form in linalg, located there."""
+    def __init__(self, module: ModuleOp, session: Session, engine: Engine):
+        """Raises CompileError as the engine does."""
         super().__init__(module)
         rows = self.program.rows
         self._shown: dict[SSAValue, int] = {
             v: s for row in rows for v, s in zip(row.op.results, row.results, strict=True)
         }
-        self._native = IreeModule(module, session, list(self._shown))
+        self._native = engine(module, session, list(self._shown))
 
     def trace(self, inputs: Mapping[str, Array], known: Known | None = None) -> dict[int, Array]:
         """Computes all values of a run, by slot. Raises RunError for inputs that do not fit."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from amct_training.ranks import rank_of
+from amct_training.tensor_decompose import auto_decomposition, decompose_network
 from torch import nn
 
-from amct_opt.amct.pytorch.ranks import rank_of
-from amct_opt.amct.pytorch.tensor_decompose import auto_decomposition, decompose_network
 from amct_opt.support.diagnostics import CompileError
 
 RANKS: dict[tuple[int, int, int, int], tuple[int, ...]] = {

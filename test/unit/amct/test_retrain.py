@@ -17,11 +17,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from amct_training import nn as qat, retrain as amct
+from amct_training.retrain_config import Trainable, default_config, json_text, read_json, read_simplified
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from amct_opt.amct.pytorch import nn as qat, retrain as amct
-from amct_opt.amct.pytorch.retrain_config import Trainable, default_config, json_text, read_json, read_simplified
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 

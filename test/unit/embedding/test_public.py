@@ -10,6 +10,11 @@ from importlib import import_module
 
 import pytest
 
+from amct_opt.amct import pytorch
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
+from amct_opt.support.registry import EXTRAS
+
 from ..docs.pages import PAGES, ROOT, blocks_of
 
 
@@ -38,11 +43,53 @@ def test_what_is_taken_has_a_docstring() -> None:
     assert [f"{m}.{n}" for m, n, o in found if callable(o) and not inspect.getdoc(o)] == []
 
 
-def test_modules_are_found_by_the_names_that_they_had() -> None:
-    with pytest.warns(FutureWarning, match=r"amct_opt.backends is amct_opt.engines now"):
-        moved = import_module("amct_opt.backends.cluster")
-    assert moved is import_module("amct_opt.engines.cluster")
+@pytest.mark.parametrize(
+    ("old", "now", "part"),
+    [
+        ("amct_opt.backends", "amct_opt.engines", ".cluster"),
+        ("amct_opt.lowering.linalg", "amct_linalg.lowering", ".rules"),
+        ("amct_opt.engines.iree", "amct_linalg.iree", ""),
+    ],
+)
+def test_modules_are_found_by_the_names_that_they_had(old: str, now: str, part: str) -> None:
+    with pytest.warns(FutureWarning, match=rf"{old} is {now} now"):
+        moved = import_module(old + part)
+    assert moved is import_module(now + part)
     assert moved.__spec__ is not None
-    assert moved.__spec__.name == "amct_opt.engines.cluster"
-    for name in ("amct_opt.backends", "amct_opt.backends.cluster"):
+    assert moved.__spec__.name == now + part
+    for name in {old, old + part}:
         del sys.modules[name]
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_what_is_not_installed_is_named_with_its_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    session, errors = new_session(), dict[str, CompileError]()
+    for registry in (session.passes, session.targets, session.engines):
+        for name in registry:
+            try:
+                assert registry[name]
+            except CompileError as e:
+                errors[name] = e
+    for name in ("nn", "auto_decomposition", "save_quant_retrain_model"):
+        try:
+            assert getattr(pytorch, name)
+        except CompileError as e:
+            errors[name] = e
+    assert (
+        list(errors)
+        == {
+            "amct_linalg": ["convert-to-linalg", "linalg", "ascendnpu-ir", "iree"],
+            "amct_training": ["nn", "auto_decomposition", "save_quant_retrain_model"],
+        }[package]
+    )
+    hint = f"  hint: pip install 'amct-opt[{EXTRAS[package]}]'"
+    assert {str(e) for e in errors.values()} == {f"error: this requires the package {package}\n{hint}"}
+    with pytest.raises(CompileError, match="pass 'infer-shapes' tries no patterns of others"):
+        session.own_patterns("infer-shapes")
+
+
+def test_modules_of_training_have_their_names_in_amct() -> None:
+    assert import_module("amct_opt.amct.pytorch.nn") is import_module("amct_training.nn")

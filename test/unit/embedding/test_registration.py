@@ -232,6 +232,14 @@ def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_pat
     assert (own["quantizable"], own["rule"]) == ("no", "imported-as")
     done = call("amct", "quantize", "net.mlir", "--data=x.npz", "--observer=doubled", "-v", "-o", "out")
     assert "15 samples; observer doubled" in done.stdout, done.stderr
+    assert call("amct", "greet", "you").stdout == "hello, you\n"
+    for engine in ("numpy", "negated"):
+        done = call("amct", "run", "net.mlir", "--inputs=x.npz", f"--engine={engine}", "-o", f"{engine}.npz")
+        assert done.returncode == 0, done.stderr
+    ours, theirs = (np.load(tmp_path / f"{engine}.npz") for engine in ("numpy", "negated"))
+    assert all(np.array_equal(ours[name], -theirs[name]) for name in ours)
+    done = call("amct", "run", "net.mlir", "--inputs=x.npz", "--engine=negate", "-o", "z.npz")
+    assert done.stderr.startswith("error: no engine is called 'negate'\n  hint: did you mean 'negated'?")
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from amct_linalg import iree
+from amct_linalg.iree import IreeModule
 from onnx import helper
 
 import amct_opt
 from amct_opt.dialects.nn import QuantizeOp
-from amct_opt.engines import iree
-from amct_opt.engines.iree import IreeModule
 from amct_opt.runtime.executor import run
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from amct_linalg.iree import IreeModule
 from onnx import numpy_helper
 
 import amct_opt
@@ -44,7 +45,7 @@ def inputs() -> Mapping[str, Array]:
 
 def test_every_operation_is_within_its_bound(quantized: amct_opt.Loaded) -> None:
     """Sums have another order, which the bound explains; what is quantized on the same operands is equal."""
-    found = operations_apart(NativeGraph(*quantized), [inputs()])
+    found = operations_apart(NativeGraph(*quantized, IreeModule), [inputs()])
     assert (found.differing, found.beyond) == (0, 0)
     assert min(found.integers, found.floats) > 10_000
     assert 0 < found.share < 1
@@ -55,7 +56,7 @@ def test_what_is_wrong_is_counted(
     kind: type[Any], change: float, quantized: amct_opt.Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One element of a result that native code would compute otherwise."""
-    graph = NativeGraph(*quantized)
+    graph = NativeGraph(*quantized, IreeModule)
     slot = next(row.results[0] for row in graph.program.rows if isinstance(row.op, kind))
     trace = graph.trace
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amct_linalg.iree import COMPILE_OPTIONS
+from amct_linalg.target import LinalgTarget
 from xdsl.dialects.builtin import ModuleOp
 
-from amct_opt.engines.iree import COMPILE_OPTIONS
 from amct_opt.session import Session
-from amct_opt.targets.linalg import LinalgTarget
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from amct_linalg.ascendnpu_ir import AscendNpuIrTarget
 from onnx import ModelProto
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
@@ -31,7 +32,6 @@ from amct_opt.dialects.nn.shapes import shape_of
 from amct_opt.examine.reduction.module import ModuleForm
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.support.diagnostics import CompileError
-from amct_opt.targets.ascendnpu_ir import AscendNpuIrTarget
 
 from ...examine.checking import faults as residual_networks
 from ...scripts import ROOT

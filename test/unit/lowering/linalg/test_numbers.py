@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amct_linalg.lowering import requantization
+from amct_linalg.lowering.build import Scalars
+from amct_linalg.target import LinalgTarget
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FunctionType, ModuleOp, i32
 from xdsl.dialects.func import ReturnOp
@@ -19,11 +22,8 @@ from amct_opt.dialects.nn import ConstantOp, NNOp
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.ir.functions import main_function
 from amct_opt.ir.text import parse_module
-from amct_opt.lowering.linalg import requantization
-from amct_opt.lowering.linalg.build import Scalars
 from amct_opt.runtime.executor import Executable
 from amct_opt.session import Session
-from amct_opt.targets.linalg import LinalgTarget
 from amct_opt.transforms.inline_fused import inline_fused
 
 from .native import called, compiled

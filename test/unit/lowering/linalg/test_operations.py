@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from amct_linalg.lowering import ConvertToLinalgPass
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f16, f32
 from xdsl.dialects.func import FuncOp
 
@@ -15,7 +16,6 @@ import amct_opt
 from amct_opt.dialects import ascend
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.lowering.linalg import ConvertToLinalgPass
 from amct_opt.runtime.executor import run
 
 from ...targets import test_deployed_operations as deployed

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...frontends.torch.library import torch_library
-from ...support.diagnostics import CompileError
+from amct_opt.frontends.torch.library import torch_library
+from amct_opt.support.diagnostics import CompileError
 
 torch: Any = torch_library("amct_opt.amct.pytorch")
 

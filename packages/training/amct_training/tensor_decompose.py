@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...api import PathLike
-from ...configuration.json_object import read_objects
-from ...frontends.torch.library import torch_library
-from ...session.universe import new_session
-from ...support.diagnostics import CompileError, first_line
-from ...support.files import made, replacing
+from amct_opt.api import PathLike
+from amct_opt.configuration.json_object import read_objects
+from amct_opt.frontends.torch.library import torch_library
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError, first_line
+from amct_opt.support.files import made, replacing
+
 from .ranks import rank_of
 
 __all__ = ["auto_decomposition", "decompose_network"]

@@ -24,18 +24,19 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects import ascend
-from ...dialects.ascend import AscendOp, AveragingOp, BatchMatMulV2Op, CubeOp, MatMulV2Op, PerChannelOp
-from ...dialects.ascend.base import FormatOp, Meaning
-from ...dialects.ascend.quantization import ScaledOp
-from ...dialects.nn import ConstantOp, Expansion, MatMulOp, NNOp, ReshapeOp, TransposeOp, WindowOp, expanded, ints
-from ...dialects.nn.elementwise import ElementwiseOp
-from ...dialects.nn.shapes import element_of, known, shape_of
-from ...rewriting import Remarks, erase_dead_constants
-from ...rewriting.driver import garbage_collection_off
-from ...transforms.inline_fused import inline_fused
-from ...transforms.partial_shapes import Dimension, root
-from ..refusal import NotLowered, require
+from amct_opt.dialects import ascend
+from amct_opt.dialects.ascend import AscendOp, AveragingOp, BatchMatMulV2Op, CubeOp, MatMulV2Op, PerChannelOp
+from amct_opt.dialects.ascend.base import FormatOp, Meaning
+from amct_opt.dialects.ascend.quantization import ScaledOp
+from amct_opt.dialects.nn import ConstantOp, Expansion, MatMulOp, NNOp, ReshapeOp, TransposeOp, WindowOp, expanded, ints
+from amct_opt.dialects.nn.elementwise import ElementwiseOp
+from amct_opt.dialects.nn.shapes import element_of, known, shape_of
+from amct_opt.lowering.refusal import NotLowered, require
+from amct_opt.rewriting import Remarks, erase_dead_constants
+from amct_opt.rewriting.driver import garbage_collection_off
+from amct_opt.transforms.inline_fused import inline_fused
+from amct_opt.transforms.partial_shapes import Dimension, root
+
 from . import contraction, elementwise, lookups, requantization as steps, shape, windows
 from .build import Body, Builder, Scalars, key_of, signless
 from .elementwise import body_of, by_element

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
-from ...support.diagnostics import CompileError
-from .. import shared as steps
+from amct_opt.amct import shared as steps
+from amct_opt.support.diagnostics import CompileError
+
 from .fake_quantization import Arq, Ulq, asymmetric, channels_first, finite, symmetric, torch
 from .retrain_config import BITS, PER_TENSOR
 from .retrained import Ranged

@@ -22,17 +22,18 @@ from xdsl.irdl import (
 from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..dialects.nn import ConstantOp
-from ..dialects.nn.base import ANY_TENSOR, NNOp, Result
-from ..ir.dtypes import Tensor, as_stored
-from ..ir.text import module_text
-from ..ir.weights import side_file_of, write_arrays
-from ..lowering.linalg import lower
-from ..lowering.linalg.build import Builder
-from ..session import Session
-from ..support.diagnostics import op_error
-from ..support.files import replacing, replacing_all
-from . import Target
+from amct_opt.dialects.nn import ConstantOp
+from amct_opt.dialects.nn.base import ANY_TENSOR, NNOp, Result
+from amct_opt.ir.dtypes import Tensor, as_stored
+from amct_opt.ir.text import module_text
+from amct_opt.ir.weights import side_file_of, write_arrays
+from amct_opt.session import Session
+from amct_opt.support.diagnostics import op_error
+from amct_opt.support.files import replacing, replacing_all
+from amct_opt.targets import Target
+
+from .lowering import lower
+from .lowering.build import Builder
 
 SCOPE = "model"
 """The scope of the parameters: `iree-run-module --parameters=model=FILE.safetensors`."""

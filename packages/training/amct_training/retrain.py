@@ -12,19 +12,20 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr
 
-from ...api import PathLike
-from ...flows.conversion import convert_module
-from ...flows.saving import files_of
-from ...frontends.torch import from_module
-from ...frontends.torch.library import torch_library
-from ...frontends.torch.nodes import module_path, operator_name
-from ...frontends.torch.program import traced
-from ...ir.functions import dimension_names, main_function, value_attributes
-from ...session import Session
-from ...session.universe import new_session
-from ...support.diagnostics import CompileError, first_line
-from ...support.files import made, refuse_overwriting, replacing
-from ..shared import MODELS
+from amct_opt.amct.shared import MODELS
+from amct_opt.api import PathLike
+from amct_opt.flows.conversion import convert_module
+from amct_opt.flows.saving import files_of
+from amct_opt.frontends.torch import from_module
+from amct_opt.frontends.torch.library import torch_library
+from amct_opt.frontends.torch.nodes import module_path, operator_name
+from amct_opt.frontends.torch.program import traced
+from amct_opt.ir.functions import dimension_names, main_function, value_attributes
+from amct_opt.session import Session
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError, first_line
+from amct_opt.support.files import made, refuse_overwriting, replacing
+
 from .retrain_config import Trainable, default_config, json_text, read_json, read_simplified
 
 _LAYERS: Mapping[str, str] = {

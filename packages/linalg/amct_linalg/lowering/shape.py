@@ -11,11 +11,12 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
-from ...dialects import ascend, nn
-from ...dialects.nn import NNOp
-from ...dialects.nn.attributes import PadMode
-from ...dialects.nn.shapes import axis_of, element_of, known, shape_of, static
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn import NNOp
+from amct_opt.dialects.nn.attributes import PadMode
+from amct_opt.dialects.nn.shapes import axis_of, element_of, known, shape_of, static
+from amct_opt.lowering.refusal import require
+
 from .build import INDEX, Body, Builder, Scalars, Size, identity, reshaped, shaped, signless
 from .lookups import entry_of, padded_by_elements, picked
 from .rules import lowers, lowers_to_many

@@ -9,11 +9,12 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, f32, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects import ascend, nn
-from ...dialects.nn import NNOp
-from ...dialects.nn.attributes import Predicate
-from ...dialects.nn.shapes import element_of, known, shape_of
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn import NNOp
+from amct_opt.dialects.nn.attributes import Predicate
+from amct_opt.dialects.nn.shapes import element_of, known, shape_of
+from amct_opt.lowering.refusal import require
+
 from .build import Body, Builder, Scalars, Size, integer_of, is_real, is_unsigned, range_of, signless
 from .rules import lowers
 

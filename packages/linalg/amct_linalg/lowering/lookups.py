@@ -10,13 +10,14 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import AnyFloat, f32, i64
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects import ascend, nn
-from ...dialects.nn.attributes import PadMode, ResizeMode
-from ...dialects.nn.shapes import axis_of, element_of, known, shape_of
-from ...ir.dtypes import numpy_dtype
-from ...runtime.kernels.shape import NUMPY_MODES, resampled_axes
-from ...runtime.resample import Taps
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.attributes import PadMode, ResizeMode
+from amct_opt.dialects.nn.shapes import axis_of, element_of, known, shape_of
+from amct_opt.ir.dtypes import numpy_dtype
+from amct_opt.lowering.refusal import require
+from amct_opt.runtime.kernels.shape import NUMPY_MODES, resampled_axes
+from amct_opt.runtime.resample import Taps
+
 from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, reshaped, signless
 from .elementwise import wide
 from .requantization import clipped, rounded

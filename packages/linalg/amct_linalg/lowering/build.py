@@ -32,10 +32,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ...dialects.nn import ConstantOp, array_of
-from ...dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
-from ...ir.array import Array
-from ...ir.dtypes import Tensor, integer_range
+from amct_opt.dialects.nn import ConstantOp, array_of
+from amct_opt.dialects.nn.shapes import DYNAMIC, element_of, known, shape_of
+from amct_opt.ir.array import Array
+from amct_opt.ir.dtypes import Tensor, integer_range
 
 Size = int | SSAValue
 """A size: a number, or a value of type index."""

@@ -15,19 +15,18 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
-from ..dialects.nn.shapes import element_of
-from ..ir.dtypes import numpy_dtype
-from ..ir.functions import body, input_names, main_function, output_names, return_op
-from ..runtime.executor import RunError, Watch, check_input
-from ..runtime.kernels import Array
-from ..session import Session
-from ..support.diagnostics import CompileError, first_line
-from ..support.files import replacing, scratch
-from ..targets.graph import source
-from ..targets.linalg import SCOPE, LinalgTarget
-from ..transforms.inline_fused import inline_fused
-from .float_graph import in_order
-from .work import Work
+from amct_opt.dialects.nn.shapes import element_of
+from amct_opt.ir.dtypes import numpy_dtype
+from amct_opt.ir.functions import body, input_names, main_function, output_names, return_op
+from amct_opt.runtime.executor import RunError, Watch, check_input
+from amct_opt.runtime.kernels import Array
+from amct_opt.session import Session
+from amct_opt.support.diagnostics import CompileError, first_line
+from amct_opt.support.files import replacing, scratch
+from amct_opt.targets.graph import source
+from amct_opt.transforms.inline_fused import inline_fused
+
+from .target import SCOPE, LinalgTarget
 
 COMPILE_OPTIONS = (
     "--iree-hal-target-backends=llvm-cpu",
@@ -89,15 +88,6 @@ class IreeModule:
             for value, array in zip(self._watched, typed[len(self.outputs) :], strict=True):
                 watch(value, array)
         return dict(zip(self.outputs, typed, strict=False))
-
-
-def run_in_iree(work: Work) -> None:
-    """The engine `iree`: batches one after the other. Raises CompileError as `IreeModule` and the watcher do."""
-    with work.session.phase("compile with IREE"):
-        native = IreeModule(work.module, work.session, in_order(work.module, list(work.wanted)))
-    for batch in work.samples.batches():
-        native.run(batch, work.watch)
-        work.done()
 
 
 def _returning(module: ModuleOp, values: Sequence[SSAValue]) -> ModuleOp:

@@ -12,12 +12,13 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32, f64, i32
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects import ascend, nn
-from ...dialects.ascend.base import i8, i16
-from ...dialects.ascend.quantization import DEFAULT_MODE
-from ...dialects.nn.shapes import element_of, shape_of
-from ...ir.dtypes import integer_range
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.ascend.base import i8, i16
+from amct_opt.dialects.ascend.quantization import DEFAULT_MODE
+from amct_opt.dialects.nn.shapes import element_of, shape_of
+from amct_opt.ir.dtypes import integer_range
+from amct_opt.lowering.refusal import require
+
 from .build import Array, Builder, Scalars, range_of, reshaped, signless
 from .rules import lowers, lowers_to_many
 

@@ -33,10 +33,11 @@ from xdsl.ir.affine import AffineExpr
 from xdsl.irdl import IRDLOperation, Operand, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.printer import Printer
 
-from ...dialects.nn import array_of
-from ...dialects.nn.base import ANY_TENSOR, Result
-from ...dialects.nn.shapes import element_of, shape_of, static
-from ..refusal import NotLowered, require
+from amct_opt.dialects.nn import array_of
+from amct_opt.dialects.nn.base import ANY_TENSOR, Result
+from amct_opt.dialects.nn.shapes import element_of, shape_of, static
+from amct_opt.lowering.refusal import NotLowered, require
+
 from .build import Body, Builder, Multiplied, Scalars, key_of, reshaped, shaped, signless
 
 _ROUNDING: dict[type[Operation], str] = {

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...configuration.json_object import Json, JsonObject, read_object
-from ...configuration.located import Located, parse
-from ...formats.protobuf import Fields, message_classes
-from ...session import Session
-from ...support.diagnostics import CompileError
+from amct_opt.configuration.json_object import Json, JsonObject, read_object
+from amct_opt.configuration.located import Located, parse
+from amct_opt.formats.protobuf import Fields, message_classes
+from amct_opt.session import Session
+from amct_opt.support.diagnostics import CompileError
 
 BITS: Mapping[str, int] = {"INT4": 4, "INT8": 8, "INT16": 16}
 """Bit widths by dst_type."""

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...configuration.record import LayerRecord, Record, record_text
-from ...support.diagnostics import CompileError
-from ...support.files import made, replacing
+from amct_opt.configuration.record import LayerRecord, Record, record_text
+from amct_opt.support.diagnostics import CompileError
+from amct_opt.support.files import made, replacing
+
 from .fake_quantization import (
     EPSILON,
     Arq,

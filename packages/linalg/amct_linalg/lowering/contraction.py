@@ -19,12 +19,13 @@ from xdsl.dialects.linalg.ops import Conv2DNhwc_HwcfOp, Conv2DNhwgcGfhwcOp, Matm
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from ...dialects import ascend, nn
-from ...dialects.ascend.base import i8, i16
-from ...dialects.ascend.cube import DATA
-from ...dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of
-from ...ir.dtypes import integer_range
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.ascend.base import i8, i16
+from amct_opt.dialects.ascend.cube import DATA
+from amct_opt.dialects.nn.shapes import DYNAMIC, Shape, element_of, known, shape_of
+from amct_opt.ir.dtypes import integer_range
+from amct_opt.lowering.refusal import require
+
 from .build import Array, Builder, Scalars, Size, identity, reshaped
 from .elementwise import wide
 from .requantization import real_weight

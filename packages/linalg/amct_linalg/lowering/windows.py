@@ -10,12 +10,13 @@ from xdsl.dialects.builtin import AnyFloat, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr
 
-from ...dialects import ascend, nn
-from ...dialects.ascend.base import i8
-from ...dialects.nn.shapes import DYNAMIC, Shape, element_of, shape_of, window_size
-from ...ir.dtypes import numpy_dtype
-from ...runtime.kernels.pooling import counts_for
-from ..refusal import require
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.ascend.base import i8
+from amct_opt.dialects.nn.shapes import DYNAMIC, Shape, element_of, shape_of, window_size
+from amct_opt.ir.dtypes import numpy_dtype
+from amct_opt.lowering.refusal import require
+from amct_opt.runtime.kernels.pooling import counts_for
+
 from .build import Array, Builder, Scalars, Size, identity, is_unsigned, range_of, reshaped, signless
 from .elementwise import wide
 from .rules import lowers

@@ -11,10 +11,11 @@ from xdsl.ir import ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.printer import Printer
 
-from ..lowering.linalg import WholeBuilder
-from ..session import Session
-from . import Target
-from .linalg import lowered, write_with_resources
+from amct_opt.session import Session
+from amct_opt.targets import Target
+
+from .lowering import WholeBuilder
+from .target import lowered, write_with_resources
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from xdsl.ir import SSAValue
 
-from ...dialects.nn import NNOp
+from amct_opt.dialects.nn import NNOp
+
 from .build import Builder
 
 Rule = Callable[..., Sequence[SSAValue]]
