@@ -1,7 +1,8 @@
 """`make quick`: ruff, pyright and the tests that mirror a file, for the files that differ from the main branch.
 
 compiler/a/b/c.py is tested by test_c.py of test/unit/a/b, a or test/unit itself, by c*.mlir of test/lit in the same way, and by
-what the folders test/unit/a/b/c and test/lit/a/b/c hold. Where there are none, what tests compiler/a/b tests it.
+what the folders test/unit/a/b/c and test/lit/a/b/c hold. Where there are none, what tests compiler/a/b tests it. For a file of
+packages/a/PACKAGE the folders are test/unit/a and test/lit/a.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def tests_of(path: Path) -> Iterable[Path]:
         return [path]
     if path.is_relative_to(UNIT):
         return [path.parent]
-    if not path.is_relative_to("compiler"):
+    top, *parts = path.with_suffix("").parts
+    if top not in ("compiler", "packages"):
         return []
-    inside = path.relative_to("compiler").with_suffix("")
+    inside = Path(*parts) if top == "compiler" else Path(parts[0], *parts[2:])
     for each in (inside, *inside.parents[:-1]):
         tests = [UNIT / each, TEXTS / each, *(UNIT / folder / f"test_{each.name}.py" for folder in each.parents)]
         texts = [TEXTS / folder / f"{each.name.replace('_', '-')}*.mlir" for folder in each.parents]

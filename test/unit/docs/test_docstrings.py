@@ -1,4 +1,4 @@
-"""Every public class and function of the package says what it is, but those that a decorator puts into a table under a name."""
+"""Every public class and function of the packages says what it is, but those that a decorator puts into a table under a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .pages import ROOT
 
-PACKAGE = ROOT / "compiler"
+SOURCES = sorted([*(ROOT / "compiler").rglob("*.py"), *(ROOT / "packages").rglob("*.py")])
 
 
 def undocumented(tree: ast.Module) -> Iterator[str]:
@@ -27,8 +27,8 @@ def registers(decorator: ast.expr) -> bool:
 
 def test_public_names_have_docstrings() -> None:
     found = {
-        str(path.relative_to(PACKAGE)): names
-        for path in sorted(PACKAGE.rglob("*.py"))
+        str(path.relative_to(ROOT)): names
+        for path in SOURCES
         if (names := list(undocumented(ast.parse(path.read_text("utf-8")))))
     }
     assert found == {}

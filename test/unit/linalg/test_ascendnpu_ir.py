@@ -33,8 +33,8 @@ from amct_opt.examine.reduction.module import ModuleForm
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.support.diagnostics import CompileError
 
-from ...examine.checking import faults as residual_networks
-from ...scripts import ROOT
+from ..examine.checking import faults as residual_networks
+from ..scripts import ROOT
 from .native import called, compiled_text
 from .test_operations import f32, of_ascend, of_integers
 

@@ -28,7 +28,7 @@ from amct_opt.transforms.inline_fused import inline_fused
 
 from .native import called, compiled
 
-DIGITS = Path(__file__).parents[4] / "examples" / "digits"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 # the sums of floats are rounded in another order: with these biases none of them lies next to a tie
 QUANTIZED = 'fuse-all,quantize{correct-bias=false data="' + str(DIGITS / "calib.npz") + '"}'
 Array = np.ndarray[Any, np.dtype[Any]]

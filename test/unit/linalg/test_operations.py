@@ -18,9 +18,9 @@ from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.runtime.executor import run
 
-from ...targets import test_deployed_operations as deployed
-from ...targets.nets import Net
-from ...targets.operations import CASES
+from ..targets import test_deployed_operations as deployed
+from ..targets.nets import Net
+from ..targets.operations import CASES
 from .native import called, compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...scripts import ROOT, script
+from ..scripts import ROOT, script
 
 TEXT = (ROOT / "docs" / "linalg.md").read_text("utf-8")
 
