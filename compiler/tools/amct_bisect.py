@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.tables import print_tables
-from ..transforms.quantization.options import engine_named
 from .parser import add_command
 from .shared import (
     MODEL,
     NAMES_OF_INPUTS,
     add_batch,
+    add_engine,
     add_import_options,
     add_json,
     add_run_data,
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", NAMES_OF_INPUTS)
     text = "what runs A: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
-    parser.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
+    add_engine(parser.add_argument, text, default="numpy")
     add_json(parser.add_argument)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.tables import print_tables
-from ..transforms.quantization.options import engine_named
 from .parser import UsageError, add_command
 from .shared import (
     INTEGERS,
     MODEL,
     add_batch,
+    add_engine,
     add_import_options,
     add_json,
     add_run_data,
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
         help="also compare every layer that both have, matched by its name in the source",
     )
     text = "what runs B: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
-    parser.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
+    add_engine(parser.add_argument, text, default="numpy")
     add_json(parser.add_argument)
 
 

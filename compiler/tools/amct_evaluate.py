@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..flows.options import ResultOptions, TextOptions
 from ..pipelines.options import leaves
 from ..support.tables import print_tables, progress_bar
-from ..transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions, engine_named
+from ..transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions
 from .parser import add_command
 from .shared import (
     MODEL,
+    add_engine,
     add_import_options,
     add_json,
     add_option,
@@ -54,7 +55,7 @@ def add_parser(commands: Any) -> None:
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = """what runs the models: onnxruntime for ONNX files and numpy, the interpreter, for others (the default where
 onnxruntime is installed, without --cluster), numpy, iree, or an engine of a plugin"""
-    add("--engine", metavar="ENGINE", type=engine_named, help=text)
+    add_engine(add, text, "onnxruntime")
     add_json(add)
     add_options(parser, TextOptions)
     add_options(parser, DataOptions, without=("batch_num",))

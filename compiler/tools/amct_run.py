@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..transforms.quantization.options import engine_named
 from .parser import add_command
 from .shared import (
     INTEGERS,
     MODEL,
     NAMES_OF_INPUTS,
     add_batch,
+    add_engine,
     add_import_options,
     add_json,
     add_run_data,
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
     text = "what runs it: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
-    modes.add_argument("--engine", metavar="ENGINE", type=engine_named, default="numpy", help=text)
+    add_engine(modes.add_argument, text, default="numpy")
     add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)
     parser.add_argument("-o", "--output", metavar="OUT.npz", type=Path, required=True, help="write the outputs here")

@@ -18,7 +18,14 @@ from ..session import ImportOptions, Session
 from ..session.catalogue import FRONTENDS
 from ..support.diagnostics import CompileError
 from ..support.files import refuse_overwriting
-from ..transforms.quantization.options import AllOptions, ClusterOptions, DataOptions, ImageOptions, SessionOptions
+from ..transforms.quantization.options import (
+    AllOptions,
+    ClusterOptions,
+    DataOptions,
+    ImageOptions,
+    SessionOptions,
+    engine_named,
+)
 from .parser import TOOLS, Parser
 from .settings_file import add_settings
 
@@ -297,6 +304,23 @@ def _differing(parser: Parser, args: argparse.Namespace) -> Iterator[tuple[argpa
             continue
         if action.choices is None or value in action.choices:  # it may be of another command's option of that name
             yield action, value
+
+
+class _Engines:
+    """The names of engines, with those of plugins, which are loaded where a value is given."""
+
+    def __init__(self, others: Sequence[str]):
+        self.others = others
+
+    def __iter__(self) -> Iterator[str]:
+        from ..session.universe import new_session
+
+        return iter((*self.others, *new_session().engines))
+
+
+def add_engine(add: Callable[..., object], text: str, *others: str, default: str | None = None) -> None:
+    """Adds `--engine`, which takes the engines of a session, and others."""
+    add("--engine", metavar="ENGINE", type=engine_named, choices=_Engines(others), default=default, help=text)
 
 
 def quantize_settings(args: argparse.Namespace) -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/fusions.md, the catalogue of fusions, from the pattern classes and the text tests."""
+"""Writes docs/generated/fusions.md, the catalogue of fusions, from the pattern classes and the text tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from amct_opt.transforms.fusion.fuse_all import FOLDS
 from amct_opt.transforms.fusion.fusion_pass import FusionPass
 from amct_opt.transforms.fusion.selection import FusionOptions
 
-TARGET = Path(__file__).parents[1] / "fusions.md"
+TARGET = Path(__file__).parents[1] / "generated/fusions.md"
 TEXTS = Path(__file__).parents[2] / "test" / "lit" / "transforms" / "fusion"
 WIDTH = 120
 SHORT = 10

@@ -1,4 +1,4 @@
-"""Writes docs/passes.md, passes, pipelines and targets with their options, from the classes: `python docs/generate/passes.py`."""
+"""Writes docs/generated/passes.md: passes, pipelines and targets with their options, from the classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amct_opt.pipelines.options import Option, options, owners
 from amct_opt.session.catalogue import PASSES, PIPELINES, TARGETS
 from amct_opt.support.registry import load
 
-TARGET = Path(__file__).parents[1] / "passes.md"
+TARGET = Path(__file__).parents[1] / "generated/passes.md"
 
 
 def main() -> None:

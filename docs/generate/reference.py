@@ -1,4 +1,4 @@
-"""Writes docs/nn.md, the reference of the `nn` dialect, from the operations themselves: `python docs/generate/reference.py`."""
+"""Writes docs/generated/nn.md: the reference of the `nn` dialect, from the operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.properties import BOOL, DOUBLE, FLAG, INT, INTS, REAL, TEXT, Property, properties_of
 
-TARGET = Path(__file__).parents[1] / "nn.md"
+TARGET = Path(__file__).parents[1] / "generated/nn.md"
 
 KINDS: dict[AttrConstraint[Any], str] = {
     INTS: "integers",

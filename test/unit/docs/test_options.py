@@ -42,14 +42,14 @@ def test_a_text_is_one_text_in_five_places(capsys: pytest.CaptureFixture[str]) -
         "amct quantize --help": command,
         "amct-opt --help quantize": capsys.readouterr().out,
         "amct_opt.quantize.__doc__": amct_opt.quantize.__doc__ or "",
-        "docs/passes.md": PAGES["docs/passes.md"].read_text("utf-8"),
-        "docs/commands.md": PAGES["docs/commands.md"].read_text("utf-8"),
+        "docs/generated/passes.md": PAGES["docs/generated/passes.md"].read_text("utf-8"),
+        "docs/generated/commands.md": PAGES["docs/generated/commands.md"].read_text("utf-8"),
     }
     own = script("docs/generate/keywords").OWN
     for option in OPTIONS.values():
         assert option.text, option.field
         for place, text in places.items():
-            shown = option.facts.flag if place in ("amct quantize --help", "docs/commands.md") else True
+            shown = option.facts.flag if place in ("amct quantize --help", "docs/generated/commands.md") else True
             shown = option.field not in own if place == "amct_opt.quantize.__doc__" else shown
             assert not shown or plain(option.text) in plain(text), f"{place}: {option.field}"
 

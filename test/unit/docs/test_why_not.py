@@ -28,7 +28,7 @@ def test_every_rule_has_a_remedy() -> None:
 
 
 def test_rules_of_fusions_exist() -> None:
-    catalogue = PAGES["docs/fusions.md"].read_text("utf-8")
+    catalogue = PAGES["docs/generated/fusions.md"].read_text("utf-8")
     rows = [row.split("|")[1] for row in section("Not fused").splitlines() if row.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     assert {name for name in named if f"| {name} |" not in catalogue} == UNMATCHED

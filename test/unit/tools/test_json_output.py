@@ -1,4 +1,4 @@
-"""What `--json` prints: one object and nothing else on stdout, with the keys that docs/commands.md lists."""
+"""What `--json` prints: one object and nothing else on stdout, with the keys that docs/generated/commands.md lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGITS = ROOT / "examples" / "digits"
 KEYS = {
     command: re.findall("`(\\w+)`", keys)
     for command, keys in re.findall(
-        r"^\| `amct ([a-z-]+)` \| (`.*`) \|$", (ROOT / "docs/commands.md").read_text(), re.M
+        r"^\| `amct ([a-z-]+)` \| (`.*`) \|$", (ROOT / "docs/generated/commands.md").read_text(), re.M
     )
 }
 EVALUATOR = """

@@ -1,4 +1,4 @@
-"""docs/fusions.md says what the pattern classes say, and shows each of them at work."""
+"""docs/generated/fusions.md says what the pattern classes say, and shows each of them at work."""
 
 import re
 import runpy
@@ -21,7 +21,7 @@ def page() -> str:
 
 
 def test_page_is_current(page: str) -> None:
-    assert (DOCS / "fusions.md").read_text("utf-8") == page, "run: python docs/generate/fusions.py"
+    assert (DOCS / "generated/fusions.md").read_text("utf-8") == page, "run: python docs/generate/fusions.py"
 
 
 @pytest.mark.parametrize("part", [*FOLDS, REGIONS], ids=lambda part: part.name)
