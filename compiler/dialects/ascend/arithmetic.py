@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import i1, i32, i64
@@ -15,45 +15,35 @@ from .. import nn
 from ..nn.attributes import RealsAttr
 from ..nn.base import ANY_TENSOR, INT, REAL, Int, Real, Result, integer, real
 from ..nn.shapes import merge_shape, same_element, shape_of, size, tensor
-from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, check_range, i16, operation
+from .base import ALL, FB, FBD, REAL_NUMBER, AscendOp, check_range, declare, i16, operation
 from .elementwise import ClippingOp, UnaryOp
 
 
-@operation
+@declare(nn.SeluOp)
 class SeluOp(UnaryOp):
     """`1.0507 * x` where positive, `1.0507 * 1.6733 * (exp(x) - 1)` elsewhere."""
 
-    MEANS: ClassVar[Counterpart] = nn.SeluOp
 
-
-@operation
+@declare(x=FB)
 class SwishOp(UnaryOp):
     """`x / (1 + exp(-scale * x))`."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
     scale: Real = prop_def(REAL, default_value=real(1.0))
 
 
-@operation
+@declare(x=FB)
 class FastGeluOp(UnaryOp):
     """`x / (1 + exp(-1.702 * |x|)) * exp(0.851 * (x - |x|))`, which is `x * sigmoid(1.702 * x)`."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-
-@operation
+@declare(x=(*FBD, i32, i64))
 class SquareOp(UnaryOp):
     """`x * x`."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i32, i64)}
 
-
-@operation
+@declare(x=ALL)
 class IdentityOp(UnaryOp):
     """Returns x unchanged."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
 
 class ByNumberOp(UnaryOp):
@@ -62,18 +52,14 @@ class ByNumberOp(UnaryOp):
     value: Real = prop_def(REAL)
 
 
-@operation
+@declare(x=(*FB, i16, i32))
 class AddsOp(ByNumberOp):
     """`x + value`."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32)}
 
-
-@operation
+@declare(x=(*FB, i16, i32, i64))
 class MulsOp(ByNumberOp):
     """`x * value`."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FB, i16, i32, i64)}
 
 
 class ManyOp(AscendOp):
@@ -92,21 +78,17 @@ class ManyOp(AscendOp):
         return [tensor(same_element(*self.x), shape)]
 
 
-@operation
+@declare(x=REAL_NUMBER)
 class AddNOp(ManyOp):
     """The sum of `N` tensors of one shape, added in their order."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER}
 
-
-@operation
+@declare(x=FB)
 class EltwiseOp(ManyOp):
     """Caffe: product (`mode 0`), sum (1) or largest element (2) of up to 32 tensors of one shape.
 
     The sum is weighted by `coeff`, which is empty or has a factor in [-1, 1] for each.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
     mode: Int = prop_def(INT, default_value=integer(1))
     coeff: RealsAttr = prop_def(RealsAttr, default_value=RealsAttr(()))
@@ -127,12 +109,10 @@ class EltwiseOp(ManyOp):
         return super().derive()
 
 
-@operation
+@declare(nn.WhereOp, condition=(i1,), x1=REAL_NUMBER, x2=REAL_NUMBER)
 class SelectOp(AscendOp):
     """x1 where condition holds, else x2; all three of one shape, or broadcasting as in numpy."""
 
-    MEANS: ClassVar[Counterpart] = nn.WhereOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"condition": (i1,), "x1": REAL_NUMBER, "x2": REAL_NUMBER}
     DEVIATION: ClassVar[str] = "operands may broadcast, as those of SelectV2 do"
 
     condition: Operand = operand_def(ANY_TENSOR)

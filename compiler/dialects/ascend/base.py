@@ -181,6 +181,17 @@ def operation(kind: type[_Op]) -> type[_Op]:
     return irdl_op_definition(kind)
 
 
+def declare(means: Counterpart = None, /, **types: ElementTypes) -> Callable[[type[_Op]], type[_Op]]:
+    """Defines an operation with its `MEANS` and its `TYPES`; those that are not given are those of its base."""
+
+    def define(kind: type[_Op]) -> type[_Op]:
+        operation(kind)  # xDSL takes what a class has before this for a part of the definition
+        kind.MEANS, kind.TYPES = means or kind.MEANS, types or kind.TYPES
+        return kind
+
+    return define
+
+
 def check_range(what: str, values: Iterable[int], low: int, high: int) -> None:
     """Raises VerifyException for a known number out of range."""
     for value in values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...ir.dtypes import Tensor
 from ..nn.base import ANY_TENSOR, BOOL, INT, REAL, Bool, Int, Real, Result, integer, real
 from ..nn.shapes import Shape, axis_of, merge_dim, merge_shape, same_element, shape_of, size, tensor_of
-from .base import FB, TRUE, AscendOp, ElementTypes, F, operation
+from .base import FB, TRUE, AscendOp, F, declare
 
 
 class FromAxisOp(AscendOp):
@@ -49,11 +49,9 @@ class FromAxisOp(AscendOp):
         merge_shape(shape_of(self.x)[covered], shape, f"covered axes of x and {name}")
 
 
-@operation
+@declare(x=FB, scale=FB, bias=FB)
 class ScaleOp(FromAxisOp):
     """`x * scale + bias` (Caffe). scale, and bias like it, has the sizes of `num_axes` axes of x from `axis` on."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "bias": FB}
 
     x: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -68,11 +66,9 @@ class ScaleOp(FromAxisOp):
         return [tensor_of(self.x)]
 
 
-@operation
+@declare(x=FB, bias=FB)
 class BiasOp(FromAxisOp):
     """`x + bias` (Caffe). bias has the sizes of `num_axes` axes of x from `axis` on."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "bias": FB}
 
     x: Operand = operand_def(ANY_TENSOR)
     bias: Operand = operand_def(ANY_TENSOR)
@@ -84,7 +80,7 @@ class BiasOp(FromAxisOp):
         return [tensor_of(self.x)]
 
 
-@operation
+@declare(x=F, mean=F, variance=F, momentum=F)
 class BNInferenceOp(AscendOp):
     """Caffe's BatchNorm: `(x - mean / momentum) / sqrt(variance / momentum + epsilon)` per channel (axis 1).
 
@@ -92,7 +88,6 @@ class BNInferenceOp(AscendOp):
     and gives mean and variance 0.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "mean": F, "variance": F, "momentum": F}
     DEVIATION: ClassVar[str] = "scale and offset, which the header says are of no use, are left out"
 
     x: Operand = operand_def(ANY_TENSOR)

@@ -24,9 +24,9 @@ from .base import (
     REAL_NUMBER,
     SIGNED,
     AscendOp,
-    Counterpart,
     ElementTypes,
     Meaning,
+    declare,
     i8,
     i16,
     operation,
@@ -54,27 +54,19 @@ class UnaryOp(AscendOp):
         return [tensor_of(self.x)]
 
 
-@operation
+@declare(nn.ReluOp, x=RELU_TYPES)
 class ReluOp(UnaryOp):
     """`max(x, 0)`."""
 
-    MEANS: ClassVar[Counterpart] = nn.ReluOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU_TYPES}
 
-
-@operation
+@declare(nn.Relu6Op, x=RELU6_TYPES)
 class Relu6Op(UnaryOp):
     """`min(max(x, 0), 6)`."""
 
-    MEANS: ClassVar[Counterpart] = nn.Relu6Op
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
 
-
-@operation
+@declare(x=RELU6_TYPES)
 class Relu6DOp(UnaryOp):
     """`min(max(x, 0), 6 * scale)`: Relu6 of numbers that were multiplied by `scale` before. 6 * scale is rounded to float32."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": RELU6_TYPES}
 
     scale: Real = prop_def(REAL, default_value=real(1.0))
 
@@ -111,35 +103,24 @@ class EluOp(UnaryOp):
         return self.as_nn(nn.SeluOp, alpha=self.alpha, gamma=self.scale)
 
 
-@operation
+@declare(nn.SigmoidOp)
 class SigmoidOp(UnaryOp):
     """`1 / (1 + exp(-x))`."""
 
-    MEANS: ClassVar[Counterpart] = nn.SigmoidOp
 
-
-@operation
+@declare(nn.TanhOp)
 class TanhOp(UnaryOp):
     """Hyperbolic tangent."""
 
-    MEANS: ClassVar[Counterpart] = nn.TanhOp
 
-
-@operation
+@declare(nn.HardSwishOp, x=FB)
 class HardSwishOp(UnaryOp):
     """`x * min(max(x + 3, 0), 6) / 6`."""
 
-    MEANS: ClassVar[Counterpart] = nn.HardSwishOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-
-@operation
+@declare(nn.HardSigmoidOp, input_x=FB)
 class HardSigmoidOp(AscendOp):
     """`max(0, min(1, alpha * x + beta))`. The header calls operand and result input_x and output_y."""
-
-    MEANS: ClassVar[Counterpart] = nn.HardSigmoidOp
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_x": FB}
 
     input_x: Operand = operand_def(ANY_TENSOR)
     alpha: Real = prop_def(REAL, default_value=real(0.16666666))
@@ -147,41 +128,28 @@ class HardSigmoidOp(AscendOp):
     output_y: Result = result_def(ANY_TENSOR)
 
 
-@operation
+@declare(nn.GeluOp, x=FB)
 class GeluOp(UnaryOp):
     """`x * Phi(x)` by the error function."""
 
-    MEANS: ClassVar[Counterpart] = nn.GeluOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-
-@operation
+@declare(nn.SoftplusOp)
 class SoftplusOp(UnaryOp):
     """`log(exp(x) + 1)`."""
 
-    MEANS: ClassVar[Counterpart] = nn.SoftplusOp
 
-
-@operation
+@declare(nn.MishOp, x=FB)
 class MishOp(UnaryOp):
     """`x * tanh(log(1 + exp(x)))`."""
 
-    MEANS: ClassVar[Counterpart] = nn.MishOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB}
 
-
-@operation
+@declare(nn.ErfOp)
 class ErfOp(UnaryOp):
     """The error function."""
 
-    MEANS: ClassVar[Counterpart] = nn.ErfOp
 
-
-@operation
-class ExpOp(UnaryOp):
-    """`e ^ x`: base -1 stands for e, scale must be 1 and shift 0."""
-
-    MEANS: ClassVar[Counterpart] = nn.ExpOp
+class NaturalOp(UnaryOp):
+    """A power or a logarithm of a base, of which only e is taken."""
 
     base: Real = prop_def(REAL, default_value=real(-1.0))
     scale: Real = prop_def(REAL, default_value=real(1.0))
@@ -193,48 +161,39 @@ class ExpOp(UnaryOp):
         return super().derive()
 
 
-@operation
+@declare(nn.ExpOp)
+class ExpOp(NaturalOp):
+    """`e ^ x`: base -1 stands for e, scale must be 1 and shift 0."""
+
+
+@declare(nn.SqrtOp)
 class SqrtOp(UnaryOp):
     """Square root."""
 
-    MEANS: ClassVar[Counterpart] = nn.SqrtOp
 
-
-@operation
+@declare(nn.RsqrtOp)
 class RsqrtOp(UnaryOp):
     """`1 / sqrt(x)`."""
 
-    MEANS: ClassVar[Counterpart] = nn.RsqrtOp
 
-
-@operation
+@declare(nn.ReciprocalOp)
 class ReciprocalOp(UnaryOp):
     """`1 / x`."""
 
-    MEANS: ClassVar[Counterpart] = nn.ReciprocalOp
 
-
-@operation
+@declare(nn.NegOp, x=NEG_TYPES)
 class NegOp(UnaryOp):
     """`-x`."""
 
-    MEANS: ClassVar[Counterpart] = nn.NegOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": NEG_TYPES}
 
-
-@operation
+@declare(nn.AbsOp, x=ABS_TYPES)
 class AbsOp(UnaryOp):
     """`|x|`."""
 
-    MEANS: ClassVar[Counterpart] = nn.AbsOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ABS_TYPES}
 
-
-@operation
+@declare(x=FB, weight=FB)
 class PReluOp(AscendOp):
     """`x` where positive, `weight * x` elsewhere; weight has one number, or one per channel (axis 1). y has the type of x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "weight": FB}
 
     x: Operand = operand_def(ANY_TENSOR)
     weight: Operand = operand_def(ANY_TENSOR)
@@ -305,64 +264,44 @@ class BinaryOp(AscendOp):
         return [tensor(same_element(self.x1, self.x2), broadcast(shape_of(self.x1), shape_of(self.x2)))]
 
 
-@operation
+@declare(nn.AddOp, x1=(*NUMERIC, i1), x2=(*NUMERIC, i1))
 class AddOp(BinaryOp):
     """`x1 + x2`, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.AddOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
-
-@operation
+@declare(nn.SubOp)
 class SubOp(BinaryOp):
     """`x1 - x2`, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.SubOp
 
-
-@operation
+@declare(nn.MulOp, x1=(*NUMERIC, i1), x2=(*NUMERIC, i1))
 class MulOp(BinaryOp):
     """`x1 * x2`, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.MulOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (*NUMERIC, i1), "x2": (*NUMERIC, i1)}
 
-
-@operation
+@declare(nn.DivOp)
 class RealDivOp(BinaryOp):
     """`x1 / x2`, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.DivOp
 
-
-@operation
+@declare(nn.MaxOp, x1=EXTREMUM_TYPES, x2=EXTREMUM_TYPES)
 class MaximumOp(BinaryOp):
     """The larger one, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.MaxOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
-
-@operation
+@declare(nn.MinOp, x1=EXTREMUM_TYPES, x2=EXTREMUM_TYPES)
 class MinimumOp(BinaryOp):
     """The smaller one, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.MinOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": EXTREMUM_TYPES, "x2": EXTREMUM_TYPES}
 
-
-@operation
+@declare(nn.PowOp)
 class PowOp(BinaryOp):
     """`x1 ^ x2`, broadcasting."""
 
-    MEANS: ClassVar[Counterpart] = nn.PowOp
 
-
-@operation
+@declare(x=ALL)
 class CastOp(AscendOp):
     """Converts elements to the type with number `dst_type`. x of any shape."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     dst_type: Int = prop_def(INT)
@@ -377,62 +316,39 @@ class CastOp(AscendOp):
         return self.as_nn(nn.CastOp, result_types=self.result_types)
 
 
-@operation
-class LogOp(UnaryOp):
+@declare(nn.LogOp)
+class LogOp(NaturalOp):
     """Natural logarithm: base -1 stands for e, scale must be 1 and shift 0."""
 
-    MEANS: ClassVar[Counterpart] = nn.LogOp
 
-    base: Real = prop_def(REAL, default_value=real(-1.0))
-    scale: Real = prop_def(REAL, default_value=real(1.0))
-    shift: Real = prop_def(REAL, default_value=real(0.0))
-
-    def derive(self) -> Sequence[Tensor]:
-        if (self.base.value.data, self.scale.value.data, self.shift.value.data) != (-1, 1, 0):
-            raise VerifyException("base, scale and shift must be -1, 1 and 0")
-        return super().derive()
-
-
-@operation
+@declare(nn.SinOp)
 class SinOp(UnaryOp):
     """Sine of radians."""
 
-    MEANS: ClassVar[Counterpart] = nn.SinOp
 
-
-@operation
+@declare(nn.CosOp)
 class CosOp(UnaryOp):
     """Cosine of radians."""
 
-    MEANS: ClassVar[Counterpart] = nn.CosOp
 
-
-@operation
+@declare(nn.FloorOp)
 class FloorOp(UnaryOp):
     """The largest integer not above x."""
 
-    MEANS: ClassVar[Counterpart] = nn.FloorOp
 
-
-@operation
+@declare(nn.CeilOp)
 class CeilOp(UnaryOp):
     """The smallest integer not below x."""
 
-    MEANS: ClassVar[Counterpart] = nn.CeilOp
 
-
-@operation
+@declare(nn.RoundOp)
 class RintOp(UnaryOp):
     """The nearest integer, halves to even."""
 
-    MEANS: ClassVar[Counterpart] = nn.RoundOp
 
-
-@operation
+@declare(nn.SoftsignOp)
 class SoftsignOp(UnaryOp):
     """`x / (1 + |x|)`."""
-
-    MEANS: ClassVar[Counterpart] = nn.SoftsignOp
 
 
 __all__ = [

@@ -32,15 +32,13 @@ from ..nn.shapes import (
     text,
 )
 from .arithmetic import ManyOp
-from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, operation
+from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, declare, operation
 from .shape import index_list, one_index
 
 
-@operation
+@declare(x=ALL, indices=INDEX)
 class GatherOp(AscendOp):
     """Picks slices of the first axis of x by index, 0 or more. y: the shape of indices, then that of a slice."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     indices: Operand = operand_def(ANY_TENSOR)
@@ -56,11 +54,9 @@ class GatherOp(AscendOp):
         return [tensor(element_of(self.x), (*shape_of(self.indices), *shape_of(self.x)[1:]))]
 
 
-@operation
+@declare(x=ALL, indices=INDEX)
 class GatherNdOp(AscendOp):
     """Picks slices by several indices at once, 0 or more: the last axis of indices counts along the first axes of x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     indices: Operand = operand_def(ANY_TENSOR)
@@ -73,11 +69,9 @@ class GatherNdOp(AscendOp):
         return [tensor(element_of(self.x), (*indices[:-1], *x[indices[-1] :]))]
 
 
-@operation
+@declare(x=ALL, multiples=INDEX)
 class TileOp(AscendOp):
     """Repeats x along each axis by the number in `multiples`, one per axis."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "multiples": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     multiples: Operand = operand_def(ANY_TENSOR)
@@ -104,11 +98,9 @@ class TileOp(AscendOp):
         return [tensor(element_of(self.x), [d * n if known(d) else DYNAMIC for d, n in rows])]
 
 
-@operation
+@declare(x=ALL)
 class PackOp(ManyOp):
     """Joins `N` tensors of one shape along a new axis; `axis` is its index in y."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     axis: Int = prop_def(INT, default_value=integer(0))
 
@@ -133,12 +125,11 @@ class PartsOp(AscendOp):
         return count.value.data if isinstance(count, IntegerAttr) else 1  # pyright: ignore[reportUnknownMemberType]
 
 
-@operation
+@declare(x=ALL)
 class UnpackOp(PartsOp):
     """Cuts x along `axis` into its `num` slices, without that axis; one result each."""
 
     COUNT: ClassVar[str] = "num"
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     num: Int = prop_def(INT)
@@ -153,12 +144,11 @@ class UnpackOp(PartsOp):
         return [tensor(element_of(self.x), (*x[:axis], *x[axis + 1 :]))] * num
 
 
-@operation
+@declare(split_dim=(i32,), x=ALL)
 class SplitOp(PartsOp):
     """Cuts x along the axis `split_dim` into `num_split` equal parts, one result each."""
 
     COUNT: ClassVar[str] = "num_split"
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"split_dim": (i32,), "x": ALL}
 
     split_dim: Operand = operand_def(ANY_TENSOR)
     x: Operand = operand_def(ANY_TENSOR)
@@ -177,11 +167,9 @@ class SplitOp(PartsOp):
         return [tensor(element_of(self.x), (*x[:axis], part, *x[axis + 1 :]))] * num
 
 
-@operation
+@declare(x=ALL, offsets=INDEX, size=INDEX)
 class SliceOp(AscendOp):
     """Takes `size` elements from `offsets` on along each axis, both constants; -1: all following elements."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "offsets": INDEX, "size": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     offsets: Operand = operand_def(ANY_TENSOR)
@@ -210,11 +198,9 @@ class SliceOp(AscendOp):
         return [tensor(element_of(self.x), shape)]
 
 
-@operation
+@declare(dims=INDEX, value=ALL)
 class FillOp(AscendOp):
     """A tensor of shape `dims` whose elements are all `value`, one number."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"dims": INDEX, "value": ALL}
 
     dims: Operand = operand_def(ANY_TENSOR)
     value: Operand = operand_def(ANY_TENSOR)
@@ -237,11 +223,10 @@ class FillOp(AscendOp):
         return dims
 
 
-@operation
+@declare(start=INDEX, limit=INDEX, delta=INDEX)
 class RangeOp(AscendOp):
     """`start`, `start + delta`, ... below `limit` (above it if delta is negative), operands of rank 0; y is of rank 1."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"start": INDEX, "limit": INDEX, "delta": INDEX}
     DEVIATION: ClassVar[str] = "of integers only: how floats are rounded is not said"
 
     start: Operand = operand_def(ANY_TENSOR)
@@ -262,11 +247,9 @@ class RangeOp(AscendOp):
         return [tensor(element, [len(range(start, limit, delta))])]
 
 
-@operation
+@declare(x=ALL)
 class ShapeOp(AscendOp):
     """The sizes of x, as int32 (`dtype 3`) or int64 (9)."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     dtype: Int = prop_def(INT, default_value=integer(3))

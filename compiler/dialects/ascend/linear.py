@@ -14,7 +14,17 @@ from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, BOOL, INT, TEXT, Bool, Int, Result, Text, integer
 from ..nn.shapes import Shape, broadcast, element_of, merge_dim, shape_of, size, tensor
-from .base import FALSE, REAL_NUMBER, AscendOp, ElementTypes, Meaning, check_choice, check_range, operation, stand_ins
+from .base import (
+    FALSE,
+    REAL_NUMBER,
+    AscendOp,
+    Meaning,
+    check_choice,
+    check_range,
+    declare,
+    operation,
+    stand_ins,
+)
 from .cube import INT16_DEVIATION, WIDE_ROWS, OffsetOp, Row
 
 
@@ -157,11 +167,9 @@ class FullyConnectionOp(OffsetOp):
         return Meaning(meaning, lambda arrays: (arrays[0].reshape(*arrays[0].shape[:axis], -1), *arrays[1:]))
 
 
-@operation
+@declare(x=REAL_NUMBER, bias=REAL_NUMBER)
 class BiasAddOp(AscendOp):
     """Adds one number per channel. x `[N, ..., C]` (`data_format "NCHW"`: `[N, C, ...]`), bias `[C]`, y as x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "bias": REAL_NUMBER}
 
     x: Operand = operand_def(ANY_TENSOR)
     bias: Operand = operand_def(ANY_TENSOR)

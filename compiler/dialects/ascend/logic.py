@@ -12,7 +12,7 @@ from ...ir.dtypes import Tensor
 from .. import nn
 from ..nn.base import ANY_TENSOR, Result
 from ..nn.shapes import broadcast, same_element, shape_of, tensor
-from .base import FBD, REAL_NUMBER, AscendOp, Counterpart, ElementTypes, Meaning, i8, i16, operation, ui8
+from .base import FBD, REAL_NUMBER, AscendOp, ElementTypes, Meaning, declare, i8, i16, operation, ui8
 from .elementwise import UnaryOp
 
 EQUAL_TYPES: ElementTypes = (*FBD, i8, i16, i32, i64, ui8, i1)
@@ -88,28 +88,19 @@ class GreaterEqualOp(OrderOp):
     PREDICATE: ClassVar[nn.Predicate] = nn.Predicate.GE
 
 
-@operation
+@declare(nn.AndOp, x1=(i1,), x2=(i1,))
 class LogicalAndOp(TruthOp):
     """`x1 and x2`."""
 
-    MEANS: ClassVar[Counterpart] = nn.AndOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
-
-@operation
+@declare(nn.OrOp, x1=(i1,), x2=(i1,))
 class LogicalOrOp(TruthOp):
     """`x1 or x2`."""
 
-    MEANS: ClassVar[Counterpart] = nn.OrOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x1": (i1,), "x2": (i1,)}
 
-
-@operation
+@declare(nn.NotOp, x=(i1,))
 class LogicalNotOp(UnaryOp):
     """`not x`."""
-
-    MEANS: ClassVar[Counterpart] = nn.NotOp
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i1,)}
 
 
 __all__ = [

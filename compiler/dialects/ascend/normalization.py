@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
@@ -38,31 +38,22 @@ from .base import (
     FBD,
     TRUE,
     AscendOp,
-    ElementTypes,
     F,
     FormatOp,
     Meaning,
     check_choice,
+    declare,
     int_list,
-    operation,
     stand_ins,
 )
 
 
-@operation
+@declare(x=(f16, f32, bf16), scale=(f32,), offset=(f32,), mean=(f32,), variance=(f32,))
 class BNInferOp(AscendOp):
     """Batch normalization of inference: `(x - mean) / sqrt(variance + epsilon) * scale + offset` per channel (axis 1).
 
     x `[N, C, H, W]`, the four parameters float32 `[C]`, y as x.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
-        "x": (f16, f32, bf16),
-        "scale": (f32,),
-        "offset": (f32,),
-        "mean": (f32,),
-        "variance": (f32,),
-    }
 
     x: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -81,14 +72,12 @@ class BNInferOp(AscendOp):
         return self.as_nn(nn.BatchNormOp, epsilon=self.epsilon)
 
 
-@operation
+@declare(x=F)
 class LRNOp(AscendOp):
     """Local response normalization: `x / (bias + alpha * sum of squares of the 2*depth_radius+1 nearest channels)^beta`.
 
     x `[N, C, H, W]`, y as x. (As TensorFlow's LRN: alpha is not divided by the number of channels.)
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
 
     x: Operand = operand_def(ANY_TENSOR)
     depth_radius: Int = prop_def(INT, default_value=integer(5))
@@ -130,11 +119,9 @@ class SoftmaxLikeOp(AscendOp):
         return [tensor_of(self.operands[0])]
 
 
-@operation
+@declare(x=FBD)
 class SoftmaxV2Op(SoftmaxLikeOp):
     """`exp(x - max) / sum(exp(x - max))` along `axes`, a list of one axis. x of any shape, y as x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD}
 
     x: Operand = operand_def(ANY_TENSOR)
     half_to_float: Bool = prop_def(BOOL, default_value=FALSE)
@@ -149,11 +136,9 @@ class SoftmaxV2Op(SoftmaxLikeOp):
         return self.as_nn(nn.SoftmaxOp, axis=self.softmax_axis)
 
 
-@operation
+@declare(logits=FBD)
 class LogSoftmaxV2Op(SoftmaxLikeOp):
     """The logarithm of softmax along `axes`, a list of one axis. logits of any shape, logsoftmax as logits."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"logits": FBD}
 
     logits: Operand = operand_def(ANY_TENSOR)
     logsoftmax: Result = result_def(ANY_TENSOR)
@@ -191,14 +176,12 @@ class MomentsOp(AscendOp):
         """The operation of `nn` that computes only y."""
 
 
-@operation
+@declare(x=FB, gamma=FB, beta=FB)
 class LayerNormOp(MomentsOp):
     """`(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the axes from `begin_norm_axis` on.
 
     gamma and beta have the sizes of x from `begin_params_axis` on; mean and variance have size 1 along the normalized axes.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "gamma": FB, "beta": FB}
 
     begin_norm_axis: Int = prop_def(INT, default_value=integer(0))
     begin_params_axis: Int = prop_def(INT, default_value=integer(0))
@@ -219,7 +202,7 @@ class LayerNormOp(MomentsOp):
         return nn.LayerNormOp.make(*stand_ins(self.operand_types), axis=self.first_axis, epsilon=self.epsilon)
 
 
-@operation
+@declare(x=F, gamma=F, beta=F)
 class InstanceNormOp(MomentsOp, FormatOp):
     """`(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the spatial axes.
 
@@ -227,7 +210,6 @@ class InstanceNormOp(MomentsOp, FormatOp):
     """
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NDHWC", "NCDHW", "NHWC", "NCHW")
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
 
     x: Operand = operand_def(ANY_TENSOR)
     gamma: Operand = operand_def(ANY_TENSOR)
@@ -248,14 +230,13 @@ class InstanceNormOp(MomentsOp, FormatOp):
         return nn.InstanceNormOp.make(*stand_ins(self.operand_types), epsilon=self.epsilon, layout=self.nn_layout)
 
 
-@operation
+@declare(x=F, gamma=F, beta=F)
 class GroupNormOp(MomentsOp, FormatOp):
     """`(x - mean) / sqrt(variance + eps) * gamma + beta` over the spatial axes and the channels of each of `num_groups` groups.
 
     x in `data_format`, gamma and beta `[C]`; mean and variance `[N, num_groups]`.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F, "gamma": F, "beta": F}
     DEVIATION: ClassVar[str] = "mean and variance are [N, num_groups]; the header does not define their shape"
 
     x: Operand = operand_def(ANY_TENSOR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar
 
@@ -19,17 +19,16 @@ from .base import (
     FALSE,
     FBD,
     TRUE,
-    ElementTypes,
     FormatOp,
     Meaning,
     check_choice,
     check_range,
+    declare,
     full_rank,
     i8,
     i16,
     i64,
     int_list,
-    operation,
     pads_of,
     same_pad_pairs,
     ui8,
@@ -274,28 +273,23 @@ class AveragingOp(WindowOp):
         return self.as_pool(nn.AveragePoolOp, nn.GlobalAveragePoolOp, count_include_pad=self.counts_padding)
 
 
-@operation
+@declare(x=(*FBD, i8, i16, i32, i64, ui8, ui16))
 class MaxPoolV3Op(PoolOp):
     """The largest element of each window; padding never wins. y has the type of x."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8, i16, i32, i64, ui8, ui16)}
 
-
-@operation
+@declare(x=(f16, f32, f64, i8, i16, i32, i64, ui8, ui16))
 class MaxPoolOp(SameOrValidOp):
     """The largest element of each window (TensorFlow); padding never wins. y has the type of x."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, f64, i8, i16, i32, i64, ui8, ui16)}
 
-
-@operation
+@declare(x=(*FBD, i8))
 class AvgPoolV2Op(PoolOp, AveragingOp):
     """The mean of each window; of int8 x, the exact int32 sum of `x - offset_x` over each window.
 
     With `exclusive` padding does not count, otherwise it counts as zeros. `divisor_override` must be 0 (unused).
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
     DEVIATION: ClassVar[str] = _SUMS
 
     exclusive: Bool = prop_def(BOOL, default_value=TRUE)
@@ -317,11 +311,10 @@ class AvgPoolV2Op(PoolOp, AveragingOp):
         return super().derive()
 
 
-@operation
+@declare(x=(*FBD, i8))
 class AvgPoolOp(SameOrValidOp, AveragingOp):
     """The mean of each window (TensorFlow), padding not counted; of int8 x, the exact int32 sum of `x - offset_x`."""
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (*FBD, i8)}
     DEVIATION: ClassVar[str] = _SUMS
 
     @property
@@ -329,7 +322,7 @@ class AvgPoolOp(SameOrValidOp, AveragingOp):
         return False
 
 
-@operation
+@declare(x=(f16, f32, i8))
 class PoolingOp(AveragingOp):
     """Pooling (Caffe): the largest element (`mode 0`) or the mean (1) of each window of x `[N, C, H, W]`.
 
@@ -339,7 +332,6 @@ class PoolingOp(AveragingOp):
     """
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NCHW",)
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (f16, f32, i8)}
     DEVIATION: ClassVar[str] = (
         "has the attribute offset_x; of int8 x it gives the exact int32 sum of each window (padding contributes 0), 1/count goes "
         "into deq_scale, so the count must be constant"

@@ -21,16 +21,15 @@ from .base import (
     DATA_TYPES,
     FALSE,
     AscendOp,
-    ElementTypes,
     F,
     check_choice,
     check_range,
+    declare,
     f32,
     i4,
     i8,
     i16,
     int_list,
-    operation,
 )
 
 STORAGE: Mapping[int, IntegerType] = {2: i8, 29: i4}
@@ -67,7 +66,7 @@ class ScaledOp(AscendOp):
             raise VerifyException("scale must be positive and finite")
 
 
-@operation
+@declare(x=F)
 class AscendQuantOp(ScaledOp):
     """`clip(round(x * scale + offset))` to int8 (`dst_type 2`), int16 (6) or int4 (29), per tensor. x of any shape of
     rank 1 to 8.
@@ -81,7 +80,6 @@ class AscendQuantOp(ScaledOp):
     ```
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": F}
     DEVIATION: ClassVar[str] = "gives int16 as well, as AMCT's files have it"
 
     round_mode: Text = prop_def(TEXT, default_value=StringAttr("Round"))
@@ -114,11 +112,9 @@ class AscendQuantOp(ScaledOp):
         return [tensor(self.storage, shape)]
 
 
-@operation
+@declare(x=(i8,))
 class AscendAntiQuantOp(ScaledOp):
     """`(x + offset) * scale` in float32 (`dtype 0`) or float16 (1). x int8 of any shape; **offset is the negated zero point**."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,)}
 
     dtype: Int = prop_def(INT, default_value=integer(0))
 
@@ -170,7 +166,7 @@ class PerChannelOp(AscendOp):
             raise VerifyException(f"{name} must be a constant")
 
 
-@operation
+@declare(x=(i32,), deq_scale=(f32,))
 class AscendDequantOp(PerChannelOp):
     """`float32(x) * deq_scale`, then `max(0, .)` with `relu_flag`: an int32 accumulator to float32 (`dtype 0`) or float16 (1).
 
@@ -185,7 +181,6 @@ class AscendDequantOp(PerChannelOp):
     ```
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "deq_scale": (f32,)}
     DEVIATION: ClassVar[str] = (
         "deq_scale is float32 and shift_n stands next to it; targets pack both into uint64 (the scale without 2^N)"
     )
@@ -234,7 +229,7 @@ _SCALES = "is float32; targets pack it into uint64"
 _INT16 = "the header defines neither where it rounds nor in which order it adds"
 
 
-@operation
+@declare(x=(i32,), req_scale=(f32,))
 class AscendRequantOp(PerChannelOp):
     """`clip(rint(x * req_scale) + offset)`: an int32 accumulator to int8, with `relu_flag` from `max(0, x * req_scale)`.
 
@@ -246,7 +241,6 @@ class AscendRequantOp(PerChannelOp):
     ```
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i32,), "req_scale": (f32,)}
     DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; has the attribute offset; x may be of any rank, not 4 to 6 only"
 
     x: Operand = operand_def(ANY_TENSOR)
@@ -263,7 +257,7 @@ class AscendRequantOp(PerChannelOp):
         return [tensor(i8, shape_of(self.x))]
 
 
-@operation
+@declare(x0=(i32,), deq_scale=(f32,), x1=(i16,))
 class AscendDequantS16Op(PerChannelOp):
     """`clip(rint(x0 * deq_scale) + x1)`: an int32 accumulator to int16, with `relu_flag` no less than 0.
 
@@ -271,7 +265,6 @@ class AscendDequantS16Op(PerChannelOp):
     product is, then to an integer, ties to even; the sum is exact.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i32,), "deq_scale": (f32,), "x1": (i16,)}
     DEVIATION: ClassVar[str] = f"deq_scale {_SCALES}; {_INT16}"
 
     x0: Operand = operand_def(ANY_TENSOR)
@@ -287,7 +280,7 @@ class AscendDequantS16Op(PerChannelOp):
         return [tensor(i16, shape_of(self.x0))]
 
 
-@operation
+@declare(x0=(i16,), req_scale=(f32,), x1=(i16,))
 class AscendRequantS16Op(PerChannelOp):
     """int16 to int8: y1 is `clip(x0 + x1)` (x0 without x1), with `relu_flag` no less than 0; y0 is `clip(rint(y1 * req_scale))`.
 
@@ -295,7 +288,6 @@ class AscendRequantS16Op(PerChannelOp):
     takes, may be used with `dual_output` only.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x0": (i16,), "req_scale": (f32,), "x1": (i16,)}
     DEVIATION: ClassVar[str] = f"req_scale {_SCALES}; {_INT16}"
 
     x0: Operand = operand_def(ANY_TENSOR)

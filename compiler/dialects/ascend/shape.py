@@ -45,6 +45,7 @@ from .base import (
     ElementTypes,
     Meaning,
     check_choice,
+    declare,
     int_list,
     operation,
     stand_ins,
@@ -71,11 +72,9 @@ def one_index(what: str, value: SSAValue) -> int:
     return numbers[0]
 
 
-@operation
+@declare(x=ALL, shape=INDEX)
 class ReshapeOp(AscendOp):
     """The elements of x in another shape; one entry of `shape` may be -1. y: the element type of x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "shape": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     shape: Operand = operand_def(ANY_TENSOR)
@@ -102,11 +101,9 @@ class ReshapeOp(AscendOp):
         return self.as_nn(nn.ReshapeOp, allow_zero=True)
 
 
-@operation
+@declare(x=ALL, perm=INDEX)
 class TransposeOp(AscendOp):
     """Reorders axes: axis i of y is axis `perm[i]` of x."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "perm": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     perm: Operand = operand_def(ANY_TENSOR)
@@ -121,11 +118,9 @@ class TransposeOp(AscendOp):
         return self.as_nn(nn.TransposeOp, 1, perm=index_list("perm", self.perm))
 
 
-@operation
+@declare(x=ALL)
 class FlattenOp(AscendOp):
     """Reshapes to two axes: the product of the sizes before `axis`, and of the sizes from `axis` on."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     axis: Int = prop_def(INT, default_value=integer(1))
@@ -135,11 +130,9 @@ class FlattenOp(AscendOp):
         return self.as_nn(nn.FlattenOp, axis=self.axis)
 
 
-@operation
+@declare(x=ALL)
 class SqueezeOp(AscendOp):
     """Drops the axes `axis`, of size 1; an empty list means all of them."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     axis: Ints = prop_def(INTS, default_value=int_list())
@@ -149,11 +142,9 @@ class SqueezeOp(AscendOp):
         return self.as_nn(nn.SqueezeOp, axes=ints(self.axis) or None)
 
 
-@operation
+@declare(x=ALL)
 class UnsqueezeOp(AscendOp):
     """Inserts axes of size 1; `axes` count in y."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL}
 
     x: Operand = operand_def(ANY_TENSOR)
     axes: Ints = prop_def(INTS, default_value=int_list())
@@ -163,11 +154,9 @@ class UnsqueezeOp(AscendOp):
         return self.as_nn(nn.UnsqueezeOp, axes=self.axes)
 
 
-@operation
+@declare(x=ALL, concat_dim=INDEX)
 class ConcatV2Op(AscendOp):
     """Joins the tensors x along the axis `concat_dim`; all other sizes are equal. `N` is the number of inputs."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "concat_dim": INDEX}
 
     x: VarOperand = var_operand_def(ANY_TENSOR)
     concat_dim: Operand = operand_def(ANY_TENSOR)
@@ -184,11 +173,9 @@ class ConcatV2Op(AscendOp):
         return Meaning(nn.ConcatOp.make(stand_ins([v.type for v in self.x]), axis=axis), lambda arrays: arrays[:-1])
 
 
-@operation
+@declare(x=ALL, size_splits=INDEX, split_dim=INDEX)
 class SplitVOp(AscendOp):
     """Cuts x along the axis `split_dim` into `num_split` parts of the sizes `size_splits`, one result each."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "size_splits": INDEX, "split_dim": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     size_splits: Operand = operand_def(ANY_TENSOR)
@@ -211,20 +198,12 @@ class SplitVOp(AscendOp):
         return self.as_nn(nn.SplitOp, 1, sizes=sizes, axis=axis)
 
 
-@operation
+@declare(x=ALL, begin=INDEX, end=INDEX, axes=INDEX, strides=INDEX)
 class StridedSliceV2Op(AscendOp):
     """Takes ranges of the axes `axes` with steps `strides` of either sign; begins and ends count and clamp as in ONNX Slice.
 
     The header's masks are left out: they are 0.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
-        "x": ALL,
-        "begin": INDEX,
-        "end": INDEX,
-        "axes": INDEX,
-        "strides": INDEX,
-    }
 
     x: Operand = operand_def(ANY_TENSOR)
     begin: Operand = operand_def(ANY_TENSOR)
@@ -239,15 +218,13 @@ class StridedSliceV2Op(AscendOp):
         return self.as_nn(nn.SliceOp, 1, **dict(zip(("starts", "ends", "axes", "steps"), lists, strict=True)))
 
 
-@operation
+@declare(x=ALL, indices=INDEX, axis=INDEX)
 class GatherV2Op(AscendOp):
     """Picks slices of the axis `axis` of x by index; with `negative_index_support` negative indices count from the end.
 
     y: the shape of x with that of indices in place of the axis. The first `batch_dims` axes of x and indices are the same: each
     batch is looked up in on its own.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "indices": INDEX, "axis": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     indices: Operand = operand_def(ANY_TENSOR)
@@ -276,14 +253,12 @@ class GatherV2Op(AscendOp):
         return Meaning(meaning, arrange)
 
 
-@operation
+@declare(x=ALL, paddings=INDEX)
 class PadV3Op(AscendOp):
     """Adds elements around x. `paddings` lists begin and end per axis; all begins, then all ends where not contiguous.
 
     `mode`: `constant` (constant_values, 0 where absent), `reflect` or `edge`.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": ALL, "paddings": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     paddings: Operand = operand_def(ANY_TENSOR)

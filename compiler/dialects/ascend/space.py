@@ -28,6 +28,7 @@ from .base import (
     FormatOp,
     Meaning,
     check_choice,
+    declare,
     operation,
 )
 
@@ -96,12 +97,11 @@ class ResizeImageOp(ImageOp):
         return self.as_nn(nn.ResizeOp, 1, sizes=self.sizes, mode=self.MODE, **positions)
 
 
-@operation
+@declare(x=FBD, size=(i32,))
 class ResizeBilinearV2Op(ResizeImageOp):
     """Bilinear resizing; y has the element type with number `dtype`, or that of x."""
 
     MODE: ClassVar[str] = "linear"
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FBD, "size": (i32,)}
 
     dtype: Int = prop_def(INT, default_value=integer(0))
 
@@ -113,22 +113,20 @@ class ResizeBilinearV2Op(ResizeImageOp):
         return super().derive()
 
 
-@operation
+@declare(x=REAL_NUMBER, size=(i32,))
 class ResizeNearestNeighborV2Op(ResizeImageOp):
     """Resizing by the nearest element; y has the type of x."""
 
     MODE: ClassVar[str] = "nearest"
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "size": (i32,)}
 
 
-@operation
+@declare(x=REAL_NUMBER, scales=(f32,), sizes=INDEX)
 class ResizeOp(AscendOp):
     """ONNX Resize of x of rank 4, by `scales` (float32, one per axis) or to `sizes`; the other one is empty.
 
     y of the type of x. `extrapolation_value` must be 0: nothing is cut out.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "scales": (f32,), "sizes": INDEX}
     DEVIATION: ClassVar[str] = "roi is left out; scales and sizes are both there, one of them empty"
 
     x: Operand = operand_def(ANY_TENSOR)
@@ -250,11 +248,9 @@ class BatchBlockOp(AscendOp):
         return block, (*(b for b, _ in pairs), *(e for _, e in pairs))
 
 
-@operation
+@declare(x=REAL_NUMBER, block_shape=INDEX, paddings=INDEX)
 class SpaceToBatchNDOp(BatchBlockOp):
     """Pads x `[N, *space, ...]` with zeros, then moves each position within a block into the batch (TensorFlow)."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "paddings": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     block_shape: Operand = operand_def(ANY_TENSOR)
@@ -265,11 +261,9 @@ class SpaceToBatchNDOp(BatchBlockOp):
         return self.as_nn(nn.SpaceToBatchOp, 1, block=block, layout="nhwc", pads=pads)
 
 
-@operation
+@declare(x=REAL_NUMBER, block_shape=INDEX, crops=INDEX)
 class BatchToSpaceNDOp(BatchBlockOp):
     """Moves parts of the batch back into space, then crops it (TensorFlow)."""
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": REAL_NUMBER, "block_shape": INDEX, "crops": INDEX}
 
     x: Operand = operand_def(ANY_TENSOR)
     block_shape: Operand = operand_def(ANY_TENSOR)

@@ -15,7 +15,17 @@ from .. import nn
 from ..nn.base import ANY_TENSOR, INT, INTS, TEXT, Int, Ints, Text, integer, ints
 from ..nn.constant import constant_ints
 from ..nn.shapes import DYNAMIC, Shape, known, merge_dim, shape_of, tensor
-from .base import FLOAT32_DEVIATION, INDEX, ElementTypes, Meaning, check_range, full_rank, i8, int_list, operation
+from .base import (
+    FLOAT32_DEVIATION,
+    INDEX,
+    Meaning,
+    check_range,
+    declare,
+    full_rank,
+    i8,
+    int_list,
+    operation,
+)
 from .convolution import ConvolutionOp, Filter, XFirstOp
 from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, Row
 
@@ -93,7 +103,7 @@ def check_input_size(value: SSAValue, shape: Shape) -> None:
             merge_dim(wanted, size, "input_size and the size that the geometry gives")
 
 
-@operation
+@declare(input_size=INDEX)
 class Conv2DTransposeOp(TransposedOp, XFirstOp):
     """Transposed convolution. filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), dilations must be 1.
 
@@ -103,7 +113,6 @@ class Conv2DTransposeOp(TransposedOp, XFirstOp):
 
     ROWS: ClassVar[Mapping[Attribute, Row]] = WIDE_ROWS
     DEVIATION: ClassVar[str] = f"{INT16_DEVIATION}; {FLOAT32_DEVIATION}"
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": INDEX}
 
     input_size: Operand = operand_def(ANY_TENSOR)
     x: Operand = operand_def(ANY_TENSOR)
@@ -131,7 +140,7 @@ class Conv2DTransposeOp(TransposedOp, XFirstOp):
         check_input_size(self.input_size, shape)
 
 
-@operation
+@declare(input_size=(i32,))
 class Conv2DBackpropInputOp(TransposedOp):
     """Transposed convolution (TensorFlow): the gradient of a convolution's input. No bias, no zero point.
 
@@ -143,7 +152,6 @@ class Conv2DBackpropInputOp(TransposedOp):
     DEVIATION: ClassVar[str] = (
         f"has the int8 row of Conv2DBackpropInputD (out_backprop symmetric, as there is no offset_x); {FLOAT32_DEVIATION}"
     )
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"input_size": (i32,)}
 
     input_size: Operand = operand_def(ANY_TENSOR)
     filter: Operand = operand_def(ANY_TENSOR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, StringAttr, bf16, f16, f32
@@ -24,20 +24,19 @@ from ..nn.shapes import (
     shape_of,
     tensor,
 )
-from .base import DATA_TYPES, FALSE, FB, AscendOp, ElementTypes, check_choice, i4, i8, operation
+from .base import DATA_TYPES, FALSE, FB, AscendOp, ElementTypes, check_choice, declare, i4, i8
 from .quantization import STORAGE
 
 _HALF: ElementTypes = (f16, bf16)
 
 
-@operation
+@declare(x=(i8,), offset=(i8,))
 class AscendWeightQuantOp(AscendOp):
     """`x - offset`, the integers of a weight without its zero points; they must fit into int8 (`dst_type 2`) or int4 (29).
 
     x int8; offset int8, of a shape that broadcasts to x. A difference out of range is an error at run time.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8,), "offset": (i8,)}
     DEVIATION: ClassVar[str] = "the header gives no formula"
 
     x: Operand = operand_def(ANY_TENSOR)
@@ -55,15 +54,13 @@ class AscendWeightQuantOp(AscendOp):
         return [tensor(self.storage, x)]
 
 
-@operation
+@declare(x=FB, scale=FB, offset=FB)
 class AscendQuantV2Op(AscendOp):
     """`clip(round(x * scale + offset))` along `axis`, to int8 (`dst_type 2`) or int4 (29).
 
     x of any shape; scale and offset of its element type, `[1]` or as long as the axis. Product, sum and rounding each round to
     float32; with `sqrt_mode` the product is `x * scale * scale`.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": FB, "scale": FB, "offset": FB}
 
     x: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -97,15 +94,13 @@ class AscendQuantV2Op(AscendOp):
         return [tensor(self.storage, x)]
 
 
-@operation
+@declare(x=(i8, i4), scale=(f32, bf16), offset=(f32, bf16))
 class AscendAntiQuantV2Op(AscendOp):
     """`(x + offset) * scale` along the last axis, as float16 (`dst_type 1`) or bfloat16 (27).
 
     x int8 or int4; scale and offset of one type, `[1]` or as long as the last axis. Sum and product each round to float32; with
     `sqrt_mode` it is multiplied twice.
     """
-
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {"x": (i8, i4), "scale": (f32, bf16), "offset": (f32, bf16)}
 
     x: Operand = operand_def(ANY_TENSOR)
     scale: Operand = operand_def(ANY_TENSOR)
@@ -127,7 +122,7 @@ class AscendAntiQuantV2Op(AscendOp):
         return [tensor(element, x)]
 
 
-@operation
+@declare(x=_HALF, weight=(i8, i4), antiquant_scale=_HALF, antiquant_offset=_HALF, bias=(*_HALF, f32))
 class WeightQuantBatchMatmulV2Op(AscendOp):
     """`x * ((weight + antiquant_offset) * antiquant_scale) + bias`: a product of floats with a quantized weight.
 
@@ -136,13 +131,6 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
     float32 and rounded to the type of x; sums are taken in float32.
     """
 
-    TYPES: ClassVar[Mapping[str, ElementTypes]] = {
-        "x": _HALF,
-        "weight": (i8, i4),
-        "antiquant_scale": _HALF,
-        "antiquant_offset": _HALF,
-        "bias": (*_HALF, f32),
-    }
     DEVIATION: ClassVar[str] = (
         "antiquant_offset is not optional (zeros where the weight is symmetric); the float result only: quant_scale and "
         "quant_offset are left out"
