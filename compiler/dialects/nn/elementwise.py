@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isinf
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
@@ -44,6 +44,19 @@ class ActivationOp(ElementwiseOp):
     """Name of PyTorch's class."""
 
 
+_Activation = TypeVar("_Activation", bound=ActivationOp)
+
+
+def activation(pytorch: str) -> Callable[[type[_Activation]], type[_Activation]]:
+    """Defines an activation, `PYTORCH` in PyTorch."""
+
+    def define(kind: type[_Activation]) -> type[_Activation]:
+        operation(kind).PYTORCH = pytorch
+        return kind
+
+    return define
+
+
 class UnaryOp(ElementwiseOp):
     """Base of operations with one operand of any shape, and a result of the same type."""
 
@@ -69,33 +82,27 @@ class BoundOp(ActivationOp, UnaryOp):
         return all(bound == 0 or isinf(bound) for bound in self.bounds)
 
 
-@operation
+@activation("ReLU")
 class ReluOp(BoundOp):
     """`max(x, 0)` (ONNX Relu). Any shape and number type."""
-
-    PYTORCH: ClassVar[str] = "ReLU"
 
     @property
     def bounds(self) -> tuple[float, float]:
         return (0.0, float("inf"))
 
 
-@operation
+@activation("ReLU6")
 class Relu6Op(BoundOp):
     """`min(max(x, 0), 6)` (TensorFlow Relu6, ONNX Clip(0, 6)). Any shape and number type."""
-
-    PYTORCH: ClassVar[str] = "ReLU6"
 
     @property
     def bounds(self) -> tuple[float, float]:
         return (0.0, 6.0)
 
 
-@operation
+@activation("Clip")
 class ClipOp(BoundOp):
     """`min(max(x, min), max)` (ONNX Clip with constant bounds). An absent bound has no effect. Any shape and number type."""
-
-    PYTORCH: ClassVar[str] = "Clip"
 
     min: Double | None = opt_prop_def(DOUBLE)
     max: Double | None = opt_prop_def(DOUBLE)
@@ -109,11 +116,9 @@ def _number_or(attribute: FloatAttr | None, default: float) -> float:
     return default if attribute is None else attribute.value.data
 
 
-@operation
+@activation("LeakyReLU")
 class LeakyReluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * x` elsewhere (ONNX LeakyRelu). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "LeakyReLU"
 
     alpha: Real = prop_def(REAL, default_value=real(0.01))
 
@@ -122,47 +127,37 @@ class LeakyReluOp(ActivationOp, UnaryOp):
         return True
 
 
-@operation
+@activation("ELU")
 class EluOp(ActivationOp, UnaryOp):
     """`x` where positive, `alpha * (exp(x) - 1)` elsewhere (ONNX Elu). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "ELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.0))
 
 
-@operation
+@activation("SELU")
 class SeluOp(ActivationOp, UnaryOp):
     """`gamma * x` where positive, `gamma * alpha * (exp(x) - 1)` elsewhere (ONNX Selu). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "SELU"
 
     alpha: Real = prop_def(REAL, default_value=real(1.67326319217681884765625))
     gamma: Real = prop_def(REAL, default_value=real(1.05070102214813232421875))
 
 
-@operation
+@activation("Hardsigmoid")
 class HardSigmoidOp(ActivationOp, UnaryOp):
     """`max(0, min(1, alpha * x + beta))` (ONNX HardSigmoid). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "Hardsigmoid"
 
     alpha: Real = prop_def(REAL, default_value=real(0.2))
     beta: Real = prop_def(REAL, default_value=real(0.5))
 
 
-@operation
+@activation("Hardswish")
 class HardSwishOp(ActivationOp, UnaryOp):
     """`x * max(0, min(1, x / 6 + 0.5))` (ONNX HardSwish). Any float shape."""
 
-    PYTORCH: ClassVar[str] = "Hardswish"
 
-
-@operation
+@activation("Hardshrink")
 class HardShrinkOp(ActivationOp, UnaryOp):
     """`x` where `|x| > lambd`, 0 elsewhere (ONNX Shrink without a bias). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "Hardshrink"
 
     lambd: Real = prop_def(REAL, default_value=real(0.5))
 
@@ -172,48 +167,36 @@ class HardShrinkOp(ActivationOp, UnaryOp):
             raise VerifyException("lambd must not be negative")
 
 
-@operation
+@activation("GELU")
 class GeluOp(ActivationOp, UnaryOp):
     """`x * Phi(x)` by the error function, or with `tanh_approximation` by tanh (ONNX Gelu). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "GELU"
 
     tanh_approximation: Flag | None = opt_prop_def(FLAG)
 
 
-@operation
+@activation("Sigmoid")
 class SigmoidOp(ActivationOp, UnaryOp):
     """`1 / (1 + exp(-x))` (ONNX Sigmoid). Any float shape."""
 
-    PYTORCH: ClassVar[str] = "Sigmoid"
 
-
-@operation
+@activation("Tanh")
 class TanhOp(ActivationOp, UnaryOp):
     """Hyperbolic tangent (ONNX Tanh). Any float shape."""
 
-    PYTORCH: ClassVar[str] = "Tanh"
 
-
-@operation
+@activation("Softplus")
 class SoftplusOp(ActivationOp, UnaryOp):
     """`log(exp(x) + 1)` (ONNX Softplus). Any float shape."""
 
-    PYTORCH: ClassVar[str] = "Softplus"
 
-
-@operation
+@activation("Softsign")
 class SoftsignOp(ActivationOp, UnaryOp):
     """`x / (1 + |x|)` (ONNX Softsign). Any float shape."""
 
-    PYTORCH: ClassVar[str] = "Softsign"
 
-
-@operation
+@activation("Mish")
 class MishOp(ActivationOp, UnaryOp):
     """`x * tanh(log(1 + exp(x)))` (ONNX Mish). Any float shape."""
-
-    PYTORCH: ClassVar[str] = "Mish"
 
 
 @operation
@@ -299,13 +282,11 @@ class NotOp(UnaryOp):
         return super().infer()
 
 
-@operation
+@activation("PReLU")
 class PReluOp(ActivationOp):
     """`x` where positive, `slope * x` elsewhere (ONNX PRelu). input of any shape, slope broadcasts to it, result as input."""
 
     KEEPS_SHAPE: ClassVar[bool] = True
-    PYTORCH: ClassVar[str] = "PReLU"
-
     input: Operand = operand_def(ANY_TENSOR)
     slope: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
