@@ -55,15 +55,8 @@ def create_quant_config(
     If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
     Raises CompileError, located, for a model that cannot be read, bad settings, and layers that the model does not have.
     """
-    steps.create_config(
-        load(model_file, steps.session_for()),
-        config_file,
-        skip_layers,
-        batch_num,
-        activation_offset,
-        config_defination,
-        "onnx",
-    )
+    settings = skip_layers, batch_num, activation_offset, config_defination
+    steps.create_config(load(model_file, steps.session_for()), config_file, *settings, "onnx")
 
 
 def quantize_model(

@@ -44,15 +44,8 @@ def create_quant_config(
     If `config_defination`, a simplified configuration, is given, the three settings before it are ignored with a warning.
     Raises CompileError, located, for a graph that cannot be read, bad settings, and layers that the graph does not have.
     """
-    steps.create_config(
-        load(graph, steps.session_for()),
-        config_file,
-        skip_layers,
-        batch_num,
-        activation_offset,
-        config_defination,
-        "tensorflow",
-    )
+    settings = skip_layers, batch_num, activation_offset, config_defination
+    steps.create_config(load(graph, steps.session_for()), config_file, *settings, "tensorflow")
 
 
 def quantize_model(
