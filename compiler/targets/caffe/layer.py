@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import ClassVar, NoReturn, cast
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
@@ -11,11 +11,10 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
 from ...formats.caffe.file import NetLayer
-from ...ir.weights import WeightError
 from ...runtime.kernels.quantization import dequantize
-from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
-from ..graph import ELSEWHERE, OTHERWISE, source
+from ..graph import source
+from ..layer import Layer
 from .net import Array, Net, layer_proto
 
 Bottom = SSAValue | str
@@ -25,24 +24,16 @@ Written = str | Sequence[str] | None
 """The result of a converter: the blob of the result, one for each result, or None if the consumer's layer contains it."""
 
 
-class CaffeLayer:
+class CaffeLayer(Layer[Net]):
     """The layers of one operation. Blobs have provisional names until `finish`."""
 
-    def __init__(self, net: Net, op: Operation, label: str | None = None, of: Operation | None = None):
+    FORMAT: ClassVar[str] = "Caffe"
+
+    def __init__(self, net: Net, op: Operation):
+        super().__init__(net, op, net.label(op))
         self.net = net
-        self.op = op
-        self.of = of
-        """The operation of the module whose expansion `op` is a step of."""
-        self.label: str = net.label(op) if label is None else label
         self._layers: list[NetLayer] = []
         self._tops: list[str] = []
-
-    def for_step(self, step: Operation, is_last: bool) -> CaffeLayer:
-        """The layers for a step of this operation. The last step has the name of the operation."""
-        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = CaffeLayer(self.net, step, label, self.of or self.op)
-        layer._layers, layer._tops = self._layers, self._tops
-        return layer
 
     def layer(self, kind: str, *bottoms: Bottom, blobs: Sequence[Array] = (), **params: dict[str, object]) -> str:
         """A layer with the operation's name; returns its one top."""
@@ -108,10 +99,13 @@ class CaffeLayer:
         self._layers.append(NetLayer(layer_proto(self.net.names.unique(name), kind, names, made, **params), blobs))
         return made
 
+    def value(self, operand: SSAValue) -> str | None:
+        return self.net.blob(operand)
+
     def _name(self, bottom: Bottom) -> str:
         if isinstance(bottom, str):
             return bottom
-        if (blob := self.net.blob(bottom)) is None:
+        if (blob := self.value(bottom)) is None:
             self.fail("reads a constant where Caffe's layer reads a blob", "--fold-constants computes what can be")
         return blob
 
@@ -121,15 +115,8 @@ class CaffeLayer:
             self.fail(f"computes its {what} at run time, Caffe's layer keeps it as a blob")
         return array
 
-    def error(self, message: str, hint: str = "") -> CompileError:
-        told = message if self.of is None else f"becomes {self.op.name}, which {message}"
-        return op_error(self.of or self.op, told, hint)
-
     def fail(self, message: str, hint: str = "") -> NoReturn:
         raise self.error(message, hint)
-
-    def note(self, rule: str, reason: str) -> None:
-        self.net.remarks.note(self.of or self.op, rule, reason)
 
     def finish(self, results: Sequence[str]) -> None:
         """Names the results, then every blob between, and adds the layers to the net."""
@@ -172,12 +159,7 @@ def write_operation(op: Operation, net: Net) -> None:
     layer = CaffeLayer(net, op)
     if not isinstance(op, nn.QuantizeOp | nn.CompareOp) and any(element_of(r) != f32 for r in op.results):
         raise layer.error(f"is of {element_of(op.results[0])}, Caffe computes in float32")
-    try:
-        results = written(op, layer)
-    except WeightError as e:
-        raise layer.error(f"cannot be written: {e}") from None
-    if results is not None:
-        layer.finish([results] if isinstance(results, str) else results)
+    layer.write(written)
 
 
 def written(op: Operation, layer: CaffeLayer) -> Written:
@@ -187,12 +169,4 @@ def written(op: Operation, layer: CaffeLayer) -> Written:
             return convert(op, layer)
     except Expand:
         pass
-    if (expansion := nn.expanded(op)) is None:
-        raise layer.error("has no form in Caffe", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    with expansion:
-        for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
-            if results is not None:
-                layer.net.bind(step.results[0], results if isinstance(results, str) else results[0])
-        blobs = [layer.net.blob(v) for v in expansion.results]
-        return [blob for blob in blobs if blob is not None]
+    return layer.expanded(op, written)

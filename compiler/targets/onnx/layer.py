@@ -3,48 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from onnx import NodeProto, helper
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.nn import expanded
 from ...formats.onnx.graphs import replace_names
 from ...formats.onnx.schema import first_opset_taking, rejected_output, result_elements, schema_of, type_mismatch
 from ...ir.dtypes import Tensor, numpy_dtype
-from ...ir.weights import WeightError
-from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
-from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
+from ..graph import number_of
+from ..layer import Layer
 from .graph import Array, Graph, OpsetError, element_of, value_info
 
 Operand = SSAValue | str | None
 """A value of the module, the name of a written value, or an absent input."""
 
 
-@dataclass
-class OnnxLayer:
+class OnnxLayer(Layer[Graph]):
     """The nodes of one operation. Value names are provisional until `finish`."""
 
-    graph: Graph
-    op: Operation
-    label: str = ""
-    of: Operation | None = None
-    """The operation of the module whose expansion `op` is a step of."""
+    FORMAT: ClassVar[str] = "ONNX"
 
-    def __post_init__(self) -> None:
-        self.label = self.label or label_of(self.op)
+    def __init__(self, graph: Graph, op: Operation):
+        super().__init__(graph, op)
         self._nodes: list[NodeProto] = []
         self._outputs: list[str] = []
-
-    def for_step(self, step: Operation, is_last: bool) -> OnnxLayer:
-        """The nodes for a step of this operation. The last step has the name of the layer."""
-        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = OnnxLayer(self.graph, step, label, self.of or self.op)
-        layer._nodes, layer._outputs = self._nodes, self._outputs
-        return layer
 
     @property
     def opset(self) -> int:
@@ -159,16 +144,7 @@ class OnnxLayer:
         """The error of an operation that this opset cannot express; `newer` is the first that can, None if none."""
         if newer is not None:
             hint = f"write a newer opset: -t '{self.graph.form.target}{{opset={newer}}}'"
-        return OpsetError(self.of or self.op, self._told(message), newer, hint)
-
-    def error(self, message: str, hint: str = "") -> CompileError:
-        return op_error(self.of or self.op, self._told(message), hint)
-
-    def _told(self, message: str) -> str:
-        return message if self.of is None else f"becomes {self.op.name}, which {message}"
-
-    def note(self, rule: str, reason: str) -> None:
-        self.graph.remarks.note(self.of or self.op, rule, reason)
+        return OpsetError(self.of or self.op, self.told(message), newer, hint)
 
     def finish(self, results: Sequence[str | None]) -> None:
         """Name the values of the operation's results (None: nothing, as it is not used), then everything in between,
@@ -203,12 +179,7 @@ converter: Register[OnnxLayer, Written] = Register(CONVERTERS)
 
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if the opset, or ONNX, cannot express it."""
-    layer = OnnxLayer(graph, op)
-    try:
-        results = written(op, layer)
-    except WeightError as e:
-        raise layer.error(f"cannot be written: {e}") from None
-    layer.finish([results] if isinstance(results, str) else results)
+    OnnxLayer(graph, op).write(written)
 
 
 def written(op: Operation, layer: OnnxLayer) -> Written:
@@ -218,11 +189,4 @@ def written(op: Operation, layer: OnnxLayer) -> Written:
             return convert(op, layer)
     except Expand:
         pass
-    if (expansion := expanded(op)) is None:
-        raise layer.error("has no form in ONNX", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    with expansion:
-        for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
-            layer.graph.bind(step.results[0], results if isinstance(results, str) else layer.value(results[0]))
-        made = [layer.value(v) for v in expansion.results]
-        return made if len(made) > 1 else made[0]
+    return layer.expanded(op, written)

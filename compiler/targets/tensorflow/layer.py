@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -14,10 +13,9 @@ from ...formats.tensorflow.attributes import attribute, make_node
 from ...formats.tensorflow.operators import OPERATORS
 from ...formats.tensorflow.schema import Message
 from ...ir.dtypes import dtype_named
-from ...ir.weights import WeightError
-from ...support.diagnostics import CompileError, op_error
 from ..converters import Converters, Expand, Register
-from ..graph import ELSEWHERE, OTHERWISE, label_of, number_of
+from ..graph import number_of
+from ..layer import Layer
 from .graph import Array, Graph, element_of, is_sub_byte, legal_name, quantized_weight
 
 Operand = SSAValue | str
@@ -26,26 +24,14 @@ Operand = SSAValue | str
 _INT32 = np.iinfo(np.int32)
 
 
-@dataclass
-class TensorFlowLayer:
+class TensorFlowLayer(Layer[Graph]):
     """The nodes of one operation. The computing node has the layer's name, others have names below it."""
 
-    graph: Graph
-    op: Operation
-    label: str = ""
-    of: Operation | None = None
-    """The operation of the module whose expansion `op` is a step of."""
+    FORMAT: ClassVar[str] = "TensorFlow"
 
-    def __post_init__(self) -> None:
-        self.label = self.label or label_of(self.op)
+    def __init__(self, graph: Graph, op: Operation):
+        super().__init__(graph, op)
         self._nodes: list[Message] = []
-
-    def for_step(self, step: Operation, is_last: bool) -> TensorFlowLayer:
-        """The nodes for a step of this operation. The last step has the name of the layer."""
-        label = self.label if is_last else f"{self.label}/{step.name.partition('.')[2]}"
-        layer = TensorFlowLayer(self.graph, step, label, self.of or self.op)
-        layer._nodes = self._nodes
-        return layer
 
     def node(self, op_type: str, *inputs: Operand, **attributes: Any) -> str:
         """A node with the layer's name; returns its one output. Attributes that are None are left out."""
@@ -139,13 +125,6 @@ class TensorFlowLayer:
         name = self.value(x)
         return self.cast(name, "float64" if self.graph.elements[name] == "float64" else "float32")
 
-    def error(self, message: str, hint: str = "") -> CompileError:
-        told = message if self.of is None else f"becomes {self.op.name}, which {message}"
-        return op_error(self.of or self.op, told, hint)
-
-    def note(self, rule: str, reason: str) -> None:
-        self.graph.remarks.note(self.of or self.op, rule, reason)
-
     def finish(self, results: Sequence[str]) -> None:
         """Binds the operation's results, and adds the nodes to the graph. An output with its layer's name is the node itself."""
         for value, made in zip(self.op.results, results, strict=True):
@@ -188,12 +167,7 @@ _TAKE_SUB_BYTE = (
 
 def write_operation(op: Operation, graph: Graph) -> None:
     """Writes the nodes of one operation. Raises CompileError, located, if TensorFlow cannot express it."""
-    layer = TensorFlowLayer(graph, op)
-    try:
-        results = written(op, layer)
-    except WeightError as e:
-        raise layer.error(f"cannot be written: {e}") from None
-    layer.finish([results] if isinstance(results, str) else results)
+    TensorFlowLayer(graph, op).write(written)
 
 
 def written(op: Operation, layer: TensorFlowLayer) -> Written:
@@ -206,14 +180,7 @@ def written(op: Operation, layer: TensorFlowLayer) -> Written:
             return convert(op, layer)
     except Expand:
         pass
-    if (expansion := nn.expanded(op)) is None:
-        raise layer.error("has no form in TensorFlow", ELSEWHERE.get(op.name.partition(".")[0], OTHERWISE))
-    with expansion:
-        for step in expansion.steps:
-            results = written(step, layer.for_step(step, step is expansion.results[0].owner))
-            layer.graph.bind(step.results[0], results if isinstance(results, str) else results[0])
-        made = [layer.value(v) for v in expansion.results]
-        return made if len(made) > 1 else made[0]
+    return layer.expanded(op, written)
 
 
 def transposed(layer: TensorFlowLayer, x: str, perm: tuple[int, ...]) -> str:
