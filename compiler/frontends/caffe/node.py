@@ -223,16 +223,3 @@ def _attribute(message: Message, field: Any, value: Any) -> Attribute | None:
     if field.message_type is not None or value == field.default_value:
         return None
     return StringAttr(enum_name(message, field.name)) if field.enum_type is not None else _SCALARS[type(value)](value)
-
-
-__all__ = [
-    "CONVERTERS",
-    "MANY",
-    "Constant",
-    "Converted",
-    "Node",
-    "Shared",
-    "Unmapped",
-    "converter",
-    "enum_name",
-]

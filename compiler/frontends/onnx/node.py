@@ -19,7 +19,7 @@ from ...formats.onnx.tensors import TensorReader
 from ...formats.rows import Ints
 from ...support.diagnostics import CompileError
 from ...transforms.partial_shapes import Dimension
-from ..building import Array, Binding, Constant, Converted, Sink, Size, Unmapped
+from ..building import Array, Binding, Constant as Constant, Converted, Sink, Size as Size, Unmapped as Unmapped
 from ..node import SourceNode
 from .graph import NodeLayer
 from .module_paths import module_class, module_paths
@@ -188,17 +188,3 @@ def _provenance(attributes: Mapping[str, AttributeProto], defaults: Mapping[str,
             continue
         kept[name] = attribute
     return kept
-
-
-__all__ = [
-    "CONVERTERS",
-    "Binding",
-    "Constant",
-    "Converted",
-    "Converter",
-    "Node",
-    "Shared",
-    "Size",
-    "Unmapped",
-    "converter",
-]

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects import nn
 from ...formats.rows import Ints
 from ...formats.tensorflow.tensors import dtype_of
-from ..building import Array, Binding, Constant, Converted, Sink, Unmapped
+from ..building import Array as Array, Binding, Constant, Converted, Sink, Unmapped
 from ..naming import NamedLayer
 from ..node import SourceNode
 
@@ -156,17 +156,3 @@ def _provenance(attributes: Mapping[str, Any]) -> dict[str, Attribute]:
     """The attributes of a node (protobuf messages, by name) that `origin` keeps; dilations have an entry for every axis."""
     kept = {name: keep(attributes[name]) for name, keep in _KEPT.items() if name in attributes}
     return {name: value for name, value in kept.items() if value is not None}
-
-
-__all__ = [
-    "CONVERTERS",
-    "Array",
-    "AttrValue",
-    "Binding",
-    "Constant",
-    "Converted",
-    "Converter",
-    "Node",
-    "Unmapped",
-    "converter",
-]
