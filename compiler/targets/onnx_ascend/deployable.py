@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -17,6 +18,8 @@ from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
 from ..deployed import Made, rearranged, turn_weight
 from ..graph import in_layout
+
+_Op = TypeVar("_Op", bound=ascend.AscendOp)
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:
@@ -47,21 +50,12 @@ def _group_channels(op: ascend.DepthwiseConv2DOp, made: Made) -> None:
     sizes, perm = op.filter_sizes, (2, 3, 0, 1)
     shape = (sizes.out, 1, *sizes.kernel)
     constant = nn.constant_of(op.filter) is not None
-    grouped = ascend.Conv2DOp.make(
-        op.x,
-        rearranged(op.filter, made, "depthwise", perm, shape) if constant else _rearranged_at_run_time(op, perm, shape),
-        op.bias,
-        groups=sizes.channels,
-        strides=op.strides,
-        pads=op.pads,
-        dilations=op.dilations,
-        data_format=op.data_format,
-        offset_x=op.offset_x,
-        origin=op.origin,
-        location=op.location,
-        result_types=op.result_types,
+    grouped = (
+        rearranged(op.filter, made, "depthwise", perm, shape) if constant else _rearranged_at_run_time(op, perm, shape)
     )
-    Rewriter.replace_op(op, grouped)
+    properties: dict[str, Any] = {**op.properties, "groups": sizes.channels}
+    given = {"location": op.location, "result_types": op.result_types}
+    Rewriter.replace_op(op, ascend.Conv2DOp.make(op.x, grouped, op.bias, **given, **properties))
 
 
 def _rearranged_at_run_time(op: ascend.DepthwiseConv2DOp, perm: Shape, shape: Shape) -> SSAValue:
@@ -92,33 +86,20 @@ def _quantize_before(pad: ascend.PadV3Op) -> None:
         return
     if layer_of(pad) != f"{layer_of(pool)}_pad" or quant.storage != i8:
         return
-    before = ascend.AscendQuantOp.make(
-        pad.x,
-        scale=quant.scale,
-        offset=quant.offset,
-        round_mode=quant.round_mode,
-        sqrt_mode=quant.sqrt_mode,
-        fakequant_precision_mode=quant.fakequant_precision_mode,
-        origin=quant.origin,
-        location=quant.location,
-        name=quant.y.name_hint,
-    )
+    before = _like(quant, pad.x)
     zero_point = nn.ConstantOp.of(np.array(quant.offset.value.data, np.int8), f"{layer_of(pad)}.value", pad.location)
-    padded = ascend.PadV3Op.make(
-        before.y,
-        pad.paddings,
-        zero_point.result,
-        mode=pad.mode,
-        paddings_contiguous=pad.paddings_contiguous,
-        origin=pad.origin,
-        location=pad.location,
-        name=pad.y.name_hint,
-    )
+    padded = _like(pad, before.y, pad.paddings, zero_point.result)
     Rewriter.insert_op([before, zero_point, padded], InsertPoint.before(quant))
     quant.y.replace_all_uses_with(padded.y)
     for op in (quant, pad):
         op.detach()
         op.erase()
+
+
+def _like(op: _Op, *operands: SSAValue) -> _Op:
+    """A copy of an operation on other operands."""
+    properties: dict[str, Any] = op.properties
+    return op.make(*operands, location=op.location, name=op.results[0].name_hint, **properties)
 
 
 def _drop_added_axis(squeeze: ascend.SqueezeOp, made: Made) -> None:

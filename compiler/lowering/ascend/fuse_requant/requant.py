@@ -73,19 +73,8 @@ class FuseReluFlag(FusionPattern[DequantRelu]):
         return DequantRelu(dequant, op)
 
     def rewrite(self, m: DequantRelu, folded: Sequence[SSAValue]) -> Sequence[Operation]:
-        d = m.dequant
-        made = AscendDequantOp.make(
-            d.x,
-            d.deq_scale,
-            sqrt_mode=d.sqrt_mode,
-            relu_flag=True,
-            dtype=d.dtype,
-            shift_n=d.shift_n,
-            fakequant_precision_mode=d.fakequant_precision_mode,
-            origin=d.origin,
-            name=m.relu.y.name_hint,
-        )
-        return [made]
+        properties: dict[str, Any] = {**m.dequant.properties, "relu_flag": True}
+        return [AscendDequantOp.make(m.dequant.x, m.dequant.deq_scale, name=m.relu.y.name_hint, **properties)]
 
 
 def dequant_of(value: SSAValue) -> AscendDequantOp | None:
