@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..dialects.nn import LayoutOp
 from .kernels import Array
 
+if TYPE_CHECKING:
+    from ..dialects.ascend.base import FormatOp
 
-def in_layout(op: LayoutOp, run: Callable[..., Array]) -> Callable[..., Array]:
+
+def in_layout(op: LayoutOp | FormatOp, run: Callable[..., Array]) -> Callable[..., Array]:
     """`run`, whose first operand and result are `[N, C, ...]`, for the layout of the operation."""
     if not op.channels_last:
         return run

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.utils import EnumAttribute
@@ -21,6 +22,15 @@ from .numbers import f32, f32_text, parse_f32
 from .qparams import QParamsAttr
 from .shapes import DYNAMIC, known, text as shape_text
 
+_Word = TypeVar("_Word", bound=EnumAttribute[Any])
+
+
+def word(cls: type[_Word]) -> type[_Word]:
+    """Defines an attribute that is one of several words; its name follows from the class's."""
+    words = re.sub(r"\B(?=[A-Z])", "_", cls.__name__.removesuffix("Attr"))
+    cls.name = f"nn.{words.lower()}"
+    return irdl_attr_definition(cls)
+
 
 class Layout(StrEnum):
     """The position of channels: second (`nchw`) or last (`nhwc`), for any number of spatial axes."""
@@ -29,11 +39,9 @@ class Layout(StrEnum):
     NHWC = "nhwc"
 
 
-@irdl_attr_definition
+@word
 class LayoutAttr(EnumAttribute[Layout], SpacedOpaqueSyntaxAttribute):
     """`Layout` as an attribute."""
-
-    name = "nn.layout"
 
 
 class AutoPad(StrEnum):
@@ -43,11 +51,9 @@ class AutoPad(StrEnum):
     SAME_LOWER = "same_lower"
 
 
-@irdl_attr_definition
+@word
 class AutoPadAttr(EnumAttribute[AutoPad], SpacedOpaqueSyntaxAttribute):
     """`AutoPad` as an attribute."""
-
-    name = "nn.auto_pad"
 
 
 class PadMode(StrEnum):
@@ -59,11 +65,9 @@ class PadMode(StrEnum):
     WRAP = "wrap"
 
 
-@irdl_attr_definition
+@word
 class PadModeAttr(EnumAttribute[PadMode], SpacedOpaqueSyntaxAttribute):
     """`PadMode` as an attribute."""
-
-    name = "nn.pad_mode"
 
 
 class Predicate(StrEnum):
@@ -77,11 +81,9 @@ class Predicate(StrEnum):
     GE = "ge"
 
 
-@irdl_attr_definition
+@word
 class PredicateAttr(EnumAttribute[Predicate], SpacedOpaqueSyntaxAttribute):
     """`Predicate` as an attribute."""
-
-    name = "nn.predicate"
 
 
 class DepthMode(StrEnum):
@@ -91,11 +93,9 @@ class DepthMode(StrEnum):
     CRD = "crd"
 
 
-@irdl_attr_definition
+@word
 class DepthModeAttr(EnumAttribute[DepthMode], SpacedOpaqueSyntaxAttribute):
     """`DepthMode` as an attribute."""
-
-    name = "nn.depth_mode"
 
 
 class ResizeMode(StrEnum):
@@ -106,11 +106,9 @@ class ResizeMode(StrEnum):
     CUBIC = "cubic"
 
 
-@irdl_attr_definition
+@word
 class ResizeModeAttr(EnumAttribute[ResizeMode], SpacedOpaqueSyntaxAttribute):
     """`ResizeMode` as an attribute."""
-
-    name = "nn.resize_mode"
 
 
 class Coordinates(StrEnum):
@@ -123,11 +121,9 @@ class Coordinates(StrEnum):
     ASYMMETRIC = "asymmetric"
 
 
-@irdl_attr_definition
+@word
 class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
     """`Coordinates` as an attribute."""
-
-    name = "nn.coordinates"
 
 
 class Nearest(StrEnum):
@@ -139,11 +135,9 @@ class Nearest(StrEnum):
     CEIL = "ceil"
 
 
-@irdl_attr_definition
+@word
 class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
     """`Nearest` as an attribute."""
-
-    name = "nn.nearest"
 
 
 class ParamsSource(StrEnum):
@@ -155,11 +149,9 @@ class ParamsSource(StrEnum):
     SYNTHETIC = "synthetic"
 
 
-@irdl_attr_definition
+@word
 class ParamsSourceAttr(EnumAttribute[ParamsSource], SpacedOpaqueSyntaxAttribute):
     """`ParamsSource` as an attribute."""
-
-    name = "nn.params_source"
 
 
 @irdl_attr_definition

@@ -280,6 +280,14 @@ class MovingOp(NNOp):
         return not self.fill
 
 
+class HomogeneousOp(NNOp):
+    """Base of operations for which a positive factor on operand 0 is one on the results."""
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return True
+
+
 _PLACEHOLDER = TensorType(f32, ())
 
 
@@ -362,6 +370,7 @@ __all__ = [
     "Bool",
     "Double",
     "Flag",
+    "HomogeneousOp",
     "Int",
     "Ints",
     "MovingOp",

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from .attributes import PredicateAttr
-from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, NNOp, Real, Result, operation, real
+from .base import ANY_TENSOR, DOUBLE, FLAG, REAL, Double, Flag, HomogeneousOp, NNOp, Real, Result, operation, real
 from .constant import constant_of
 from .permutations import Moved, Perm
 from .shapes import broadcast, element_of, merge_shape, same_element, shape_of, tensor, tensor_of
@@ -117,14 +117,10 @@ def _number_or(attribute: FloatAttr | None, default: float) -> float:
 
 
 @activation("LeakyReLU")
-class LeakyReluOp(ActivationOp, UnaryOp):
+class LeakyReluOp(HomogeneousOp, ActivationOp, UnaryOp):
     """`x` where positive, `alpha * x` elsewhere (ONNX LeakyRelu). Any float shape."""
 
     alpha: Real = prop_def(REAL, default_value=real(0.01))
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
 
 @activation("ELU")
@@ -240,21 +236,13 @@ class ReciprocalOp(UnaryOp):
 
 
 @operation
-class NegOp(UnaryOp):
+class NegOp(HomogeneousOp, UnaryOp):
     """`-x` (ONNX Neg). Any shape and signed number type."""
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
 
 @operation
-class AbsOp(UnaryOp):
+class AbsOp(HomogeneousOp, UnaryOp):
     """`|x|` (ONNX Abs). Any shape and number type."""
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
 
 @operation
@@ -283,17 +271,13 @@ class NotOp(UnaryOp):
 
 
 @activation("PReLU")
-class PReluOp(ActivationOp):
+class PReluOp(HomogeneousOp, ActivationOp):
     """`x` where positive, `slope * x` elsewhere (ONNX PRelu). input of any shape, slope broadcasts to it, result as input."""
 
     KEEPS_SHAPE: ClassVar[bool] = True
     input: Operand = operand_def(ANY_TENSOR)
     slope: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
     def infer(self) -> Sequence[Tensor]:
         same_element(self.input, self.slope)
@@ -328,21 +312,13 @@ class SubOp(ArithmeticOp):
 
 
 @operation
-class MulOp(ArithmeticOp):
+class MulOp(HomogeneousOp, ArithmeticOp):
     """`lhs * rhs`, broadcasting (ONNX Mul)."""
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
 
 @operation
-class DivOp(ArithmeticOp):
+class DivOp(HomogeneousOp, ArithmeticOp):
     """`lhs / rhs`, broadcasting; integers truncate towards zero (ONNX Div)."""
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
 
 @operation

@@ -8,20 +8,16 @@ from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INTS, Flag, Ints, Result, ints, operation
+from .base import ANY_TENSOR, FLAG, INTS, Flag, HomogeneousOp, Ints, Result, ints, operation
 from .shapes import DYNAMIC, Shape, shape_of, tensor, tensor_of
 from .window import LayoutOp, WindowOp
 
 
-class PoolingOp(LayoutOp):
+class PoolingOp(HomogeneousOp, LayoutOp):
     """Base of all pools, each on batch and channels alone."""
 
     input: Operand = operand_def(ANY_TENSOR)
     result: Result = result_def(ANY_TENSOR)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
     def axis_behind(self, axis: int) -> int | None:
         return axis if axis in (0, self.channel_axis(len(shape_of(self.input)))) else None

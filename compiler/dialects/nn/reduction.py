@@ -11,7 +11,7 @@ from xdsl.irdl import Operand, operand_def, opt_prop_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, Int, Ints, NNOp, Result, integer, ints, operation
+from .base import ANY_TENSOR, FLAG, INT, INTS, Flag, HomogeneousOp, Int, Ints, NNOp, Result, integer, ints, operation
 from .permutations import Moved, Perm, without
 from .shapes import axes_of, axis_of, element_of, shape_of, tensor
 
@@ -49,7 +49,7 @@ class ReducingOp(NNOp):
         return [d for i, d in enumerate(x) if i not in axes]
 
 
-class ReduceOp(ReducingOp):
+class ReduceOp(HomogeneousOp, ReducingOp):
     """Reduces some axes (`axes` absent: all)."""
 
     axes: Ints | None = opt_prop_def(INTS)
@@ -60,10 +60,6 @@ class ReduceOp(ReducingOp):
 
     def permuted(self, axes: list[int]) -> dict[str, Any]:
         return {} if self.axes is None else {"axes": axes}
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return True
 
     def infer(self) -> Sequence[Tensor]:
         return [tensor(element_of(self.input), self.reduced())]

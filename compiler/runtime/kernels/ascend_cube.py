@@ -14,23 +14,12 @@ from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend import AscendOp, CubeOp
-from ...dialects.ascend.base import FormatOp
 from ...dialects.nn.shapes import Shape, element_of, window_size
 from ...ir.dtypes import numpy_dtype
 from ..integer import INT32_MAX, matmul_int8, prepare_conv, prepare_matmul
+from ..layouts import in_layout
 from ..windows import tap_slices
 from . import Array, Kernel
-
-
-def _in_format(op: FormatOp, run: Callable[..., Array]) -> Callable[..., Array]:
-    """`run`, whose first operand and result are `[N, C, ...]`, for the data format of the operation."""
-    if not op.channels_last:
-        return run
-
-    def transposed(x: Array, *rest: Array) -> Array:
-        return np.moveaxis(run(np.moveaxis(x, -1, 1), *rest), 1, -1)
-
-    return transposed
 
 
 def _geometry(op: ascend.ConvolutionOp) -> tuple[dict[str, Any], Shape]:
@@ -49,14 +38,14 @@ def convolution(op: ascend.GroupedOp) -> Kernel:
     """A convolution of integers, x in the format of the operation; constant weights are packed once."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.group_count
-    return _in_format(op, _convolution(op, op.nn_filter, geometry, pads))
+    return in_layout(op, _convolution(op, op.nn_filter, geometry, pads))
 
 
 def depthwise(op: ascend.DepthwiseConv2DOp) -> Kernel:
     """A convolution with one group per channel of x."""
     geometry, pads = _geometry(op)
     geometry["groups"] = op.filter_sizes.channels
-    return _in_format(op, _convolution(op, op.nn_filter, geometry, pads))
+    return in_layout(op, _convolution(op, op.nn_filter, geometry, pads))
 
 
 def _convolution(
@@ -124,7 +113,7 @@ def transposed_convolution(op: ascend.TransposedOp) -> Kernel:
     def spread(x: Array, *rest: Array) -> Array:
         return convolve(_spread(x, strides, pads, zero_point), *rest)
 
-    in_format, order_of = _in_format(op, spread), op.operand_order
+    in_format, order_of = in_layout(op, spread), op.operand_order
     return lambda *arrays: in_format(*(arrays[i] for i in order_of))
 
 
@@ -206,7 +195,7 @@ def window_sum(op: ascend.AveragingOp) -> Kernel:
             np.add(sums, values[(slice(None), slice(None), *slices)], out=sums)
         return sums
 
-    return _in_format(op, run)
+    return in_layout(op, run)
 
 
 MATRIX_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
