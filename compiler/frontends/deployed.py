@@ -290,6 +290,13 @@ def real(node: SourceNode) -> SSAValue:
     return node.value(0)
 
 
+def attribute_number(node: Any, name: str) -> float:
+    """A number that a node must have. Raises CompileError."""
+    if name not in node.attributes:
+        raise node.error(f"has no attribute '{name}'")
+    return check_finite(node, name, node.float(name, 0.0))
+
+
 def check_finite(node: SourceNode, name: str, value: float) -> float:
     """The number. Raises CompileError, at the node, for NaN and Inf."""
     if not isfinite(value):

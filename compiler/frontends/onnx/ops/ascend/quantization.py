@@ -12,7 +12,7 @@ from .....ir.dtypes import integer_range
 from .....ir.precision import PRECISION_MODES
 from ....deployed import (
     accumulator,
-    check_finite,
+    attribute_number,
     check_offset,
     dequantized,
     origin_of,
@@ -36,7 +36,7 @@ def quant(node: Node) -> Converted:
     name = node.text("dst_type", "INT8")
     if name not in _TYPES:
         raise node.error(f"gives {name}, which the interpreter does not have", hint=f"known are {', '.join(_TYPES)}")
-    scale, offset = _attribute_number(node, "scale"), _offset(node)
+    scale, offset = attribute_number(node, "scale"), _offset(node)
     made = node.emit(
         ascend.AscendQuantOp,
         real(node),
@@ -57,12 +57,12 @@ def anti_quant(node: Node) -> Converted:
     """Converts AntiQuant, whose zero point is negated in Ascend IR."""
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes int8, not {node.dtype(0)}")
-    offset = _attribute_number(node, "offset")
+    offset = attribute_number(node, "offset")
     check_offset(node, offset, -128, 127)
     return node.emit(
         ascend.AscendAntiQuantOp,
         node.value(0),
-        scale=_attribute_number(node, "scale"),
+        scale=attribute_number(node, "scale"),
         offset=0.0 - offset,
         dtype=node.int("dtype", 0),
         sqrt_mode=bool(node.int("sqrt_mode", 0)),
@@ -108,15 +108,9 @@ def _precision(node: Node) -> str:
     return node.choice("fakequant_precision_mode", PRECISION_MODES[0], PRECISION_MODES)
 
 
-def _attribute_number(node: Node, name: str) -> float:
-    if name not in node.attributes:
-        raise node.error(f"has no attribute '{name}'")
-    return check_finite(node, name, node.float(name, 0.0))
-
-
 def _offset(node: Node) -> float:
     """The offset; an integer in msmodelslim's files."""
     attribute = node.attributes.get("offset")
     if attribute is not None and attribute.type == AttributeProto.INT:
         return float(node.int("offset", 0))
-    return _attribute_number(node, "offset")
+    return attribute_number(node, "offset")

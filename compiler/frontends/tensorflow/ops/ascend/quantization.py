@@ -8,7 +8,7 @@ from .....dialects.nn.shapes import element_of, shape_of
 from .....ir.precision import PRECISION_MODES
 from ....deployed import (
     accumulator,
-    check_finite,
+    attribute_number,
     check_offset,
     dequantized,
     origin_of,
@@ -30,7 +30,7 @@ def quant(node: Node) -> Converted:
     _check_int8(node)
     if (bits := node.int("quant_bits", 8)) != 8:
         raise node.error(f"has quant_bits = {bits}, the interpreter has 8")
-    scale, offset = _attribute_number(node, "scale"), _attribute_number(node, "offset")
+    scale, offset = attribute_number(node, "scale"), attribute_number(node, "offset")
     check_offset(node, offset, -128, 127)
     mode = _precision(node)
     return node.emit(
@@ -48,12 +48,12 @@ def anti_quant(node: Node) -> Converted:
     """`offset` is the negated zero point, as in Ascend IR, and must be that of the integers."""
     if element_of(node.value(0)) != i8:
         raise node.error(f"takes the result of AscendQuant, not {node.dtype(0)}")
-    offset, quantizer = _attribute_number(node, "offset"), quantizer_of(node.value(0))
+    offset, quantizer = attribute_number(node, "offset"), quantizer_of(node.value(0))
     if quantizer is not None and quantizer.offset.value.data != -offset:
         zero = quantizer.offset.value.data
         raise node.error(f"has the offset {offset:g}, its integers have the zero point {zero:g}")
     check_offset(node, -offset, -128, 127)
-    properties = {"scale": _attribute_number(node, "scale"), "offset": offset, "dtype": _float_type(node)}
+    properties = {"scale": attribute_number(node, "scale"), "offset": offset, "dtype": _float_type(node)}
     return node.emit(ascend.AscendAntiQuantOp, node.value(0), **properties, origin=origin_of(node)).y
 
 
@@ -89,9 +89,3 @@ def _float_type(node: Node) -> int:
     if name not in _FLOATS:
         raise node.error(f"gives {name}, not {' or '.join(_FLOATS)}")
     return _FLOATS[name]
-
-
-def _attribute_number(node: Node, name: str) -> float:
-    if name not in node.attributes:
-        raise node.error(f"has no attribute '{name}'")
-    return check_finite(node, name, node.float(name, 0.0))
