@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ..dialects import nn
 from ..dialects.nn.fused import computed, uses_of
-from ..ir.functions import body
+from ..ir.functions import body, input_names, output_names, return_op
 from ..session import Session
 from ..support.diagnostics import CompileError, describe
 from ..transforms.convert_layout import ConvertLayoutPass
@@ -62,18 +62,22 @@ def number_of(value: SSAValue) -> nn.ConstantOp | None:
     return constant if constant is not None and constant.parent is None else None
 
 
-def check_names(function: FuncOp, inputs: list[str], outputs: list[str], results: Sequence[SSAValue]) -> None:
-    """Raises CompileError unless inputs and outputs have unique names; an output may share the name of an input that it is."""
-    where = describe(function.location)
+def named_ends(function: FuncOp) -> tuple[Block, list[str], list[str], list[SSAValue]]:
+    """The block of a function, the names of its inputs and outputs, and its results. Raises CompileError unless the names are
+    unique; an output may share the name of an input that it is.
+    """
+    block, inputs, outputs = body(function), input_names(function), output_names(function)
+    results, where = [source(v) for v in return_op(function).operands], describe(function.location)
     for kind, names in (("inputs", inputs), ("outputs", outputs)):
         if twice := next((n for n in names if names.count(n) > 1), None):
             raise CompileError(f"two {kind} are called '{twice}'", where=where)
         if "" in names:
             raise CompileError(f"one of the {kind} has an empty name", where=where)
-    arguments = dict(zip(inputs, body(function).args, strict=True))
+    arguments = dict(zip(inputs, block.args, strict=True))
     for name, value in zip(outputs, results, strict=True):
         if name in arguments and arguments[name] is not value:
             raise CompileError(f"an input and another value, an output, are both called '{name}'", where=where)
+    return block, inputs, outputs, results
 
 
 def in_layout(module: ModuleOp, to: Literal["NCHW", "NHWC"], session: Session) -> ModuleOp:

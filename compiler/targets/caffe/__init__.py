@@ -15,12 +15,12 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...dialects import nn
 from ...dialects.nn.shapes import known, shape_of
 from ...formats.caffe.file import NetLayer, write_net
-from ...ir.functions import body, input_names, main_function, output_names, return_op
+from ...ir.functions import main_function
 from ...rewriting import Remarks
 from ...session import Session
 from ...support.diagnostics import CompileError, describe
 from .. import Target
-from ..graph import check_names, flat, in_layout, source
+from ..graph import flat, in_layout, named_ends, source
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, rows, shape
 from .layer import write_operation
 from .net import Form, Net, layer_proto
@@ -79,9 +79,7 @@ def _name(module: ModuleOp) -> str:
 
 
 def _net(function: FuncOp, form: Form, remarks: Remarks) -> Net:
-    block, inputs, outputs = body(function), input_names(function), output_names(function)
-    results = [source(v) for v in return_op(function).operands]
-    check_names(function, inputs, outputs, results)
+    block, inputs, outputs, results = named_ends(function)
     net = Net(form, remarks, block, results)
     if form != "float" and not any(isinstance(op, nn.QuantizeOp) for op in flat(block)):
         hint = "--quantize makes one; -t caffe writes float modules"

@@ -18,13 +18,13 @@ from ...formats.onnx.file import INLINE, Initializer, packed
 from ...formats.onnx.graphs import all_nodes
 from ...formats.onnx.inference import infer_shapes
 from ...formats.onnx.schema import is_foreign
-from ...ir.functions import body, dimension_names, input_names, main_function, output_names, return_op
+from ...ir.functions import body, dimension_names, main_function
 from ...ir.metadata import metadata
 from ...rewriting import Remarks
 from ...rewriting.driver import garbage_collection_off
 from ...session import Session
 from ...support.diagnostics import CompileError
-from ..graph import check_names, flat, source
+from ..graph import flat, named_ends
 from .graph import Form, Graph, OpsetError, value_info
 from .layer import OnnxLayer, write_operation
 from .opaque import check_meaning
@@ -105,9 +105,7 @@ def check_carried(module: ModuleOp, form: Form, session: Session, opset: int | N
 def graph_of(function: FuncOp, form: Form, opset: int, remarks: Remarks) -> tuple[Graph, GraphProto]:
     """The nodes, and the graph without its weights."""
     graph = Graph(form, opset, remarks)
-    block, inputs, outputs = body(function), input_names(function), output_names(function)
-    results = [source(v) for v in return_op(function).operands]
-    check_names(function, inputs, outputs, results)
+    block, inputs, outputs, results = named_ends(function)
     for name in dict.fromkeys((*inputs, *outputs)):
         graph.values.unique(name)
     for argument, name in zip(block.args, inputs, strict=True):

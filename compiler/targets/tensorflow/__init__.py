@@ -15,12 +15,12 @@ from ...formats.tensorflow.attributes import attribute
 from ...formats.tensorflow.file import write_graph
 from ...formats.tensorflow.tensors import shape_proto
 from ...ir.dtypes import dtype_named
-from ...ir.functions import body, input_names, main_function, output_names, return_op
+from ...ir.functions import main_function, return_op
 from ...rewriting import Remarks
 from ...session import Session
 from ...support.diagnostics import CompileError
 from .. import Target
-from ..graph import check_names, flat, in_layout, source
+from ..graph import flat, in_layout, named_ends
 from . import convolution, elementwise, linear, normalization, opaque, pooling, quantization, resize, rows, shape
 from .graph import Form, Graph, element_of, legal_name, stored_quantized
 from .layer import CONVERTERS, TensorFlowLayer, write_operation
@@ -63,9 +63,7 @@ class TfFakequantTarget(Target):
 
 def fill(graph: Graph, function: FuncOp) -> None:
     """The nodes of a function: placeholders, operations, and an Identity for outputs without their name."""
-    block, inputs, outputs = body(function), input_names(function), output_names(function)
-    results = [source(v) for v in return_op(function).operands]
-    check_names(function, inputs, outputs, results)
+    block, inputs, outputs, results = named_ends(function)
     for argument, name in zip(block.args, inputs, strict=True):
         _placeholder(graph, argument, _written(graph, function, "input", name))
     names = [

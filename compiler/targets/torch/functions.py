@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from importlib import import_module
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...runtime.kernels.pooling import counts_for
-from ...runtime.kernels.shape import NUMPY_MODES, resampled_axes
+from ...runtime.kernels.shape import NUMPY_MODES, flatten, resampled_axes
 from ...runtime.windows import Window
 
 torch: Any = import_module("torch")
@@ -320,16 +319,6 @@ def _transpose(op: nn.TransposeOp) -> Unary:
     return lambda x: x.permute(perm)
 
 
-def _flatten(op: nn.FlattenOp) -> Function:
-    axis = op.axis.value.data
-
-    def run(x: Tensor) -> Tensor:
-        cut = axis + x.ndim if axis < 0 else axis
-        return x.reshape(prod(x.shape[:cut]), prod(x.shape[cut:]))
-
-    return run
-
-
 def _squeeze(op: nn.SqueezeOp) -> Unary:
     axes = None if op.axes is None else nn.ints(op.axes)
     return lambda x: x.squeeze() if axes is None else x.squeeze(axes)
@@ -493,7 +482,7 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.ReshapeOp: _reshape,
     nn.ExpandOp: _expand,
     nn.TransposeOp: _transpose,
-    nn.FlattenOp: _flatten,
+    nn.FlattenOp: flatten,
     nn.SqueezeOp: _squeeze,
     nn.UnsqueezeOp: _unsqueeze,
     nn.PadOp: _pad,
