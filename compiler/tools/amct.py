@@ -129,13 +129,7 @@ def _amct_opt() -> Parser:
 class _Completion(argparse.Action):
     """Prints a script for a shell, which completes commands and options."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: Any, *_: Any) -> NoReturn:
         import shtab
 
         assert isinstance(parser, Parser)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.tables import print_tables
 from .parser import add_command
 from .shared import (
-    MODEL,
     NAMES_OF_INPUTS,
-    add_batch,
     add_engine,
-    add_import_options,
     add_json,
-    add_run_data,
+    add_pair,
     command_session,
-    load_runs_of_both,
-    load_with,
+    load_pair,
     print_json,
 )
 
@@ -42,12 +37,7 @@ def add_parser(commands: Any) -> None:
     """The command `amct bisect` and its options."""
     usage, summary = "A B --inputs DATA [options]", "find the first layer where two models part"
     parser = add_command(commands, "bisect", usage, summary, _DESCRIPTION, run)
-    parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
-    parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
-    add_run_data(parser, "--inputs")
-    add_batch(parser)
-    add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=NAMES_OF_INPUTS)
-    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", NAMES_OF_INPUTS)
+    add_pair(parser, "--inputs", inputs=NAMES_OF_INPUTS)
     text = "what runs A: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
     add_engine(parser.add_argument, text, default="numpy")
     add_json(parser.add_argument)
@@ -59,9 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from ..examine.checking.following import layer_error
     from ..ir.functions import main_function
 
-    a, _ = load_with(args, args.a, inputs=NAMES_OF_INPUTS)
-    b, _ = load_with(args, args.b, "b-", NAMES_OF_INPUTS)
-    runs = load_runs_of_both(args, a, b)
+    a, b, runs = load_pair(args, NAMES_OF_INPUTS)
     inputs = few(runs.inputs, main_function(a), args.batch) if args.samples is None else runs.inputs
     result = bisect(a, b, inputs, _engine(args))
     if args.json:

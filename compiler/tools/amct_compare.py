@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.tables import print_tables
 from .parser import UsageError, add_command
 from .shared import (
     INTEGERS,
-    MODEL,
-    add_batch,
     add_engine,
-    add_import_options,
     add_json,
-    add_run_data,
+    add_pair,
     command_session,
-    load_runs_of_both,
-    load_with,
+    load_pair,
     print_json,
 )
 
@@ -36,12 +31,7 @@ def add_parser(commands: Any) -> None:
     """The command `amct compare` and its options."""
     usage, summary = "A B --data DATA [options]", "compare two models or modules on given inputs"
     parser = add_command(commands, "compare", usage, summary, _DESCRIPTION, run)
-    parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
-    parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
-    add_run_data(parser)
-    add_batch(parser)
-    add_import_options(parser.add_argument_group("how A is read").add_argument)
-    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-")
+    add_pair(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--integers", action="store_true", help=f"of B: {INTEGERS}")
     what.add_argument(
@@ -62,8 +52,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.integers and args.engine != "numpy":
         raise UsageError("--integers: only the interpreter runs it", hint="leave out --engine")
-    (a, _), (b, _) = load_with(args, args.a), load_with(args, args.b, "b-")
-    runs = load_runs_of_both(args, a, b)
+    a, b, runs = load_pair(args)
     result = compare(a, b, runs.inputs, layers=args.layers, engine=_engine(args))
     if args.json:
         print_json(args, _as_json(result))

@@ -44,8 +44,7 @@ def add_parser(commands: Any) -> None:
     add_options(parser, SettingsOptions, only=("skip_layers", "skip_layer_types", "only_layers"))
     add_options(parser, SessionOptions, only=("profile",))
     add_json(add)
-    reading = parser.add_argument_group("how the model is read").add_argument
-    add_import_options(reading)
+    add_import_options(parser.add_argument_group("how the model is read").add_argument)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -61,8 +61,7 @@ onnxruntime is installed, without --cluster), numpy, iree, or an engine of a plu
     add_options(parser, DataOptions, without=("batch_num",))
     add_options(parser, EngineOptions, only=("device",))
     add_options(parser, ClusterOptions)
-    reading = parser.add_argument_group("how the first MODEL is read").add_argument
-    add_import_options(reading)
+    add_import_options(parser.add_argument_group("how the first MODEL is read").add_argument)
 
 
 def run(args: argparse.Namespace) -> None:

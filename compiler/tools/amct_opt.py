@@ -105,13 +105,7 @@ class _Version(argparse.Action):
 class _Help(argparse.Action):
     """Prints the help of the tool, or of the pass that is named."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: Any, *_: Any) -> NoReturn:
         if values is None:
             parser.print_help()
         else:
@@ -183,8 +177,7 @@ def parser(known: Session) -> Parser:
     add("--timing", action="store_true", help="print time and peak memory of each pass and phase to stderr")
     add("--allow-unregistered-dialect", action="store_true", help="accept operations of unknown dialects")
     add("--version", action=_Version, nargs=0, help="print versions and exit")
-    reading = tool.add_argument_group("how the model is read").add_argument
-    add_import_options(reading)
+    add_import_options(tool.add_argument_group("how the model is read").add_argument)
     group = tool.add_argument_group(
         "passes, which run in the order given, with options as in --PASS='key=value key=a,b'"
     )

@@ -39,8 +39,7 @@ def add_parser(commands: Any) -> None:
     add("model", metavar="MODEL", type=Path, help=MODEL)
     add_options(parser, SessionOptions, only=("profile",))
     add_json(add)
-    reading = parser.add_argument_group("how the model is read").add_argument
-    add_import_options(reading)
+    add_import_options(parser.add_argument_group("how the model is read").add_argument)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -142,17 +142,28 @@ def add_run_form(parser: Parser) -> None:
     add_options(parser, ImageOptions)
 
 
-def load_runs_of_both(args: argparse.Namespace, a: ModuleOp, b: ModuleOp) -> Runs:
-    """The data of a command that runs B on the inputs of A. Raises CompileError, located in B for inputs that A does not have."""
+def add_pair(parser: Parser, *names: str, inputs: str = "inputs") -> None:
+    """Two models, A and B, the data of the run, which has further names, and how both are read."""
+    parser.add_argument("a", metavar="A", type=Path, help=f"the reference: {MODEL}")
+    parser.add_argument("b", metavar="B", type=Path, help="the model to compare with it")
+    add_run_data(parser, *names)
+    add_batch(parser)
+    add_import_options(parser.add_argument_group("how A is read").add_argument, inputs=inputs)
+    add_import_options(parser.add_argument_group("how B is read").add_argument, "b-", inputs)
+
+
+def load_pair(args: argparse.Namespace, inputs: str = "inputs") -> tuple[ModuleOp, ModuleOp, Runs]:
+    """A, B, and the data for A. Raises CompileError, located in B for inputs that A does not have."""
     from ..data.inputs import load_runs
     from ..ir.functions import main_function
     from ..runtime.comparison import matched_inputs
 
+    (a, _), (b, _) = load_with(args, args.a, inputs=inputs), load_with(args, args.b, "b-", inputs)
     try:
         matched_inputs(a, b)
     except CompileError as e:
         raise e.at(str(args.b)) from None
-    return load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
+    return a, b, load_runs(args.data, main_function(a), args.batch, image_form(args), args.samples)
 
 
 def image_form(args: argparse.Namespace) -> Preprocess | None:
