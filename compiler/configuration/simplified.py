@@ -25,7 +25,8 @@ def read_simplified(path: Path, flavour: str | None = None) -> Settings:
     message = config.message
     types = _overrides(config, "override_layer_types", "layer_type")
     layers = _overrides(config, "override_layer_configs", "layer_name")
-    values = {name: getattr(message, name) for name in PLAIN if name in _set_fields(message)}
+    given = [field.name for field, _ in message.ListFields()]
+    values = {name: getattr(message, name) for name in PLAIN if name in given}
     return config.make(
         Settings,
         **{name: v if isinstance(v, int) else tuple(v) for name, v in values.items()},
@@ -37,10 +38,6 @@ def read_simplified(path: Path, flavour: str | None = None) -> Settings:
         by_layer=layers,
         where=str(path),
     )
-
-
-def _set_fields(message: Any) -> list[str]:
-    return [field.name for field, _ in message.ListFields()]
 
 
 def _check(node: Located, flavour: str | None) -> None:

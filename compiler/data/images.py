@@ -192,15 +192,11 @@ def _size(height: int, width: int, preprocess: Preprocess, where: str) -> tuple[
     if given is None:
         hint = "crop=224 gives it" if preprocess.pad is None else "pad=640 gives it"
         raise CompileError("the model leaves the size of images open", where=where, hint=hint)
-    size = _sides(given)
+    size = (given, given) if isinstance(given, int) else given
     least = preprocess.resize if isinstance(preprocess.resize, int) else max(size)
     if least < min(size):
         raise CompileError(f"resize={least} is smaller than the input of {size[0]}x{size[1]}", where=where)
     return size
-
-
-def _sides(size: Size) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else size
 
 
 def brought_to(image: Any, size: tuple[int, int], preprocess: Preprocess) -> Any:

@@ -180,7 +180,11 @@ class Summary(Tabled):
         found = [*self.layers.tables()]
         if self.accuracy.samples:
             headers = ("output", "of", "SQNR dB", "cosine", "largest difference")
-            rows = _accuracy(self.accuracy)
+            rows = [
+                (name, _NAMES[stage], f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}")
+                for stage in ("fake_quantized", "kernels", "integer")
+                for name, d in getattr(self.accuracy, stage).items()
+            ]
             found.append(Table("error relative to the original model", headers, rows, EXPLAINED_ERROR))
         if self.accuracy.answers:
             headers = ("model", "top-1 %", "95 % interval", "right", "only float", "only this", "p")
@@ -260,14 +264,6 @@ def _speed(latencies: Latencies) -> str:
     if slower is None:
         found = "turns do not decide whether it is slower than float"
     return f"{found}: {after}, float {before} ({latencies.setting})"
-
-
-def _accuracy(accuracy: Accuracy) -> list[tuple[str, ...]]:
-    return [
-        (name, _NAMES[stage], f"{d.sqnr:.2f}", f"{d.cosine:.6f}", f"{d.largest:.6g}")
-        for stage in ("fake_quantized", "kernels", "integer")
-        for name, d in getattr(accuracy, stage).items()
-    ]
 
 
 def _answers(accuracy: Accuracy) -> list[tuple[str, ...]]:

@@ -24,10 +24,6 @@ _PRECISION = 24
 """Bits of a float32: narrower bins than the largest value's last bit would be empty, and numbered past int32."""
 
 
-def _no_counts() -> Array:
-    return np.zeros(0, np.int64)
-
-
 def _narrowest(low: float, high: float) -> int:
     """Binary exponent of the narrowest bins that distinguish these values."""
     return int(np.frexp(max(-low, high))[1]) - _PRECISION
@@ -42,7 +38,7 @@ class Histogram:
     """The exponent of the bins' width, to the base of two."""
     first: int = field(default=0, init=False)
     """The number of the first bin: it begins at `first * width`."""
-    counts: Array = field(default_factory=_no_counts, init=False)
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
     low: float = field(default=float("inf"), init=False)
     high: float = field(default=float("-inf"), init=False)
 

@@ -40,7 +40,9 @@ def _rewritten(program: Program, row: Row) -> Row:
         return row._replace(kernel=requant_in_float32(op))
     if isinstance(op, ascend.CubeOp) and _multiplies(op) and _only_for(program, row, _scales):
         return row._replace(kernel=MATRIX_KERNELS[type(op)](op))
-    if isinstance(op, ascend.MomentsOp) and not any(_is_read(program, slot) for slot in row.results[1:]):
+    if isinstance(op, ascend.MomentsOp) and not any(
+        s in program.asked or s in program.readers for s in row.results[1:]
+    ):
         return row._replace(results=row.results[:1], kernel=bare_kernel_for(op.normalization()))
     return row
 
@@ -49,10 +51,6 @@ def _only_for(program: Program, row: Row, reads: Callable[[Operation], bool]) ->
     """Whether all readers of a row's result accept numbers of any type."""
     (slot,) = row.results
     return slot not in program.asked and all(reads(reader.op) for reader in program.readers.get(slot, ()))
-
-
-def _is_read(program: Program, slot: int) -> bool:
-    return slot in program.asked or slot in program.readers
 
 
 def _multiplies(op: Operation) -> bool:

@@ -118,7 +118,7 @@ def record_of(module: ModuleOp, session: Session) -> Record:
     for site in sites(module, profile.rows):
         try:
             for name, layer in _records(site, profile, grids):
-                entry = _with_skip(layer, name, session)
+                entry = replace(layer, skip_fusion=True) if name in session.skip_fusion else layer
                 if layers.setdefault(name, entry) != entry:
                     ambiguous.add(name)
                     raise CompileError(
@@ -161,10 +161,6 @@ def _unread(module: ModuleOp, layers: Iterable[str], profile: Profile, grids: Gr
         read |= {one.input for one in each.activations or () if each.layer.name in names}
     quantized = [op for op in module.walk() if isinstance(op, QuantizeOp) and op.result not in read]
     return [op.input.op if isinstance(op.input, OpResult) else op for op in quantized]
-
-
-def _with_skip(layer: LayerRecord, name: str, session: Session) -> LayerRecord:
-    return replace(layer, skip_fusion=True) if name in session.skip_fusion else layer
 
 
 def _records(site: Site, profile: Profile, grids: Grids) -> Iterator[tuple[str, LayerRecord]]:

@@ -25,7 +25,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from ..flows.scoring import Scored, Scores
+    from ..flows.scoring import Scores
     from ..session import Session
 
 _DESCRIPTION = """\
@@ -110,7 +110,17 @@ def scores_data(scores: Scores) -> dict[str, Any]:
     return {
         "samples": scores.samples,
         "source": scores.source,
-        "models": [_model_data(each) for each in scores.models],
+        "models": [
+            {
+                "model": str(each.model),
+                "engine": each.engine,
+                "top1": each.top1 and each.top1.data(),
+                "top5": each.top5 and each.top5.data(),
+                "metric": each.metric,
+                "seconds": round(each.seconds, 3),
+            }
+            for each in scores.models
+        ],
         "pairs": [
             {
                 "first": str(scores.models[i].model),
@@ -121,15 +131,4 @@ def scores_data(scores: Scores) -> dict[str, Any]:
             }
             for (i, j), pair in scores.pairs().items()
         ],
-    }
-
-
-def _model_data(each: Scored) -> dict[str, Any]:
-    return {
-        "model": str(each.model),
-        "engine": each.engine,
-        "top1": each.top1 and each.top1.data(),
-        "top5": each.top5 and each.top5.data(),
-        "metric": each.metric,
-        "seconds": round(each.seconds, 3),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,7 +149,7 @@ def parser(known: Session) -> Parser:
         allow_abbrev=False,
         add_help=False,
     )
-    tool.others = _commands
+    tool.others = lambda: TOOLS["amct"]().commands().values()
     add = tool.add_argument
     text = "print this, or what one pass does and its options, and exit"
     add("-h", "--help", metavar="PASS", nargs="?", action=_Help, help=text)
@@ -189,11 +189,6 @@ def parser(known: Session) -> Parser:
         "-p", "--passes", metavar="PIPELINE", dest="flags", action="append", type=pipeline, help=_PIPELINE
     )
     return tool
-
-
-def _commands() -> Iterable[Parser]:
-    """The commands of the other tool."""
-    return TOOLS["amct"]().commands().values()
 
 
 _PIPELINE = (

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, math, tensor
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, ModuleOp, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
@@ -86,13 +86,9 @@ def _inline(module: ModuleOp, remarks: Remarks) -> None:
             waiting += [(op, (*callers, name)) for op in reversed(copies) if isinstance(op, CallOp)]
     called = {op.callee.string_value() for op in module.walk() if isinstance(op, CallOp)}
     for name, function in functions.items():
-        if name in names and name not in called and _is_private(function):
+        if name in names and name not in called and function.sym_visibility == StringAttr("private"):
             function.detach()
             function.erase()
-
-
-def _is_private(function: FuncOp) -> bool:
-    return function.sym_visibility is not None and function.sym_visibility.data == "private"
 
 
 def _why_not_inlined(call: CallOp, callee: FuncOp | None, callers: Sequence[str]) -> str | None:
@@ -201,10 +197,6 @@ def _reshape(op: tensor.ReshapeOp) -> nn.ReshapeOp | None:
     return nn.ReshapeOp.make(op.source, op.shape, allow_zero=True, result_types=[op.result.type])
 
 
-def _concat(op: tensor.ConcatOp) -> nn.ConcatOp:
-    return nn.ConcatOp.make([*op.inputs], axis=op.dim.value.data, result_types=op.result_types)
-
-
 def _slice(op: tensor.ExtractSliceOp) -> nn.SliceOp | None:
     """Slices at places that are known, without dropped axes."""
     starts, sizes, steps = (
@@ -249,6 +241,6 @@ _COUNTERPARTS: Mapping[type[Operation], Callable[[Any], nn.NNOp | nn.ConstantOp 
     tensor.CollapseShapeOp: _regrouped,
     tensor.ExpandShapeOp: _regrouped,
     tensor.ReshapeOp: _reshape,
-    tensor.ConcatOp: _concat,
+    tensor.ConcatOp: lambda op: nn.ConcatOp.make([*op.inputs], axis=op.dim.value.data, result_types=op.result_types),
     tensor.ExtractSliceOp: _slice,
 }

@@ -81,7 +81,7 @@ def _cut(module: ModuleOp, operations: Sequence[Operation], kept: Sequence[int])
     chosen = [operations[i] for i in kept]
     inside = set(chosen)
     read = [value for op in chosen for value in op.operands]
-    inputs = [v for v in dict.fromkeys(read) if not _is_made(v, inside) and not _is_constant(v)]
+    inputs = [v for v in dict.fromkeys(read) if v.owner not in inside and not _is_constant(v)]
     made = [result for op in chosen for result in op.results]
     outputs = [v for v in made if any(use.operation not in inside for use in v.uses) or not v.first_use]
     if not outputs or not all(isinstance(v.type, TensorType) for v in (*inputs, *outputs)):
@@ -97,10 +97,6 @@ def _cut(module: ModuleOp, operations: Sequence[Operation], kept: Sequence[int])
     taken: dict[str, int] = {}
     called = [_unique(names.get(v) or _name(v), taken) for v in inputs]
     return _valid(_module(module, block, called, [_unique(results.get(v) or _name(v), taken) for v in outputs]))
-
-
-def _is_made(value: SSAValue, inside: set[Operation]) -> bool:
-    return isinstance(value, OpResult) and value.op in inside
 
 
 def _is_constant(value: SSAValue) -> bool:

@@ -51,7 +51,8 @@ def measure_layers(reference: ModuleOp, quantized: ModuleOp, samples: Samples, s
 
     The two are modules of the same network. Large values are sampled evenly. Numbers that are not finite are None.
     """
-    pairs = {layer: pair for layer, pair in match_layers(reference, quantized)[0].items() if all(map(_is_real, pair))}
+    common = match_layers(reference, quantized)[0]
+    pairs = {layer: pair for layer, pair in common.items() if all(is_float(element_of(value)) for value in pair)}
     operations = quantize_ops(quantized)
     points = {op: _Point(*clip_lines(op)) for op in operations[:_MOST_HISTOGRAMS]}
     most = max(256, min(_LARGEST, _KEPT // max(1, len(pairs))))
@@ -88,10 +89,6 @@ def measure_layers(reference: ModuleOp, quantized: ModuleOp, samples: Samples, s
         "layers": {layer: _error(total) for layer, total in errors.items() if total.count},
         "activations": [points[op].data() if op in points else None for op in operations],
     }
-
-
-def _is_real(value: SSAValue) -> bool:
-    return is_float(element_of(value))
 
 
 def _part(array: Array, most: int) -> Array:

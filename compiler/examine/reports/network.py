@@ -32,7 +32,10 @@ _WIDEST_WEIGHT = 8
 def layers_of(module: ModuleOp, remarks: Sequence[Remark], errors: Mapping[str, LayerError]) -> list[DrawnLayer]:
     """The layers of a quantized module. Raises CompileError for arrays that are missing."""
     said = _decisions(remarks)
-    points = {op: _point(op, i) for i, op in enumerate(quantize_ops(module))}
+    points = {
+        op: Point(_maker(op.input), i, op.qparams.data.storage.width.data, clip_lines(op))
+        for i, op in enumerate(quantize_ops(module))
+    }
     worst: dict[SSAValue, float] = {}
     found: list[DrawnLayer] = []
     for op in _operations(module):
@@ -97,10 +100,6 @@ def _quantized_by(value: SSAValue) -> QuantizeOp | None:
     if isinstance(value, OpResult) and isinstance(value.op, DequantizeOp):
         value = value.op.input
     return value.op if isinstance(value, OpResult) and isinstance(value.op, QuantizeOp) else None
-
-
-def _point(op: QuantizeOp, index: int) -> Point:
-    return Point(_maker(op.input), index, op.qparams.data.storage.width.data, clip_lines(op))
 
 
 def _maker(value: SSAValue) -> str:

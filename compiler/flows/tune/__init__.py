@@ -158,7 +158,8 @@ def tune_file(
     if faster_than_float:
         returned = tuple(each.layer for each in layers_to_return(network, onnx))
         options = merged(options, {"skip_layers": returned})
-    known = data, test, options, goal.key(), budget, rank_by, _session_key(session)
+    reading = session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
+    known = data, test, options, goal.key(), budget, rank_by, reading
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
         judge = goal.judge(whole, measuring, session, runner_of(running))
@@ -175,10 +176,6 @@ def tune_file(
     widths = () if program is None else layer_widths(program, best.changes)
     found = tuple(results.trials), best, judge.measure, judge.original, held.count, network.samples.apart, resumed
     return Tuned(*found, returned, size, widths)
-
-
-def _session_key(session: Session) -> object:
-    return session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
 
 
 def _digest(files: set[Path], known: str) -> str:

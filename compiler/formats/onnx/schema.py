@@ -118,7 +118,7 @@ def result_elements(
 ) -> list[str | None]:
     """Element types of the outputs if the type variables decide them, otherwise None."""
     if isinstance(to := attributes.get("to"), int):
-        return [_name_of_code(to)]
+        return [element_name(helper.tensor_dtype_to_np_dtype(to).name)]
     bound = {schema.inputs[min(i, len(schema.inputs) - 1)].type_str: e for i, e in enumerate(elements) if e}
     return [bound.get(p.type_str) or _only_type(p) for p in schema.outputs]
 
@@ -127,10 +127,6 @@ def _only_type(parameter: defs.OpSchema.FormalParameter) -> str | None:
     if len(parameter.types) != 1:
         return None
     return next(iter(parameter.types)).removeprefix("tensor(").removesuffix(")")
-
-
-def _name_of_code(code: int) -> str:
-    return element_name(helper.tensor_dtype_to_np_dtype(code).name)
 
 
 def rejected_output(schema: defs.OpSchema, element: str | None) -> str | None:

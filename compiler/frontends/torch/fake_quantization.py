@@ -46,7 +46,8 @@ def with_plain_points(torch: Any, program: Any) -> Any:
     Bounds within those of the integers become bounds of the value. Operators that observe round by the scale that they have now,
     those that are switched off are left out. Forms that are not known stay as they are.
     """
-    if not any(_concerns(node) for node in program.graph.nodes):
+    rounding = ("round", "dequantize_per_tensor")
+    if not any(operator_name(node) in rounding or _fakes(node) for node in program.graph.nodes):
         return program
 
     def edit(graph: Any, signature: Any) -> None:
@@ -59,10 +60,6 @@ def with_plain_points(torch: Any, program: Any) -> Any:
                 substitute(graph, signature, node, {_result(node): arguments_of(node)["self"]})
 
     return edited(torch, program, edit)
-
-
-def _concerns(node: Any) -> bool:
-    return operator_name(node) in ("round", "dequantize_per_tensor") or _fakes(node)
 
 
 class _Values:

@@ -100,7 +100,7 @@ class SameOrValidPool(Window[nn.PoolOp]):
         kind = self.kind(op).name.removeprefix("ascend.")
         if op.ceil_mode is not None:
             return f"{kind} does not round sizes up"
-        if _is_valid(op):
+        if not any(op.pad_list) and op.auto_pad is None:
             return None
         if not _pads_as_same(op):
             return f"{kind} pads as SAME or VALID do, not by {list(op.pad_list)}"
@@ -109,10 +109,6 @@ class SameOrValidPool(Window[nn.PoolOp]):
 
     def kind(self, op: nn.PoolOp) -> type[ascend.WindowOp]:
         return ascend.AvgPoolOp if isinstance(op, nn.AveragePoolOp) else ascend.MaxPoolOp
-
-
-def _is_valid(op: nn.PoolOp) -> bool:
-    return not any(op.pad_list) and op.auto_pad is None
 
 
 def _pads_as_same(op: nn.PoolOp) -> bool:

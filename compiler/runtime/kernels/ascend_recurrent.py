@@ -78,15 +78,7 @@ def _gru_step(x: Array, h: Array, states: list[Array]) -> list[Array]:
     return [(_F32(1) - z) * new + z * states[0]]
 
 
-def _lstm(op: ascend.BasicLSTMInplaceFillWindowCacheOp) -> Kernel:
-    return _kernel(op, _lstm_step, "hc")
-
-
-def _gru(op: ascend.BasicGRUInplaceFillWindowCacheOp) -> Kernel:
-    return _kernel(op, _gru_step, "h")
-
-
 RECURRENT_KERNELS: dict[type[ascend.AscendOp], Callable[[Any], Kernel]] = {
-    ascend.BasicLSTMInplaceFillWindowCacheOp: _lstm,
-    ascend.BasicGRUInplaceFillWindowCacheOp: _gru,
+    ascend.BasicLSTMInplaceFillWindowCacheOp: lambda op: _kernel(op, _lstm_step, "hc"),
+    ascend.BasicGRUInplaceFillWindowCacheOp: lambda op: _kernel(op, _gru_step, "h"),
 }

@@ -74,10 +74,6 @@ def _elu(x: Array, alpha: float) -> Array:
     return negative
 
 
-def _leaky_relu(x: Array, alpha: float) -> Array:
-    return np.where(x < 0, x * alpha, x)
-
-
 _PLAIN: dict[type[nn.UnaryOp], Function] = {
     nn.SigmoidOp: _sigmoid,
     nn.TanhOp: np.tanh,
@@ -135,7 +131,7 @@ def hard_sigmoid(op: nn.HardSigmoidOp) -> Kernel:
 @kernel(nn.LeakyReluOp)
 def leaky_relu(op: nn.LeakyReluOp) -> Kernel:
     alpha = op.alpha.value.data
-    return _widened(lambda x: _leaky_relu(x, alpha))
+    return _widened(lambda x: np.where(x < 0, x * alpha, x))
 
 
 @kernel(nn.EluOp)

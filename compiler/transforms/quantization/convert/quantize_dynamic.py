@@ -182,13 +182,10 @@ class QuantizeDynamicPass(ModulePass):
 def quantize_dynamic(module: ModuleOp, session: Session) -> None:
     """Run the pass."""
     for region in [op for op in module.walk() if isinstance(op, FusedOp)]:
-        if any(_has_stored_weight(op) for op in region.body.block.ops):
+        products = (op for op in region.body.block.ops if isinstance(op, MatMulOp))
+        if any(isinstance(outside(op.rhs).owner, DequantizeOp) for op in products):
             inline(region)
     remarks = Remarks(session, QuantizeDynamicPass.name)
     kinds = (*session.patterns_of(QuantizeDynamicPass.name), *QuantizeDynamicPass.PATTERNS)
     rewrite(module, *(kind(remarks) for kind in kinds))
     remarks.flush_requested("no input is quantized", "no product has a quantized weight")
-
-
-def _has_stored_weight(op: Operation) -> bool:
-    return isinstance(op, MatMulOp) and isinstance(outside(op.rhs).owner, DequantizeOp)

@@ -231,7 +231,8 @@ class Between:
         if layer.is_passive:
             kept = self._is_quantized(values[0]) or self.wants_integers(values[0])
             return None if kept else NO_INTEGER_OPERANDS
-        if _has_constant(layer) or not all(map(self._is_quantized, values)):
+        constant = any(array_of(operand) is not None for operand in layer.compute.operands)
+        if constant or not all(map(self._is_quantized, values)):
             return NO_INTEGER_OPERANDS
         if _is_linear(layer) and _is_read_once(before_points(values[0])):
             return None  # it belongs to the operation that computes its operand
@@ -491,10 +492,6 @@ def _demand(
 
 def _is_linear(layer: ValueLayer) -> bool:
     return layer.owner is layer.compute and single_kind(layer.compute) in LINEAR
-
-
-def _has_constant(layer: ValueLayer) -> bool:
-    return any(array_of(operand) is not None for operand in layer.compute.operands)
 
 
 def _is_read_once(value: SSAValue) -> bool:
