@@ -6,7 +6,6 @@ departs from them.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -28,11 +27,11 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, SSAValue
-from xdsl.irdl import irdl_op_definition
+from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from ..nn.base import Bool, Ints, NNOp, ints
+from ..nn.base import TEXT, Bool, Ints, NNOp, Text, ints
 from ..nn.properties import number_defaults
 from ..nn.shapes import DYNAMIC, Shape, element_of, known, same_pads, shape_of, window_size
 from ..nn.window import WindowOp
@@ -211,10 +210,12 @@ class FormatOp(AscendOp):
 
     FORMATS: ClassVar[tuple[str, ...]] = ("NCHW", "NHWC")
 
+    data_format: Text = prop_def(TEXT)
+
     @property
-    @abstractmethod
     def format(self) -> str:
         """The data format. Raises VerifyException for one that the operation does not know."""
+        return check_choice("data_format", self.data_format, self.FORMATS)
 
     @property
     def channel_axis(self) -> int:

@@ -19,7 +19,6 @@ from .base import (
     FLOAT32_DEVIATION,
     FormatOp,
     Meaning,
-    check_choice,
     check_range,
     full_rank,
     i8,
@@ -71,10 +70,6 @@ class ConvolutionOp(CubeOp, FormatOp):
     @property
     def data_operand(self) -> SSAValue:
         return self.x_value
-
-    @property
-    def format(self) -> str:
-        return check_choice("data_format", self.data_format, self.FORMATS)
 
     @property
     def group_count(self) -> int:
@@ -179,8 +174,8 @@ class XFirstOp(ConvolutionOp, OffsetOp):
         return self.bias
 
 
-class GroupedOp(XFirstOp):
-    """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` next to NC..., `[*kernel, cin/groups, cout]` next to N...C."""
+class InGroupsOp(ConvolutionOp):
+    """A convolution in groups of channels."""
 
     groups: Int = prop_def(INT, default_value=integer(1))
 
@@ -188,16 +183,20 @@ class GroupedOp(XFirstOp):
     def group_count(self) -> int:
         return self.groups.value.data
 
+    @classmethod
+    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
+        return {**super().like(op), "groups": op.group_count}
+
+
+class GroupedOp(InGroupsOp, XFirstOp):
+    """Conv2D and Conv3D: filter `[cout, cin/groups, *kernel]` next to NC..., `[*kernel, cin/groups, cout]` next to N...C."""
+
     @property
     def filter_sizes(self) -> Filter:
         shape = shape_of(self.filter)
         if self.channels_last:
             return Filter(shape[-1], shape[-2], shape[:-2])
         return Filter(shape[0], shape[1], shape[2:])
-
-    @classmethod
-    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
-        return {**super().like(op), "groups": op.group_count}
 
     def derive(self) -> Sequence[Tensor]:
         row = self.row(self.x, self.filter, self.bias)

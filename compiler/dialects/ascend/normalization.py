@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, bf16, f16, f32
-from xdsl.ir import Attribute
 from xdsl.irdl import Operand, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -157,10 +156,6 @@ class MomentsOp(AscendOp):
     mean: Result = result_def(ANY_TENSOR)
     variance: Result = result_def(ANY_TENSOR)
 
-    @classmethod
-    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
-        return 3
-
     def with_moments(self, shape: Sequence[int]) -> Sequence[Tensor]:
         moments = tensor(same_element(*self.operands), shape)
         return [tensor_of(self.x), moments, moments]
@@ -217,10 +212,6 @@ class InstanceNormOp(MomentsOp, FormatOp):
     data_format: Text = prop_def(TEXT, default_value=StringAttr("NDHWC"))
     epsilon: Real = prop_def(REAL, default_value=real(1e-6))
 
-    @property
-    def format(self) -> str:
-        return check_choice("data_format", self.data_format, self.FORMATS)
-
     def derive(self) -> Sequence[Tensor]:
         x = self.check_rank("x", self.x)
         self.check_channels(x[self.channel_axis])
@@ -246,10 +237,6 @@ class GroupNormOp(MomentsOp, FormatOp):
     data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
     eps: Real = prop_def(REAL, default_value=real(1e-4))
     is_training: Bool = prop_def(BOOL, default_value=TRUE)
-
-    @property
-    def format(self) -> str:
-        return check_choice("data_format", self.data_format, self.FORMATS)
 
     def derive(self) -> Sequence[Tensor]:
         x, groups = self.check_rank("x", self.x), self.num_groups.value.data

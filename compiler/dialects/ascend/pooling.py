@@ -55,10 +55,6 @@ class WindowOp(FormatOp):
     data_format: Text = prop_def(TEXT, default_value=StringAttr("NCHW"))
 
     @property
-    def format(self) -> str:
-        return check_choice("data_format", self.data_format, self.FORMATS)
-
-    @property
     def is_global(self) -> bool:
         """Whether the window covers all of space."""
         return False

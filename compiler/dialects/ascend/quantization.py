@@ -298,10 +298,6 @@ class AscendRequantS16Op(PerChannelOp):
     y0: Result = result_def(ANY_TENSOR)
     y1: Result = result_def(ANY_TENSOR)
 
-    @classmethod
-    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
-        return 2
-
     def derive(self) -> Sequence[Tensor]:
         self.check_channels("req_scale", self.req_scale)
         x = shape_of(self.x0)

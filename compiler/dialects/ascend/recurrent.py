@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType, i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import Operand, OptOperand, operand_def, opt_operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -51,10 +51,6 @@ class WindowCacheOp(AscendOp):
     quant_scale_h: Real = prop_def(REAL)
     quant_offset_h: Real = prop_def(REAL)
     quant_dtype: Int = prop_def(INT, default_value=integer(2))
-
-    @classmethod
-    def result_count(cls, properties: dict[str, Attribute | None]) -> int:
-        return len(cls.get_irdl_definition().results)
 
     @property
     def scales(self) -> SSAValue:

@@ -43,10 +43,6 @@ class ImageOp(FormatOp):
 
     data_format: Text = prop_def(TEXT, default_value=StringAttr("NHWC"))
 
-    @property
-    def format(self) -> str:
-        return check_choice("data_format", self.data_format, self.FORMATS)
-
 
 IMAGE_FLAGS: Mapping[Coordinates, tuple[bool, bool]] = {
     Coordinates.ASYMMETRIC: (False, False),

@@ -26,23 +26,17 @@ from .base import (
     int_list,
     operation,
 )
-from .convolution import ConvolutionOp, Filter, XFirstOp
+from .convolution import Filter, InGroupsOp, XFirstOp
 from .cube import FLOAT32_ROW, INT8_ROW, INT16_DEVIATION, WIDE_ROWS, Row
 
 DECONVOLUTION_LIMIT = 4096
 
 
-class TransposedOp(ConvolutionOp):
+class TransposedOp(InGroupsOp):
     """filter `[C, cout/groups, kh, kw]` (NHWC: `[kh, kw, cout/groups, C]`), C being the channels of x.
 
     The result's sizes are `stride*(size - 1) - (begin + end) + dilation*(kernel - 1) + 1 + output_padding`.
     """
-
-    groups: Int = prop_def(INT, default_value=integer(1))
-
-    @property
-    def group_count(self) -> int:
-        return self.groups.value.data
 
     @property
     def filter_sizes(self) -> Filter:
@@ -50,10 +44,6 @@ class TransposedOp(ConvolutionOp):
         channels, per_group = (shape[3], shape[2]) if self.channels_last else shape[:2]
         kernel = shape[:2] if self.channels_last else shape[2:]
         return Filter(per_group * self.group_count if known(per_group) else DYNAMIC, channels, kernel)
-
-    @classmethod
-    def like(cls, op: nn.ConvolutionOp) -> dict[str, Any]:
-        return {**super().like(op), "groups": op.group_count}
 
     @property
     def output_padding_list(self) -> Shape:

@@ -184,8 +184,8 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
 
     @classmethod
     def result_count(cls, properties: dict[str, Attribute | None]) -> int:
-        """The number of results of an operation with these properties; one unless overridden."""
-        return 1
+        """The number of results of an operation with these properties: those that it defines, unless overridden."""
+        return len(cls.get_irdl_definition().results)
 
     def with_operands(self, *, result_type: Attribute | None = None, **operands: SSAValue | None) -> Self:
         """A copy with the named operands replaced; properties, attributes, location and origin are kept."""
