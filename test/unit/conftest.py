@@ -31,6 +31,7 @@ from amct_opt.session import Session
 from amct_opt.session.universe import new_session
 from amct_opt.tools import amct
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 """Before TensorFlow is imported: without oneDNN, which it uses by itself only with AVX-512, CPUs have no convolutions of NCHW."""
 
@@ -73,7 +74,7 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def seeded(request: pytest.FixtureRequest) -> None:
     """The generators that a process has, which networks of Keras and PyTorch draw their weights from."""
     random.seed(_seed(request))
-    if torch := sys.modules.get("torch"):
+    if torch := vars(request.module).get("torch") or sys.modules.get("torch"):
         torch.manual_seed(_seed(request))
 
 

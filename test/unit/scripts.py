@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,12 +17,18 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from .frameworks import Later
+
 ROOT = Path(__file__).parents[2]
 
 
-@cache
 def script(path: str) -> Any:
-    """The script at a path from the repository's root, without its ending: `docs/accuracy`. It is executed once."""
+    """The script at a path from the repository's root, without its ending: `docs/accuracy`. It is executed once, when used."""
+    return Later(partial(_executed, path))
+
+
+@cache
+def _executed(path: str) -> Any:
     spec = spec_from_file_location(path.replace("/", "_"), ROOT / f"{path}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -12,8 +12,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
-from torch import nn
 
 from amct_opt.amct import pytorch as amct
 from amct_opt.configuration.record import read_record
@@ -21,24 +19,10 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct as amct_command
 from amct_opt.transforms.quantization.numbers.divergence import divergence_scales
 
+from ..frameworks import later, nn, torch
 from ..scripts import script
 
-X = torch.randn(8, 3, 6, 6, generator=torch.Generator().manual_seed(0))
-
-
-class Net(nn.Module):
-    """A layer with a batch norm, one that is not quantized, and a result in a dictionary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(3, 4, 3)
-        self.norm = nn.BatchNorm2d(4)
-        self.fc = nn.Linear(4, 5)
-
-    def forward(self, image: torch.Tensor, scale: float = 1.0) -> dict[str, Any]:
-        features = torch.relu(self.norm(self.conv(image))).mean((2, 3))
-        return {"features": features, "nothing": None, "logits": self.fc(features) * scale}
+modules = later(f"{__package__}.modules")
 
 
 @pytest.mark.slow
@@ -57,7 +41,7 @@ class Flow:
         self.config, self.record, self.modified = (
             folder / "made" / name for name in ("config.json", "record.txt", "modified.onnx")
         )
-        self.model: nn.Module = Net()
+        self.model = modules.Net()
 
     def configure(self, batch_num: int = 1, do_fusion: bool = True, **layer: Any) -> None:
         """Write a configuration, without tracing the module."""
@@ -66,7 +50,7 @@ class Flow:
         self.config.write_text(json.dumps(values))
 
     def quantize(self, **options: Any) -> Any:
-        return amct.quantize_model(self.config, self.modified, self.record, self.model, (X[:1],), **options)
+        return amct.quantize_model(self.config, self.modified, self.record, self.model, (modules.X[:1],), **options)
 
     def save(self) -> tuple[Path, ...]:
         return amct.save_model(self.modified, self.record, self.folder / "saved" / "net")
@@ -86,24 +70,24 @@ def outputs(path: Path, array: torch.Tensor) -> list[Any]:
 def test_calibrated(flow: Flow) -> None:
     """Batches of any size calibrate; files have the names and sizes that were asked for; the module is not changed."""
     before = {name: value.clone() for name, value in flow.model.state_dict().items()}
-    amct.create_quant_config(flow.config, flow.model, (X[:1],), skip_layers=["fc"], batch_num=2)
+    amct.create_quant_config(flow.config, flow.model, (modules.X[:1],), skip_layers=["fc"], batch_num=2)
     made = json.loads(flow.config.read_text())
     assert (made["batch_num"], made["conv"]["quant_enable"], made["fc"]["quant_enable"]) == (2, True, False)
     calibrating = flow.quantize(input_names=["pixels"], output_names=["f", "y"]).eval()
-    calibrating(X[:4])
+    calibrating(modules.X[:4])
     for call, message in (
         (flow.save, r"record\.txt: error: the record does not exist: calibration is not complete"),
-        (lambda: calibrating(X, 2.0), "Net: error: is called with image, scale; input_data has image"),
+        (lambda: calibrating(modules.X, 2.0), "Net: error: is called with image, scale; input_data has image"),
         (
-            lambda: amct.quantize_preprocess(flow.config, flow.record, flow.model, X),
+            lambda: amct.quantize_preprocess(flow.config, flow.record, flow.model, modules.X),
             r"config\.json: error: no layer has dmq_balancer_param",
         ),
     ):
         with pytest.raises(CompileError, match=message):
             call()
-    calibrating(image=X[4:])
+    calibrating(image=modules.X[4:])
     record = flow.record.read_text()
-    calibrating(X * 100)
+    calibrating(modules.X * 100)
     assert flow.record.read_text() == record
     assert list(read_record(flow.record).layers) == ["conv"]
     assert flow.model.training
@@ -117,8 +101,8 @@ def test_calibrated(flow: Flow) -> None:
     ]
     assert [o.name for o in graph.output] == ["f", "y"]
     assert {"conv.quant", "conv", "conv.dequant"} < {n.name for n in graph.node}
-    expected = flow.model.eval()(X[:1])
-    found = outputs(fake, X[:1])
+    expected = flow.model.eval()(modules.X[:1])
+    found = outputs(fake, modules.X[:1])
     assert 0 < np.abs(found[0] - expected["features"].detach().numpy()).max() < 0.05
 
 
@@ -129,7 +113,7 @@ ADA: dict[str, Any] = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_
 def test_rounding_is_kept(flow: Flow) -> None:
     """The integers that `ada_quantize` finds are those of the files; the factors, which the record has, give the nearest ones."""
     flow.configure(**ADA)
-    flow.quantize().eval()(X)
+    flow.quantize().eval()(modules.X)
     folder = flow.folder / "saved"
     flow.save()
     amct_command.run(
@@ -152,12 +136,12 @@ def integers(path: Path, layer: str) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [X, X * 0], ids=["rounded", "nothing to gain"])
-def test_scales_of_adaround(flow: Flow, data: torch.Tensor) -> None:
+@pytest.mark.parametrize("factor", [1, 0], ids=["rounded", "nothing to gain"])
+def test_scales_of_adaround(flow: Flow, factor: int) -> None:
     """The record has AMCT's: those of least divergence from the histogram of the weight, whether or not rounding helps."""
     flow.configure(do_fusion=False, **ADA)
-    flow.quantize().eval()(data)
-    assert isinstance(flow.model, Net)
+    flow.quantize().eval()(modules.X * factor)
+    assert isinstance(flow.model, modules.Net)
     scales = divergence_scales(flow.model.conv.weight.detach().numpy(), 0)
     assert read_record(flow.record).layers["conv"].scale_w == tuple(scales.tolist())
 
@@ -167,7 +151,7 @@ def test_open_sizes_and_no_fusion(flow: Flow, capsys: pytest.CaptureFixture[str]
     """The modified model keeps what the configuration says of fusion, for records that do not."""
     flow.configure(do_fusion=False)
     axes = {"image": {0: "n"}, "logits": {0: "n"}}
-    flow.quantize(dynamic_axes=axes).eval()(X)
+    flow.quantize(dynamic_axes=axes).eval()(modules.X)
     flow.record.write_text(flow.record.read_text().replace("    skip_fusion: true\n", ""))
     deploy = onnx.load(flow.save()[1]).graph
     assert [d.dim_param or d.dim_value for d in deploy.input[0].type.tensor_type.shape.dim] == ["n", 3, 6, 6]
@@ -181,16 +165,16 @@ def test_balanced(flow: Flow) -> None:
     flow.configure(dmq_balancer_param=0.5)
     with pytest.raises(CompileError, match=r"record\.txt: error: has no factors for dmq_balancer"):
         flow.quantize()
-    preprocessing = amct.quantize_preprocess(flow.config, flow.record, flow.model.eval(), (X[:1],))
+    preprocessing = amct.quantize_preprocess(flow.config, flow.record, flow.model.eval(), (modules.X[:1],))
     factors: list[tuple[float, ...]] = []
-    for batch in (X[:2], X[2:]):
+    for batch in (modules.X[:2], modules.X[2:]):
         preprocessing(batch)
         found = read_record(flow.record).layers
         factors.append(found["conv"].tensor_balance_factor)
         assert found["conv"].scale_d is None
     assert len(factors[0]) == 3
     assert factors[0] != factors[1]
-    flow.quantize()(X[:2])
+    flow.quantize()(modules.X[:2])
     calibrated = read_record(flow.record).layers["conv"]
     assert calibrated.scale_d is not None
     np.testing.assert_allclose(calibrated.tensor_balance_factor, factors[1], 1e-6)
@@ -204,34 +188,18 @@ class Judge(amct.AutoCalibrationEvaluatorBase):
         self.calls: list[tuple[int, float]] = []
 
     def calibration(self, model: Any) -> None:
-        model(X[:4])
-        model(X[4:])
+        model(modules.X[:4])
+        model(modules.X[4:])
 
     def evaluate(self, model: Any) -> float:
-        assert isinstance(model, Net)
-        found = model(X)
+        assert isinstance(model, modules.Net)
+        found = model(modules.X)
         assert found["nothing"] is None
         self.calls.append((len(found), float(found["logits"].detach().abs().max())))
         return float(len(self.calls))
 
     def metric_eval(self, original: float, metric: float) -> tuple[bool, float]:
         return metric != 2, metric
-
-
-class Branches(nn.Module):
-    """Layers that run in another order than that in which they are made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(8, 5)
-        self.pool = nn.AvgPool2d(2)
-        self.right, self.left = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(4, 8, 1)
-        self.stem = nn.Conv2d(3, 4, 3, padding=1)
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        x = torch.relu(self.stem(image))
-        left = self.left(x).mean((2, 3))
-        return self.head(left + self.right(self.pool(x)).mean((2, 3)))
 
 
 @pytest.mark.slow
@@ -242,16 +210,32 @@ class Branches(nn.Module):
 )
 def test_order_of_the_record(flow: Flow, strength: float | None, order: str) -> None:
     """AMCT's: the order in which modules are made but, with DMQ, layers with factors first, as they run."""
+
+    class Branches(nn.Module):
+        """Layers that run in another order than that in which they are made."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(8, 5)
+            self.pool = nn.AvgPool2d(2)
+            self.right, self.left = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(4, 8, 1)
+            self.stem = nn.Conv2d(3, 4, 3, padding=1)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            x = torch.relu(self.stem(image))
+            left = self.left(x).mean((2, 3))
+            return self.head(left + self.right(self.pool(x)).mean((2, 3)))
+
     flow.model = Branches().eval()
-    amct.create_quant_config(flow.config, flow.model, X)
+    amct.create_quant_config(flow.config, flow.model, modules.X)
     if strength is not None:
         config = json.loads(flow.config.read_text())
         weighted = [each for name, each in config.items() if isinstance(each, dict) and name != "pool"]
         for each in weighted:
             each["dmq_balancer_param"] = strength
         flow.config.write_text(json.dumps(config))
-        amct.quantize_preprocess(flow.config, flow.record, flow.model, X)(X)
-    flow.quantize()(X[:1])
+        amct.quantize_preprocess(flow.config, flow.record, flow.model, modules.X)(modules.X)
+    flow.quantize()(modules.X[:1])
     assert " ".join(read_record(flow.record).layers) == order
 
 
@@ -260,7 +244,7 @@ def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
     """They take the arguments of the module, and return what it returns."""
     flow.configure(batch_num=2)
     judge, save_dir = Judge(), flow.folder / "out" / "net"
-    given = (flow.config, flow.record, save_dir, (X[:1],))
+    given = (flow.config, flow.record, save_dir, (modules.X[:1],))
     *written, record = amct.accuracy_based_auto_calibration(flow.model.eval(), judge, *given)
     assert [length for length, _ in judge.calls] == [3, 3, 3]
     assert len({value for _, value in judge.calls}) == 3
@@ -274,22 +258,11 @@ def test_the_search_gives_the_evaluator_modules(flow: Flow) -> None:
     assert [d.dim_value for d in shape.dim] == [1, 3, 6, 6]
 
 
-class Sequences(nn.Module):
-    """A recurrent layer, whose states are a tuple."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.LSTM(4, 3, batch_first=True)
-
-    def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
-        return self.rnn(x, states)
-
-
 @pytest.mark.slow
 def test_states_that_nothing_reads(tmp_path: Path) -> None:
     """A layer of torch returns them all the same, without which it is not quantized."""
 
-    class Last(Sequences):
+    class Last(modules.Sequences):
         def forward(self, x: torch.Tensor, states: tuple[torch.Tensor, torch.Tensor]) -> Any:
             return super().forward(x, states)[0]
 
@@ -317,7 +290,7 @@ def test_sequences_of_several_steps(tmp_path: Path) -> None:
 
     config, record = tmp_path / "config.json", tmp_path / "record.txt"
     config.write_text(json.dumps({"version": 1, "rnn": {}}))
-    model = Sequences()
+    model = modules.Sequences()
     amct.accuracy_based_auto_calibration(model, Runs(), config, record, tmp_path / "P", (x, states))
     assert read_record(record).layers["rnn"].scale_h is not None
 
@@ -342,27 +315,12 @@ def test_evaluator(tmp_path: Path) -> None:
         evaluator.evaluate(Sum(), iterations=4)
 
 
-class Attention(nn.Module):
-    """The linear layers whose outputs a cache keeps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.k, self.v, self.act = nn.Linear(4, 2), nn.Linear(4, 2), nn.ReLU()
-        for module, factor in ((self.k, 1.0), (self.v, 2.0)):
-            module.weight.data = factor * torch.eye(2, 4)
-            module.bias.data.zero_()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.k(x) + self.act(self.v(x))
-
-
 KEYS = {"kv_cache_quant_layers": ["k", "v"]}
-VALUES = torch.tensor([[[-1.0, 8, 0, 0], [3, -2, 0, 0]]]) / 8
 
 
 def test_kv_cache(tmp_path: Path) -> None:
     """The outputs of the first batches calibrate; the configuration and the record are AMCT's."""
-    config, record, model = tmp_path / "made" / "kv.json", tmp_path / "made" / "kv.txt", Attention()
+    config, record, model = tmp_path / "made" / "kv.json", tmp_path / "made" / "kv.txt", modules.Attention()
     amct.create_quant_cali_config(config, model, KEYS)
     layer = (
         '{\n        "kv_data_quant_config":{\n            "act_algo":"ifmr",\n            "max_percentile":0.999999,\n'
@@ -375,10 +333,10 @@ def test_kv_cache(tmp_path: Path) -> None:
     )
     calibrating = amct.create_quant_cali_model(config, record, model)
     assert calibrating is model
-    calibrating.k(VALUES)
+    calibrating.k(modules.VALUES)
     assert list(read_record(record).caches) == ["k"]
-    calibrating(100 * VALUES)
-    calibrating(VALUES)
+    calibrating(100 * modules.VALUES)
+    calibrating(modules.VALUES)
     caches = read_record(record).caches
     assert list(caches) == ["k", "v"]
     assert -90 < caches["k"].offset[0] < -60
@@ -396,7 +354,7 @@ def test_kv_cache_by_a_simplified_configuration(tmp_path: Path, capsys: pytest.C
         "override_layers_configs { layer_name: 'v' kv_data_quant_config {\n"
         "  hfmg_quantize { asymmetric: true quant_granularity: per_channel } } }\n"
     )
-    amct.create_quant_cali_config(config, Attention(), KEYS, simple)
+    amct.create_quant_cali_config(config, modules.Attention(), KEYS, simple)
     assert "quant_layers is ignored" in capsys.readouterr().err
     made = json.loads(config.read_text())
     assert (made["batch_num"], made["activation_offset"]) == (2, False)
@@ -407,10 +365,10 @@ def test_kv_cache_by_a_simplified_configuration(tmp_path: Path, capsys: pytest.C
         "asymmetric": True,
         "quant_granularity": 1,
     }
-    model = amct.create_quant_cali_model(config, record, Attention())
-    model(VALUES[:, :1])
+    model = amct.create_quant_cali_model(config, record, modules.Attention())
+    model(modules.VALUES[:, :1])
     assert not record.exists()
-    model(VALUES[:, 1:])
+    model(modules.VALUES[:, 1:])
     caches = read_record(record).caches
     assert caches["k"].offset == (0,)
     assert len(caches["v"].scale) == len(caches["v"].offset) == 2
@@ -453,7 +411,7 @@ def test_kv_cache_in_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
     "no module": (
-        lambda f: amct.create_quant_config(f.config, [], X),
+        lambda f: amct.create_quant_config(f.config, [], modules.X),
         "the model must be a torch.nn.Module, not a list",
     ),
     "no arguments": (
@@ -461,22 +419,22 @@ REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
         "input_data must be a tensor or a tuple",
     ),
     "too many arguments": (
-        lambda f: amct.create_quant_config(f.config, f.model, (X, 1.0, X)),
+        lambda f: amct.create_quant_config(f.config, f.model, (modules.X, 1.0, modules.X)),
         "Net: error: the arguments do not fit forward: too many positional arguments",
     ),
     "no json": (
-        lambda f: amct.create_quant_config(f.folder / "config.cfg", f.model, X),
+        lambda f: amct.create_quant_config(f.folder / "config.cfg", f.model, modules.X),
         "config.cfg: error: config_file must end in .json",
     ),
     "no onnx": (
-        lambda f: amct.quantize_model(f.config, f.folder / "m.pt", f.record, f.model, X),
+        lambda f: amct.quantize_model(f.config, f.folder / "m.pt", f.record, f.model, modules.X),
         "m.pt: error: modfied_onnx_file must end in .onnx",
     ),
     "a search that would write other integers": (
         lambda f: (
             f.configure(**ADA),
             amct.accuracy_based_auto_calibration(
-                f.model, amct.AutoCalibrationEvaluatorBase(), f.config, f.record, f.folder / "P", (X[:1],)
+                f.model, amct.AutoCalibrationEvaluatorBase(), f.config, f.record, f.folder / "P", (modules.X[:1],)
             ),
         ),
         "config.json: error: layer 'conv': a search with ada_quantize writes files with any batch size\n  hint: leave the",

@@ -14,24 +14,25 @@ from amct_opt.engines import Runner, Wanted, Work
 from amct_opt.ir.functions import input_names, input_orders, main_function, return_op
 from amct_opt.support.diagnostics import CompileError
 
-torch: Any = pytest.importorskip("torch")
-pytest.importorskip("onnxscript")
+from ..frameworks import needs, torch
 
-
-class Net(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first = torch.nn.Conv2d(3, 16, 3, padding=1)
-        self.second = torch.nn.Conv2d(16, 16, 3, padding=1)
-
-    def forward(self, x: Any) -> Any:
-        return self.second(torch.relu(self.first(x)))
+pytestmark = needs("torch", "onnxscript")
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_convolutions_are_those_of_torch(channels_last: bool, rng: np.random.Generator) -> None:
     """oneDNN sums in another order where channels are last in memory: the inputs of the export say where they are."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = torch.nn.Conv2d(3, 16, 3, padding=1)
+            self.second = torch.nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            return self.second(torch.relu(self.first(x)))
+
     x = torch.from_numpy(rng.normal(size=(2, 3, 16, 16)).astype(np.float32))
     orders = same_bits(Net().eval(), x.to(memory_format=torch.channels_last) if channels_last else x)
     assert orders == ([(0, 2, 3, 1)] if channels_last else [])
@@ -59,27 +60,26 @@ def same_bits(net: Any, x: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
-        (torch.nn.Linear(1024, 32), (4, 1024)),
-        (torch.nn.AvgPool1d(3, padding=1), (2, 4, 33)),
-        (torch.nn.AvgPool2d(2), (2, 16, 16, 16)),
-        (torch.nn.AvgPool2d(3, 2, 1, count_include_pad=False), (2, 4, 17, 17)),
-        (torch.nn.ConvTranspose2d(24, 16, 3, 2, 1, 1), (4, 24, 8, 8)),
-        (torch.nn.LayerNorm(32), (4, 12, 32)),
-        (torch.nn.SiLU(), (4, 1024)),
-        (torch.nn.Hardsigmoid(), (4, 1024)),
-        (torch.nn.Hardswish(), (4, 1024)),
-        (torch.nn.GELU(), (4, 1024)),
-        (torch.nn.Tanh(), (4, 1024)),
-        (torch.nn.Softmax(-1), (4, 1024)),
-        (torch.nn.PReLU(4), (2, 4, 33)),
-        (torch.nn.SELU(), (4, 1024)),
-        (torch.nn.BatchNorm2d(4), (2, 4, 8, 8)),
-        (torch.nn.AdaptiveAvgPool2d(1), (2, 4, 8, 8)),
+        ("Linear(1024, 32)", (4, 1024)),
+        ("AvgPool1d(3, padding=1)", (2, 4, 33)),
+        ("AvgPool2d(2)", (2, 16, 16, 16)),
+        ("AvgPool2d(3, 2, 1, count_include_pad=False)", (2, 4, 17, 17)),
+        ("ConvTranspose2d(24, 16, 3, 2, 1, 1)", (4, 24, 8, 8)),
+        ("LayerNorm(32)", (4, 12, 32)),
+        ("SiLU()", (4, 1024)),
+        ("Hardsigmoid()", (4, 1024)),
+        ("Hardswish()", (4, 1024)),
+        ("GELU()", (4, 1024)),
+        ("Tanh()", (4, 1024)),
+        ("Softmax(-1)", (4, 1024)),
+        ("PReLU(4)", (2, 4, 33)),
+        ("SELU()", (4, 1024)),
+        ("BatchNorm2d(4)", (2, 4, 8, 8)),
+        ("AdaptiveAvgPool2d(1)", (2, 4, 8, 8)),
     ],
-    ids=str,
 )
-def test_layers_are_those_of_torch(layer: Any, shape: Sequence[int], rng: np.random.Generator) -> None:
-    same_bits(layer.eval(), torch.from_numpy((rng.normal(size=shape) * 3).astype(np.float32)))
+def test_layers_are_those_of_torch(layer: str, shape: Sequence[int], rng: np.random.Generator) -> None:
+    same_bits(eval(f"torch.nn.{layer}").eval(), torch.from_numpy((rng.normal(size=shape) * 3).astype(np.float32)))
 
 
 def test_powers_are_those_of_torch(rng: np.random.Generator) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
@@ -18,6 +17,7 @@ from amct_opt.dialects.nn.shapes import DYNAMIC, tensor_of
 from amct_opt.ir.dtypes import element_type, numpy_dtype
 from amct_opt.runtime.kernels import Array
 
+from ..frameworks import ReferenceEvaluator
 from ..values import kernel_of
 
 

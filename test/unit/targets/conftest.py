@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,6 +21,7 @@ from amct_opt.session import Session
 from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 
+from ..frameworks import ReferenceEvaluator
 from .deployments import deploy as deploy, deploy_tf as deploy_tf
 from .operations import module_of
 

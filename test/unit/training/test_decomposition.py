@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from amct_training.ranks import rank_of
 from amct_training.tensor_decompose import auto_decomposition, decompose_network
-from torch import nn
 
 from amct_opt.support.diagnostics import CompileError
+
+from ..frameworks import nn, torch
 
 RANKS: dict[tuple[int, int, int, int], tuple[int, ...]] = {
     (64, 64, 3, 3): (32, 32, 32),
@@ -35,32 +35,35 @@ def test_ranks(layer: tuple[int, int, int, int]) -> None:
     assert tuple(rank_of(values, channels, kernel) for values in (evenly, steeply, 0.0 * i)) == RANKS[layer]
 
 
-class Net(nn.Module):
+def low_rank() -> Any:
     """Convolutions whose weights have a low rank, so that the decomposition is exact."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.wide: Any = nn.Conv2d(64, 72, (3, 5), padding=(1, 2))
-        self.inner: Any = nn.Sequential(nn.Conv2d(72, 64, (7, 3), (2, 1), bias=False), nn.ReLU())
-        self.small: Any = nn.Conv2d(64, 4, 1)
-        self.first: Any = nn.Conv2d(4, 4, 7, padding="same", padding_mode="reflect")
-        self.second: Any = nn.Conv2d(4, 4, 7)
-        self.second.weight = self.first.weight
-        for conv in (self.wide, self.inner[0], self.first):
-            outputs, inputs, height, width = conv.weight.shape
-            a = torch.randn(inputs, 2, height, generator=generator)
-            b = torch.randn(outputs, 2, width, generator=generator)
-            conv.weight.data = torch.einsum("irh,orw->oihw", a, b) / 64
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            generator = torch.Generator().manual_seed(0)
+            self.wide: Any = nn.Conv2d(64, 72, (3, 5), padding=(1, 2))
+            self.inner: Any = nn.Sequential(nn.Conv2d(72, 64, (7, 3), (2, 1), bias=False), nn.ReLU())
+            self.small: Any = nn.Conv2d(64, 4, 1)
+            self.first: Any = nn.Conv2d(4, 4, 7, padding="same", padding_mode="reflect")
+            self.second: Any = nn.Conv2d(4, 4, 7)
+            self.second.weight = self.first.weight
+            for conv in (self.wide, self.inner[0], self.first):
+                outputs, inputs, height, width = conv.weight.shape
+                a = torch.randn(inputs, 2, height, generator=generator)
+                b = torch.randn(outputs, 2, width, generator=generator)
+                conv.weight.data = torch.einsum("irh,orw->oihw", a, b) / 64
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(self.first(self.small(self.inner(self.wide(x)))))
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(self.small(self.inner(self.wide(x)))))
+
+    return Net().eval()
 
 
 @pytest.mark.slow
 def test_decomposed(tmp_path: Path) -> None:
     """The model computes the same; the file gives another model its structure."""
-    model, x = Net().eval(), torch.randn(1, 64, 22, 12, generator=torch.Generator().manual_seed(1))
+    model, x = low_rank(), torch.randn(1, 64, 22, 12, generator=torch.Generator().manual_seed(1))
     expected, bias = model(x), model.wide.bias.clone()
     file = tmp_path / "made" / "info.json"
     found, changes = auto_decomposition(model, str(file))
@@ -86,7 +89,7 @@ def test_decomposed(tmp_path: Path) -> None:
         ("second", "SCFK"),
     ]
     assert entries[0]["decom_nodes"]["first"] == {"weight_shape": [32, 64, 3, 1]}
-    again, same = decompose_network(Net().eval(), file)
+    again, same = decompose_network(low_rank(), file)
     assert same == changes
     again.load_state_dict(model.state_dict())
     assert torch.equal(again(x), model(x))
@@ -103,11 +106,14 @@ def test_a_convolution_alone() -> None:
     assert model[0].weight.dtype == torch.float16
 
 
-class Doubled(nn.Conv2d):
+def doubled() -> nn.Module:
     """A convolution that computes something else."""
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return 2 * super().forward(input)
+    class Doubled(nn.Conv2d):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(input)
+
+    return Doubled(64, 64, 3)
 
 
 KEPT: dict[str, Callable[[], nn.Module]] = {
@@ -118,7 +124,7 @@ KEPT: dict[str, Callable[[], nn.Module]] = {
     "channels": lambda: nn.Conv2d(64, 63, 5),
     "few channels": lambda: nn.Conv2d(2, 2, 7),
     "one dimension": lambda: nn.Conv1d(64, 64, 3),
-    "subclass": lambda: Doubled(64, 64, 3),
+    "subclass": doubled,
     "bfloat16": lambda: nn.Conv2d(64, 64, 3, dtype=torch.bfloat16),
 }
 

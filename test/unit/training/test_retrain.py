@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +17,35 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
-from amct_training import nn as qat, retrain as amct
+from amct_training import retrain as amct
 from amct_training.retrain_config import Trainable, default_config, json_text, read_json, read_simplified
 from onnx import numpy_helper
-from torch import Tensor, nn
 
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
+from ..frameworks import later, nn, torch
 
-class Net(nn.Module):
+qat = later("amct_training.nn")
+
+
+def network() -> Any:
     """A batch norm, a Relu in front of a shared input, and a Linear layer."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(2, 4, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(4)
-        self.left = nn.Conv2d(4, 4, 1)
-        self.right = nn.ConvTranspose2d(4, 4, 3, padding=1)
-        self.fc = nn.Linear(4, 3)
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(2, 4, 3, padding=1, bias=False)
+            self.norm = nn.BatchNorm2d(4)
+            self.left = nn.Conv2d(4, 4, 1)
+            self.right = nn.ConvTranspose2d(4, 4, 3, padding=1)
+            self.fc = nn.Linear(4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.norm(self.conv(x)))
-        return self.fc((self.left(x) + self.right(x)).mean((2, 3)))
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.relu(self.norm(self.conv(x)))
+            return self.fc((self.left(x) + self.right(x)).mean((2, 3)))
+
+    return filled(Net())
 
 
 def filled(module: Any) -> Any:
@@ -49,11 +55,13 @@ def filled(module: Any) -> Any:
     return module
 
 
-def cosines(shift: float, *shape: int) -> Tensor:
+def cosines(shift: float, *shape: int) -> torch.Tensor:
     return torch.cos(torch.arange(int(np.prod(shape))) * 0.37 + shift).reshape(shape) * 1.5
 
 
-X = cosines(0, 4, 2, 5, 5)
+@cache
+def batch() -> torch.Tensor:
+    return cosines(0, 4, 2, 5, 5)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +81,7 @@ DEFAULT = json_text(default_config(LAYERS))
 def created(config: str = DEFAULT) -> Any:
     """The small network under training."""
     Path("config.json").write_text(config)
-    return amct.create_quant_retrain_model("config.json", filled(Net()), "record.txt", X)
+    return amct.create_quant_retrain_model("config.json", network(), "record.txt", batch())
 
 
 def train(model: Any, steps: int = 3) -> list[float]:
@@ -219,7 +227,7 @@ def test_a_saved_model_computes_as_it_was_trained() -> None:
     x = cosines(9, 4, 2, 5, 5)
     expected = model(x).detach().numpy()
     files = amct.save_quant_retrain_model(
-        "config.json", model, "record.txt", "out/net", X, ["image"], ["logits"], {"image": {0: "batch"}}
+        "config.json", model, "record.txt", "out/net", batch(), ["image"], ["logits"], {"image": {0: "batch"}}
     )
     assert [file.name for file in files][:2] == ["net_fake_quant_model.onnx", "net_deploy_model.onnx"]
     session = onnxruntime.InferenceSession(files[0])
@@ -237,11 +245,11 @@ def test_the_record_follows_later_training() -> None:
     """After more training the next evaluation writes the record once more."""
     model = created()
     train(model, 1)
-    model(X)
+    model(batch())
     first = recorded("scale_w")
     train(model, 1)
     assert recorded("scale_w") == first
-    model(X)
+    model(batch())
     assert recorded("scale_w") != first
 
 
@@ -249,16 +257,16 @@ def test_a_restored_model_keeps_its_ranges(monkeypatch: pytest.MonkeyPatch) -> N
     model = created()
     fresh = copy.deepcopy(model)
     train(model)
-    expected = model(X)
+    expected = model(batch())
     state = {f"module.{key}": value for key, value in model.state_dict().items()}
     torch.save({"epoch": 3, "state": state}, "model.pth")
     monkeypatch.setattr(amct, "create_quant_retrain_model", lambda *_: copy.deepcopy(fresh))
-    restored = amct.restore_quant_retrain_model("config.json", filled(Net()), "r.txt", X, "model.pth", "state")
-    assert torch.equal(restored.eval()(X), expected)
+    restored = amct.restore_quant_retrain_model("config.json", network(), "r.txt", batch(), "model.pth", "state")
+    assert torch.equal(restored.eval()(batch()), expected)
     with pytest.raises(CompileError, match="no key 'weights'"):
-        amct.restore_quant_retrain_model("config.json", filled(Net()), "r.txt", X, "model.pth", "weights")
+        amct.restore_quant_retrain_model("config.json", network(), "r.txt", batch(), "model.pth", "weights")
     with pytest.raises(CompileError, match="does not fit the model"):
-        amct.restore_quant_retrain_model("config.json", filled(Net()), "r.txt", X, "model.pth")
+        amct.restore_quant_retrain_model("config.json", network(), "r.txt", batch(), "model.pth")
 
 
 def test_state_has_amct_keys() -> None:
@@ -285,10 +293,10 @@ skip_layers: ["conv", "left"]
 
 
 def test_create_quant_retrain_config() -> None:
-    amct.create_quant_retrain_config("config.json", filled(Net()), X)
+    amct.create_quant_retrain_config("config.json", network(), batch())
     assert Path("config.json").read_text() == DEFAULT
     Path("quant.cfg").write_text(SIMPLIFIED)
-    amct.create_quant_retrain_config("config.json", filled(Net()), X, "quant.cfg")
+    amct.create_quant_retrain_config("config.json", network(), batch(), "quant.cfg")
     config = json.loads(Path("config.json").read_text())
     assert [*config] == ["version", "batch_num", *LAYERS]
     assert [config[name]["retrain_enable"] for name in LAYERS] == [False, True, True, True]
@@ -345,16 +353,16 @@ def test_a_bad_configuration(old: str, new: str, message: str) -> None:
 def test_what_cannot_be_saved() -> None:
     model = created()
     with pytest.raises(CompileError, match="inf or nan"):
-        model(X / 0)
+        model(batch() / 0)
     with pytest.raises(CompileError, match="no range yet") as error:
-        amct.save_quant_retrain_model("config.json", model, "record.txt", "net", X)
+        amct.save_quant_retrain_model("config.json", model, "record.txt", "net", batch())
     assert error.value.where == "layer 'conv'"
     with pytest.raises(CompileError, match="no layer under training"):
-        amct.save_quant_retrain_model("config.json", Net(), "record.txt", "net", X)
+        amct.save_quant_retrain_model("config.json", network(), "record.txt", "net", batch())
     train(model)
     Path("other.json").write_text(weights_in(4)(DEFAULT))
     with pytest.raises(CompileError, match="not the configuration"):
-        amct.save_quant_retrain_model("other.json", model, "record.txt", "net", X)
+        amct.save_quant_retrain_model("other.json", model, "record.txt", "net", batch())
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

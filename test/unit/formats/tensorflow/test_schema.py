@@ -6,30 +6,24 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from tensorflow.core.framework import (
-    attr_value_pb2,
-    function_pb2,
-    graph_pb2,
-    node_def_pb2,
-    op_def_pb2,
-    tensor_pb2,
-    tensor_shape_pb2,
-    tensor_slice_pb2,
-    versions_pb2,
-)
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2, tensor_bundle_pb2
 
 from amct_opt.formats.tensorflow.schema import DATA_TYPES, FIELDS, MESSAGES, SavedModel
 
-MODULES = (
-    attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, tensor_pb2, tensor_shape_pb2, tensor_slice_pb2,
-    versions_pb2, meta_graph_pb2, saved_model_pb2, saver_pb2, tensor_bundle_pb2,
-)  # fmt: skip
+from ...frameworks import later
+
+MODULES = {
+    "framework": "attr_value function graph node_def op_def tensor tensor_shape tensor_slice versions",
+    "protobuf": "meta_graph saved_model saver tensor_bundle",
+}
+"""Of `tensorflow.core`."""
 
 
 def theirs(name: str) -> Any:
     outer, *inner = name.split(".")
-    (found,) = [m for m in MODULES if outer in m.DESCRIPTOR.message_types_by_name]
+    modules = [
+        import_module(f"tensorflow.core.{k}.{name}_pb2") for k, names in MODULES.items() for name in names.split()
+    ]
+    (found,) = [m for m in modules if outer in m.DESCRIPTOR.message_types_by_name]
     descriptor = found.DESCRIPTOR.message_types_by_name[outer]
     for each in inner:
         descriptor = descriptor.nested_types_by_name[each]
@@ -73,7 +67,7 @@ def test_other_enums() -> None:
 
 
 def test_fields_outside_the_table_do_not_matter() -> None:
-    full = saved_model_pb2.SavedModel(saved_model_schema_version=1)
+    full = later("tensorflow.core.protobuf.saved_model_pb2.SavedModel")(saved_model_schema_version=1)
     graph = full.meta_graphs.add()
     graph.graph_def.node.add(name="x", op="Const").experimental_debug_info.original_node_names.append("y")
     graph.object_graph_def.nodes.add().variable.name = "v"

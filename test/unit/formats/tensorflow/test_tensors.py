@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from amct_opt.formats.tensorflow.schema import DATA_TYPES, TensorProto
 from amct_opt.formats.tensorflow.tensors import Array, array_of, dtype_of, tensor_proto
 from amct_opt.ir.dtypes import ELEMENT_TYPES, as_stored, dtype_named, is_narrow_float
 from amct_opt.support.diagnostics import CompileError
+
+from ...frameworks import tf
 
 DTYPES = [dtype_named(row.numpy) for row in ELEMENT_TYPES if not is_narrow_float(row.mlir)]
 
@@ -97,34 +100,44 @@ def test_references_are_of_the_type_that_they_refer_to() -> None:
     assert dtype_of(DATA_TYPES["DT_HALF_REF"], "") == np.float16
 
 
-REFUSED = {
-    "too few bytes": (tensor_of(np.dtype("f4"), [2], tensor_content=b"1234567"), "holds 7 bytes, but its shape [2] needs 8"),
-    "too many bytes": (tensor_of(np.dtype("f4"), [1], tensor_content=b"12345678"), "holds 8 bytes, but its shape [1] needs 4"),
-    "too many numbers": (tensor_of(np.dtype("i4"), [1], int_val=[1, 2]), "lists 2 numbers, but its shape [1] has 1"),
-    "unknown size": (tensor_of(np.dtype("f4"), [2, -1]), "has a value, but no known shape"),
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "too few bytes": (
+        partial(tensor_of, np.dtype("f4"), [2], tensor_content=b"1234567"),
+        "holds 7 bytes, but its shape [2] needs 8",
+    ),
+    "too many bytes": (
+        partial(tensor_of, np.dtype("f4"), [1], tensor_content=b"12345678"),
+        "holds 8 bytes, but its shape [1] needs 4",
+    ),
+    "too many numbers": (
+        partial(tensor_of, np.dtype("i4"), [1], int_val=[1, 2]),
+        "lists 2 numbers, but its shape [1] has 1",
+    ),
+    "unknown size": (partial(tensor_of, np.dtype("f4"), [2, -1]), "has a value, but no known shape"),
     "unknown rank": (
-        TensorProto(dtype=1, tensor_shape={"unknown_rank": True}),
+        partial(TensorProto, dtype=1, tensor_shape={"unknown_rank": True}),
         "has a value, but no known shape",
     ),
-    "many axes": (tensor_of(np.dtype("f4"), [1] * 65), "has 65 axes, at most 64 are supported"),
-    "huge": (tensor_of(np.dtype("f4"), [2**40, 2**40]), f"is too large: its shape is [{2**40}, {2**40}]"),
+    "many axes": (partial(tensor_of, np.dtype("f4"), [1] * 65), "has 65 axes, at most 64 are supported"),
+    "huge": (partial(tensor_of, np.dtype("f4"), [2**40, 2**40]), f"is too large: its shape is [{2**40}, {2**40}]"),
     "huge, with an empty axis": (
-        tensor_of(np.dtype("f4"), [2**62, 0, 2**62]),
+        partial(tensor_of, np.dtype("f4"), [2**62, 0, 2**62]),
         f"is too large: its shape is [{2**62}, 0, {2**62}]",
     ),
     "large and short": (
-        tensor_of(np.dtype("f4"), [2**34], float_val=[1, 2]),
+        partial(tensor_of, np.dtype("f4"), [2**34], float_val=[1, 2]),
         f"would take {2**36} bytes, but lists 2 numbers only",
     ),
-    "strings": (TensorProto(dtype=7, string_val=[b"a"]), "element type DT_STRING is not supported"),
-    "complex": (TensorProto(dtype=8), "element type DT_COMPLEX64 is not supported"),
-    "no such type": (TensorProto(dtype=77), "element type 77 is not supported"),
-}  # fmt: skip
+    "strings": (partial(TensorProto, dtype=7, string_val=[b"a"]), "element type DT_STRING is not supported"),
+    "complex": (partial(TensorProto, dtype=8), "element type DT_COMPLEX64 is not supported"),
+    "no such type": (partial(TensorProto, dtype=77), "element type 77 is not supported"),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str) -> None:
-    tensor, message = REFUSED[case]
+    make, message = REFUSED[case]
+    tensor = make()
     with pytest.raises(CompileError) as caught:
         array_of(tensor, "net.pb: node 'w'")
     assert str(caught.value).partition("\n")[0] == f"net.pb: node 'w': error: {message}"

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.support.diagnostics import CompileError
+
+from ...frameworks import ReferenceEvaluator
 
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]

@@ -20,6 +20,8 @@ from amct_opt.runtime.executor import Executable, run
 from amct_opt.session import Session
 from amct_opt.support.diagnostics import CompileError, describe
 
+from ...frameworks import ReferenceEvaluator
+
 Build = Callable[..., ModelProto]
 Load = Callable[[ModelProto], ModuleOp]
 
@@ -325,8 +327,6 @@ def test_absent_inputs_and_outputs(build: Build, load: Load) -> None:
     op = opaque_of(load(model))
     assert nn.ints(op.present) == (1, 1, 1, 0, 0, 1)
     assert [str(t) for t in op.result_types] == ["tensor<5x1x2x4xf32>", "tensor<1x2x4xf32>"]
-    from onnx.reference import ReferenceEvaluator
-
     x = rng.normal(size=(5, 2, 3)).astype(np.float32)
     (wanted,) = map(np.asarray, ReferenceEvaluator(model).run(None, {"x": x}))
     np.testing.assert_allclose(run(load(model), {"x": x})["y"], wanted, rtol=1e-5)
@@ -572,8 +572,6 @@ def test_resize_beside_unknown_sizes(build: Build, load: Load, target: list[int]
     model = build(upsampling(target), [("x", ["n", 3, 4, 6 if target == [7, 7] else 4])], ["y"], weights)
     module = load(model)
     assert kinds(module) == ["nn.resize"]
-    from onnx.reference import ReferenceEvaluator
-
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 6 if target == [7, 7] else 4)).astype(np.float32)
     (wanted,) = map(np.asarray, ReferenceEvaluator(model).run(None, {"x": x}))
     np.testing.assert_allclose(run(module, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-6)

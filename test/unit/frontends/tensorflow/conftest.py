@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.session import ImportOptions, Session
 from amct_opt.session.universe import new_session
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from ...frameworks import tf
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensor = Any
@@ -54,8 +53,6 @@ class Frozen:
 
 
 def _named(outputs: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    import tensorflow as tf
-
     several = outputs if isinstance(outputs, list | tuple) else [outputs]
     return [tf.identity(y, f"y{i}") for i, y in enumerate(several)]
 
@@ -64,8 +61,6 @@ def _session(
     function: Callable[..., Any], inputs: Sequence[Array], specs: Sequence[Any], variables: Sequence[Array]
 ) -> Graph:
     """In the manner of TensorFlow 1: a graph with placeholders and variables, frozen by the session that ran it."""
-    import tensorflow as tf
-
     tf1 = tf.compat.v1
     with tf1.Graph().as_default() as graph, tf1.Session(graph=graph) as session:
         fed = [tf1.placeholder(s.dtype, s.shape, f"x{i}") for i, s in enumerate(specs)]
@@ -82,7 +77,6 @@ def _function(
     function: Callable[..., Any], inputs: Sequence[Array], specs: Sequence[Any], variables: Sequence[Array]
 ) -> Graph:
     """In the manner of TensorFlow 2: a traced function with captured variables, inlined and frozen."""
-    import tensorflow as tf
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     held = [cast(Any, tf.Variable)(v) for v in variables]
@@ -114,8 +108,6 @@ def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Froz
     `signature` gives a TensorSpec for each input where sizes are to be unknown. A test that uses this runs once for each
     version of TensorFlow, one of which is marked slow.
     """
-    import tensorflow as tf
-
     freeze = _MANNERS[request.param]
 
     def build(

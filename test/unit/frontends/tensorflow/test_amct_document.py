@@ -10,7 +10,6 @@ output. The mistakes looked for (a factor, a shift, an axis) are of the size of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +27,9 @@ from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-tf1 = tf.compat.v1
+from ...frameworks import later, tf
+
+tf1 = later("tensorflow.compat.v1")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensor = Any

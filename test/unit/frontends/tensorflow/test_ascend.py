@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
@@ -16,8 +15,7 @@ from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
+from ...frameworks import tf
 
 Frozen = Callable[..., Any]
 

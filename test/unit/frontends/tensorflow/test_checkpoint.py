@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from unit.flows.hostile_files import with_checksums
 
 from amct_opt.formats.tensorflow.checkpoint import Checkpoint, parse_part
@@ -18,6 +17,8 @@ from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.formats.wire import read_varint
 from amct_opt.ir.dtypes import ELEMENT_TYPES, as_stored, dtype_named, is_narrow_float
 from amct_opt.support.diagnostics import CompileError
+
+from ...frameworks import tf
 
 WHOLE = ""
 

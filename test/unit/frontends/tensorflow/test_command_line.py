@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,11 +15,8 @@ import pytest
 
 from amct_opt.tools import amct, amct_opt
 
+from ...frameworks import keras, tf
 from ...values import normal
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from ...frameworks import later, tf
 from .conftest import kinds
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
-
 Agrees = Callable[..., ModuleOp]
-raw = tf.raw_ops
+raw = later("tensorflow.raw_ops")
 SUMS = {"rtol": 1e-5, "atol": 1e-5}
 """Sums of at most some hundred products of numbers around 1, rounded in another order."""
 
@@ -72,7 +69,7 @@ def arranged(x: np.ndarray, layout: str) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(x, -1, 1)) if layout == "first" else x
 
 
-def unknown(x: np.ndarray, layout: str, batch: bool = True, space: bool = True) -> list[tensorflow.TensorSpec]:
+def unknown(x: np.ndarray, layout: str, batch: bool = True, space: bool = True) -> list[Any]:
     channel = 1 if layout == "first" else x.ndim - 1
     sizes = [None if i != channel and (batch if i == 0 else space) else d for i, d in enumerate(x.shape)]
     return [tf.TensorSpec(sizes, x.dtype)]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from amct_opt import frontends
 from amct_opt.lowering.ascend import LowerToAscendPass
@@ -25,6 +24,7 @@ from amct_opt.transforms.canonicalization import CanonicalizePass
 from amct_opt.transforms.fusion.fuse_all import FuseAllPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
 
+from ...frameworks import tf
 from .test_ascend import WEIGHTS, network, weight
 
 Frozen = Callable[..., Any]
@@ -120,9 +120,9 @@ def in_own_terms(node: Any) -> Iterator[Any]:
 
 
 TYPES = {
-    "AscendQuant": [tf.float32],
-    "AscendWeightQuant": [tf.int8, tf.int8],
-    "AscendDequant": [tf.float32, tf.uint64],
+    "AscendQuant": ["float32"],
+    "AscendWeightQuant": ["int8", "int8"],
+    "AscendDequant": ["float32", "uint64"],
 }
 
 

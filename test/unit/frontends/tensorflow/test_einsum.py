@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
+from ...frameworks import tf
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from ...frameworks import later, tf
 from ...values import normal
 from .conftest import kinds
 
 Agrees = Callable[..., Any]
-raw = tf.raw_ops
+raw = later("tensorflow.raw_ops")
 
 REAL = normal(2, 3, 4) * 3
 REAL[0, 0] = [0, -0.0, 0.5, -2.5]
@@ -29,64 +29,45 @@ BYTES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 Case = tuple[Callable[..., Any], Sequence[np.ndarray]]
 
 
-def floats(*operators: Callable[..., Any], x: np.ndarray = REAL) -> dict[str, Case]:
-    return {f.__name__: (f, [x]) for f in operators}
+def each(names: str, *arrays: np.ndarray, form: str = "", more: Sequence[Any] = ()) -> dict[str, Case]:
+    """Operators of TensorFlow on the same arrays; `form` is added to the names of the cases, `more` to the arguments."""
+    operators = {name.rpartition(".")[2]: later(f"tensorflow.{name}") for name in names.split()}
+    return {name + form: (lambda *x, f=f: f(*x, *more), arrays) for name, f in operators.items()}
 
 
 UNARY: dict[str, Case] = {
-    **floats(tf.nn.relu, tf.nn.relu6, tf.nn.elu, tf.nn.selu, tf.nn.softplus, tf.nn.softsign, tf.sigmoid, tf.tanh),
-    **floats(
-        tf.math.erf,
-        tf.math.erfc,
-        tf.exp,
-        tf.sin,
-        tf.cos,
-        tf.math.expm1,
-        tf.square,
-        tf.negative,
-        tf.abs,
-        tf.floor,
-        tf.math.ceil,
-    ),
-    **floats(tf.round, tf.math.rint, tf.math.reciprocal, tf.sign),
-    **floats(tf.math.log, tf.math.log1p, tf.sqrt, tf.math.rsqrt, x=POSITIVE),
-    "leaky_relu": (tf.nn.leaky_relu, [REAL]),
-    "leaky_relu-alpha": (lambda x: tf.nn.leaky_relu(x, 0.03), [REAL]),
+    **each("nn.relu nn.relu6 nn.elu nn.selu nn.softplus nn.softsign sigmoid tanh math.erf math.erfc exp sin cos", REAL),
+    **each("math.expm1 square negative abs floor math.ceil round math.rint math.reciprocal sign", REAL),
+    **each("math.log math.log1p sqrt math.rsqrt", POSITIVE),
+    **each("nn.leaky_relu", REAL),
+    **each("nn.leaky_relu", REAL, form="-alpha", more=[0.03]),
+    **each("nn.relu nn.relu6 abs negative square sign round", WHOLE, form="-int"),
     "inv": (lambda x: raw.Inv(x=x), [POSITIVE]),
-    "relu-int": (tf.nn.relu, [WHOLE]),
-    "relu6-int": (tf.nn.relu6, [WHOLE]),
-    "abs-int": (tf.abs, [WHOLE]),
-    "negative-int": (tf.negative, [WHOLE]),
-    "square-int": (tf.square, [WHOLE]),
-    "sign-int": (tf.sign, [WHOLE]),
-    "round-int": (tf.round, [WHOLE]),
-    "not": (tf.logical_not, [TRUTH]),
-    "is_nan": (tf.math.is_nan, [np.array([1, np.nan], np.float32)]),
-    "is_inf": (tf.math.is_inf, [np.array([1, np.nan, np.inf, -np.inf, 3e38], np.float32)]),
-    "is_finite": (tf.math.is_finite, [np.array([1, np.nan, np.inf, -np.inf, 3e38], np.float32)]),
-    "sign-nan": (tf.sign, [np.array([1, np.nan, -np.inf], np.float32)]),
+    **each("logical_not", TRUTH),
+    **each("math.is_nan", np.array([1, np.nan], np.float32)),
+    **each("math.is_inf math.is_finite", np.array([1, np.nan, np.inf, -np.inf, 3e38], np.float32)),
+    **each("sign", np.array([1, np.nan, -np.inf], np.float32), form="-nan"),
     "zeros_like": (lambda x: x + tf.zeros_like(x), [REAL]),
     "ones_like": (lambda x: x + tf.ones_like(x), [WHOLE]),
 }
 
 BINARY: dict[str, Case] = {
-    **{f.__name__: (f, [REAL, OTHER]) for f in (tf.add, tf.subtract, tf.multiply, tf.maximum, tf.minimum)},
-    **{f.__name__: (f, [REAL, ROW]) for f in (tf.divide, tf.math.squared_difference, tf.math.floordiv)},
-    **{f"{f.__name__}-int": (f, [WHOLE, DIVISORS]) for f in (tf.math.floordiv, tf.math.floormod, tf.truncatediv)},
-    **{f"{f.__name__}-int": (f, [WHOLE, DIVISORS]) for f in (tf.truncatemod, tf.maximum, tf.add)},
-    **{f"{f.__name__}-five": (lambda x, f=f: f(x, 5), [WHOLE]) for f in (tf.math.floordiv, tf.math.floormod)},
-    **{f"{f.__name__}-minus-five": (lambda x, f=f: f(x, -5), [WHOLE]) for f in (tf.math.floordiv, tf.math.floormod)},
-    **{f"{f.__name__}-uint8": (lambda x, f=f: f(x, 5), [BYTES]) for f in (tf.math.floordiv, tf.math.floormod)},
-    **{f"{f.__name__}-by-0": (f, [REAL, HOLES]) for f in (tf.math.divide_no_nan, tf.math.multiply_no_nan)},
+    **each("add subtract multiply maximum minimum", REAL, OTHER),
+    **each("divide math.squared_difference math.floordiv", REAL, ROW),
+    **each("math.floordiv math.floormod truncatediv truncatemod maximum add", WHOLE, DIVISORS, form="-int"),
+    **each("math.floordiv math.floormod", WHOLE, form="-five", more=[5]),
+    **each("math.floordiv math.floormod", WHOLE, form="-minus-five", more=[-5]),
+    **each("math.floordiv math.floormod", BYTES, form="-uint8", more=[5]),
+    **each("math.divide_no_nan math.multiply_no_nan", REAL, HOLES, form="-by-0"),
     "add-1": (lambda x, y: raw.Add(x=x, y=y), [REAL, ROW]),
     "div-int": (lambda x, y: raw.Div(x=x, y=y), [WHOLE, DIVISORS]),
     "mod-int": (lambda x, y: raw.Mod(x=x, y=y), [WHOLE, DIVISORS]),
-    "pow": (tf.pow, [POSITIVE, ROW]),
-    "pow-int": (lambda x: tf.pow(x, 3), [WHOLE]),
+    **each("pow", POSITIVE, ROW),
+    **each("pow", WHOLE, form="-int", more=[3]),
     "pow-square": (lambda x: x**2.0, [REAL]),
     "add_n": (lambda *v: tf.add_n(v), [REAL, OTHER, POSITIVE]),
     "add_n-one": (lambda x: tf.add_n([x]), [REAL]),
-    "broadcast": (tf.add, [REAL[:, :1], OTHER[:1]]),
+    **each("add", REAL[:, :1], OTHER[:1], form="-broadcast"),
     "row": (lambda x: x + ROW, [REAL]),
     "clip": (lambda x: tf.clip_by_value(x, -1.0, 2.0), [REAL]),
     "clip-op": (lambda x: raw.ClipByValue(t=x, clip_value_min=-1.0, clip_value_max=2.0), [REAL]),
@@ -95,11 +76,11 @@ BINARY: dict[str, Case] = {
 }
 
 SELECTION: dict[str, Case] = {
-    **{f.__name__: (f, [WHOLE, WHOLE[::-1]]) for f in (tf.equal, tf.not_equal, tf.less, tf.less_equal)},
-    **{f.__name__: (f, [REAL, ROW]) for f in (tf.greater, tf.greater_equal)},
-    **{f.__name__: (f, [TRUTH, TRUTH[:, :1]]) for f in (tf.logical_and, tf.logical_or, tf.math.logical_xor)},
-    "equal-bool": (tf.equal, [TRUTH, TRUTH[::-1]]),
-    "where": (tf.where, [TRUTH, REAL, OTHER]),
+    **each("equal not_equal less less_equal", WHOLE, WHOLE[::-1]),
+    **each("greater greater_equal", REAL, ROW),
+    **each("logical_and logical_or math.logical_xor", TRUTH, TRUTH[:, :1]),
+    **each("equal", TRUTH, TRUTH[::-1], form="-bool"),
+    **each("where", TRUTH, REAL, OTHER),
     "where-broadcast": (lambda c, x: tf.where(c[:, :1], x, 0.0), [TRUTH, REAL]),
     "select": (lambda c, x, y: raw.Select(condition=c, x=x, y=y), [TRUTH, REAL, OTHER]),
     "select-rows": (lambda c, x, y: raw.Select(condition=c, x=x, y=y), [TRUTH[:, 0, 1], REAL, OTHER]),
@@ -107,9 +88,9 @@ SELECTION: dict[str, Case] = {
 }
 
 CASTS: dict[str, Case] = {
-    f"cast-{source.dtype}-{target.name}": (lambda x, t=target: tf.cast(x, t), [source])
+    f"cast-{source.dtype}-{target}": (lambda x, t=target: tf.cast(x, t), [source])
     for source in (REAL, WHOLE, TRUTH, BYTES)
-    for target in (tf.float32, tf.float16, tf.int32, tf.int64, tf.bool)
+    for target in ("float32", "float16", "int32", "int64", "bool")
 }
 
 CASES = UNARY | BINARY | SELECTION | CASTS
@@ -124,7 +105,7 @@ def test_elementwise(name: str, agrees: Agrees) -> None:
 UNKNOWN = (
     "relu",
     "floordiv-five",
-    "floor_mod-int",
+    "floormod-int",
     "row",
     "where",
     "select-rows",

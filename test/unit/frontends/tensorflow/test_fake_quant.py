@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from ...frameworks import later, tf
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
-q = tf.quantization
+q = later("tensorflow.quantization")
 
 RANGES = {
     "symmetric": (-6.0, 6.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.mlir import MlirTarget
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
+from ...frameworks import tf
 
 X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
 

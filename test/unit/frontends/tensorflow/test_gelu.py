@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 
 from amct_opt.dialects import nn
@@ -12,6 +11,8 @@ from amct_opt.frontends.tensorflow import from_keras
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
+
+from ...frameworks import keras
 
 
 def test_keras_gelu(equivalence: Any) -> None:

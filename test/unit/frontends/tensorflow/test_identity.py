@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-raw = tf.raw_ops
+from ...frameworks import later, tf
+
+raw = later("tensorflow.raw_ops")
 X = np.array([[1, 2], [3, 4]], np.float32)
 
 CASES: dict[str, Callable[..., Any]] = {
-    "identity": tf.identity,
-    "stop_gradient": tf.stop_gradient,
+    "identity": lambda x: tf.identity(x),
+    "stop_gradient": lambda x: tf.stop_gradient(x),
     "prevent_gradient": lambda x: raw.PreventGradient(input=x),
     "check_numerics": lambda x: tf.debugging.check_numerics(x, "x"),
     "snapshot": lambda x: raw.Snapshot(input=x),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from amct_opt.session import ImportOptions
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-tf1 = tf.compat.v1
+from ...frameworks import later, tf
+
+tf1 = later("tensorflow.compat.v1")
 
 Save = Callable[..., Path]
 

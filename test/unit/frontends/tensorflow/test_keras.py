@@ -26,12 +26,8 @@ from amct_opt.session import ImportOptions, Session
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
+from ...frameworks import keras, tf, tf_keras
 from ...values import layer_of, normal
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-tf_keras = pytest.importorskip("tf_keras")
 
 pytestmark = [  # what Keras meets while it saves
     pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning"),
@@ -46,9 +42,12 @@ def session() -> Session:
     return new_session()
 
 
-@pytest.fixture(params=[keras, tf_keras], ids=["keras", "tf_keras"])
+LIBRARIES = {"keras": keras, "tf_keras": tf_keras}
+
+
+@pytest.fixture(params=LIBRARIES)
 def library(request: pytest.FixtureRequest) -> Any:
-    return request.param
+    return LIBRARIES[request.param]
 
 
 def network(rng: np.random.Generator, library: Any) -> Any:
@@ -226,22 +225,22 @@ def lambdas(library: Any) -> Any:
     return library.Model(x, library.layers.Lambda(lambda v: v + 1, output_shape=(3,), name="own")(x))
 
 
-@pytest.mark.parametrize(("library_of", "ending"), [(keras, "keras"), (keras, "h5"), (tf_keras, "h5")])
-def test_code_in_files_is_not_run(library_of: Any, ending: str, tmp_path: Path, session: Session) -> None:
+@pytest.mark.parametrize(("library_of", "ending"), [("keras", "keras"), ("keras", "h5"), ("tf_keras", "h5")])
+def test_code_in_files_is_not_run(library_of: str, ending: str, tmp_path: Path, session: Session) -> None:
     path = tmp_path / f"model.{ending}"
-    lambdas(library_of).save(path)
+    lambdas(LIBRARIES[library_of]).save(path)
     with pytest.raises(CompileError, match=r"(?i)lambda") as caught:
         frontends.read(path, session)
     assert str(caught.value).startswith(f"{path}: error: ")
 
 
-class Own(keras.layers.Layer):
-    def call(self, x: Any) -> Any:
-        return x + 1
-
-
 def test_layers_of_a_program(tmp_path: Path, session: Session) -> None:
     """The layer is named, and what to do: Keras itself begins with its models."""
+
+    class Own(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x + 1
+
     x = keras.Input((3,), name="x")
     keras.Model(x, Own()(x)).save(tmp_path / "model.keras")
     with pytest.raises(CompileError) as caught:

@@ -36,11 +36,10 @@ from amct_opt.runtime.metrics import difference
 from amct_opt.session.universe import new_session
 from amct_opt.tools import amct_opt
 
+from ...frameworks import needs, tf
 from ...scripts import script
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-pytest.importorskip("tf_keras")
+pytestmark = needs("tensorflow", "tf_keras")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -140,7 +139,12 @@ def network(application: Application, tmp_path: Path) -> Iterator[Network]:
 
 
 TITLE = "Keras applications"
-VERSIONS = f"TensorFlow {tf.__version__}, keras {version('keras')}, tf_keras {version('tf_keras')}"
+
+
+def versions() -> str:
+    return f"TensorFlow {tf.version.VERSION}, keras {version('keras')}, tf_keras {version('tf_keras')}"
+
+
 COLUMNS = (
     "package",
     "model",
@@ -161,7 +165,7 @@ def head() -> list[str]:
     left_out = "; ".join(f"{name} ({reason})" for name, reason in LEFT_OUT.items())
     return [
         "The networks of `keras.applications` and `tf_keras.applications`, as written by",
-        f"{VERSIONS}. The table is made by",
+        f"{versions()}. The table is made by",
         "",
         "    AMCT_UPDATE=1 python -m pytest test/unit/frontends/tensorflow/test_keras_applications.py",
         "",
@@ -187,7 +191,7 @@ def test_the_table_is_complete(conformance: Any) -> None:
     names = {tuple(f"{a.package} | {a.name}".split(" | ")) for a in APPLICATIONS}
     rows = {tuple(map(str.strip, r.split("|")[1:3])): r for r in conformance.rows(TITLE)}
     kept = [r for key, r in rows.items() if key in names]
-    conformance.hold(TITLE, [*head(), *kept], VERSIONS)
+    conformance.hold(TITLE, [*head(), *kept], versions())
     assert conformance.updating or set(rows) == names
 
 
@@ -220,7 +224,7 @@ def test_network(application: Application, network: Network, conformance: Any) -
         left,
         len(quantized),
     )
-    conformance.hold_row(TITLE, "".join(f"| {c} " for c in cells) + "|", VERSIONS)
+    conformance.hold_row(TITLE, "".join(f"| {c} " for c in cells) + "|", versions())
 
 
 def count(module: ModuleOp, kind: type[Operation]) -> int:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow
 
 from amct_opt.dialects import nn
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.support.diagnostics import Remark
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
+from ...frameworks import later, tf
 
 Frozen = Callable[..., Any]
-raw = tf.raw_ops
+raw = later("tensorflow.raw_ops")
 
 
 def normal(*shape: int) -> np.ndarray:

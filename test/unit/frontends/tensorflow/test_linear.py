@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 
+from ...frameworks import later, tf
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
-raw = tf.raw_ops
+raw = later("tensorflow.raw_ops")
 SUMS = {"atol": 1e-5}
 
 FLAGS = [(False, False), (True, False), (False, True), (True, True)]

@@ -7,7 +7,6 @@ thirty layers deep: 5e-6 of the largest output. Half precision rounds to 11 bits
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +28,9 @@ from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-from keras import layers  # noqa: E402
-from tensorflow.core.protobuf import config_pb2  # noqa: E402
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # noqa: E402
-from tensorflow.python.grappler import tf_optimizer  # noqa: E402
+from ...frameworks import keras, later, tf
+
+layers = later("keras.layers")
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 
@@ -187,18 +182,17 @@ def reshaped() -> Any:
     return keras.Model(given, layers.Dense(2, name="out")(x))
 
 
-@keras.saving.register_keras_serializable("test_networks")
-class ImageOperations(layers.Layer):
-    def call(self, x: Tensor) -> Tensor:
-        x = tf.where(x > 0.5, x, tf.clip_by_value(x, -1.0, 0.25))
-        x = tf.image.resize(x, [10, 12], method="nearest") + tf.image.resize(x, [10, 12], method="bicubic")
-        x = tf.image.flip_left_right(tf.image.central_crop(x, 0.5))
-        x = tf.image.per_image_standardization(x)
-        x = tf.image.rot90(tf.image.pad_to_bounding_box(x, 1, 1, 8, 9))
-        return tf.math.l2_normalize(x, -1) + tf.reduce_logsumexp(x, [1, 2], keepdims=True)
-
-
 def images() -> Any:
+    @keras.saving.register_keras_serializable("test_networks")
+    class ImageOperations(layers.Layer):
+        def call(self, x: Tensor) -> Tensor:
+            x = tf.where(x > 0.5, x, tf.clip_by_value(x, -1.0, 0.25))
+            x = tf.image.resize(x, [10, 12], method="nearest") + tf.image.resize(x, [10, 12], method="bicubic")
+            x = tf.image.flip_left_right(tf.image.central_crop(x, 0.5))
+            x = tf.image.per_image_standardization(x)
+            x = tf.image.rot90(tf.image.pad_to_bounding_box(x, 1, 1, 8, 9))
+            return tf.math.l2_normalize(x, -1) + tf.reduce_logsumexp(x, [1, 2], keepdims=True)
+
     image = layers.Input((8, 8, 3), name="image")
     return keras.Model(image, ImageOperations(name="result")(layers.Conv2D(3, 3, padding="same")(image)))
 
@@ -260,6 +254,8 @@ def frozen(model: Any) -> Any:
     def infer(*inputs: Tensor) -> Any:
         return tf.nest.flatten(model(tf.nest.pack_sequence_as(model._inputs_struct, inputs), training=False))
 
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
     traced = tf.function(infer, input_signature=specs, autograph=False)
     return convert_variables_to_constants_v2(traced.get_concrete_function())
 
@@ -271,10 +267,12 @@ def frozen_file(model: Any, folder: Path) -> Path:
 
 def optimized_file(model: Any, folder: Path) -> Path:
     """Frozen, and rewritten by TensorFlow's own passes."""
+    from tensorflow.python.grappler import tf_optimizer
+
     function = frozen(model)
     graph = tf.compat.v1.train.export_meta_graph(graph_def=function.graph.as_graph_def(), graph=function.graph)
     graph.collection_def["train_op"].node_list.value.extend(t.op.name for t in function.outputs)
-    config = config_pb2.ConfigProto()
+    config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.min_graph_nodes = -1
     passes = ["constfold", "layout", "arithmetic", "shape", "dependency"]
     config.graph_options.rewrite_options.optimizers.extend(passes)

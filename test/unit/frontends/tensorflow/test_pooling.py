@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from xdsl.dialects.builtin import ModuleOp
 
+from ...frameworks import later, tf
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
-raw = tf.raw_ops
+raw = later("tensorflow.raw_ops")
 
 X = np.random.default_rng(0).normal(size=(2, 7, 8, 3)).astype(np.float32)
 CUBE = np.random.default_rng(1).normal(size=(2, 5, 6, 7, 3)).astype(np.float32)

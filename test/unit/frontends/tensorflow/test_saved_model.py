@@ -5,23 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tensorflow
 from google.protobuf import text_format
-from tensorflow.core.protobuf import saved_model_pb2
 
 from amct_opt.formats.tensorflow.tensors import Array
 from amct_opt.frontends.tensorflow.source import Signature, TensorInfo, load
 from amct_opt.support.diagnostics import CompileError
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
+from ...frameworks import keras, later, tf
 
-tf1 = tf.compat.v1
+tf1 = later("tensorflow.compat.v1")
 
 
 def _tf1(rng: np.random.Generator, folder: Path) -> None:
@@ -67,36 +63,38 @@ def _exported_keras(rng: np.random.Generator, folder: Path) -> None:
     _network(rng).export(folder, verbose=False)
 
 
-class _Module(tf.Module):
-    """Variables of several types, one never read, a table of strings, and a function that is called twice."""
-
-    def __init__(self, rng: np.random.Generator, vocabulary: Path):
-        super().__init__()
-        self.weight = tf.Variable(some(rng, 4, 3))
-        self.half = tf.Variable(tf.cast(some(rng, 3), tf.bfloat16))
-        self.steps = tf.Variable(np.int64(12))
-        self.flag = tf.Variable(True)
-        self.text = tf.Variable("abc")
-        self.more = [tf.Variable(some(rng, 2)), {"inner": tf.Variable(some(rng, 3, 1))}]
-        initializer = tf.lookup.TextFileInitializer(
-            str(vocabulary),
-            tf.string,
-            tf.lookup.TextFileIndex.WHOLE_LINE,
-            tf.int64,
-            tf.lookup.TextFileIndex.LINE_NUMBER,
-        )
-        self.table = tf.lookup.StaticHashTable(initializer, -1)
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32)])
-    def dense(self, x: Any) -> Any:
-        return tf.matmul(x, self.weight) + tf.cast(self.half, tf.float32)
-
-    @tf.function(input_signature=[tf.TensorSpec([2, 4], tf.float32, "left"), tf.TensorSpec(None, tf.float32, "right")])
-    def both(self, left: Any, right: Any) -> Any:
-        return {"sum": self.dense(left) + self.dense(tf.ensure_shape(right, [2, 4])), "steps": self.steps + 1}
-
-
 def _module(rng: np.random.Generator, folder: Path) -> None:
+
+    class _Module(tf.Module):
+        """Variables of several types, one never read, a table of strings, and a function that is called twice."""
+
+        def __init__(self, rng: np.random.Generator, vocabulary: Path):
+            super().__init__()
+            self.weight = tf.Variable(some(rng, 4, 3))
+            self.half = tf.Variable(tf.cast(some(rng, 3), tf.bfloat16))
+            self.steps = tf.Variable(np.int64(12))
+            self.flag = tf.Variable(True)
+            self.text = tf.Variable("abc")
+            self.more = [tf.Variable(some(rng, 2)), {"inner": tf.Variable(some(rng, 3, 1))}]
+            initializer = tf.lookup.TextFileInitializer(
+                str(vocabulary),
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            )
+            self.table = tf.lookup.StaticHashTable(initializer, -1)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32)])
+        def dense(self, x: Any) -> Any:
+            return tf.matmul(x, self.weight) + tf.cast(self.half, tf.float32)
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([2, 4], tf.float32, "left"), tf.TensorSpec(None, tf.float32, "right")]
+        )
+        def both(self, left: Any, right: Any) -> Any:
+            return {"sum": self.dense(left) + self.dense(tf.ensure_shape(right, [2, 4])), "steps": self.steps + 1}
+
     vocabulary = folder.with_suffix(".txt")
     vocabulary.write_text("a\nb\n")
     module = _Module(rng, vocabulary)
@@ -207,7 +205,9 @@ def name_of(folder: Path, signature: str, output: str) -> str:
 
 
 def message(folder: Path) -> Any:
-    return saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    return later("tensorflow.core.protobuf.saved_model_pb2.SavedModel").FromString(
+        (folder / "saved_model.pb").read_bytes()
+    )
 
 
 def write(folder: Path, model: Any) -> None:
@@ -216,7 +216,7 @@ def write(folder: Path, model: Any) -> None:
 
 def test_producer_and_library(saved: Callable[[str], Path]) -> None:
     source = load(saved("module"))
-    assert source.producer == f"tensorflow {tf.__version__}"
+    assert source.producer == f"tensorflow {tf.version.VERSION}"
     theirs = message(saved("module")).meta_graphs[0].graph_def
     assert {f.signature.name for f in source.graph.library.function} == {
         f.signature.name for f in theirs.library.function

@@ -5,7 +5,6 @@ Tolerance: sums of at most 100 products of numbers of about 1, rounded in anothe
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,10 +21,9 @@ from amct_opt.session import ImportOptions
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
-tf1 = tf.compat.v1
+from ...frameworks import keras, later, tf
+
+tf1 = later("tensorflow.compat.v1")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -75,29 +73,29 @@ def test_tensorflow_1(resource: bool, tmp_path: Path) -> None:
     check(module, {"in": array}, {"out": expected})
 
 
-class _Module(tf.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = tf.Variable(some(6, 4))
-        self.v = tf.Variable(some(4, 4))
-
-    @tf.function
-    def _twice(self, x: Any) -> Any:
-        return tf.nn.relu(x @ self.v) @ self.v
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 6]), tf.TensorSpec([4])])
-    def forward(self, x: Any, bias: Any) -> Any:
-        h = self._twice(x @ self.w) + self._twice(-(x @ self.w))
-        return {"scores": h + bias, "largest": tf.reduce_max(h, axis=1)}
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 6])])
-    def embed(self, x: Any) -> Any:
-        return {"embedding": x @ self.w}
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SavedModel of two signatures, none of them for serving."""
+
+    class _Module(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable(some(6, 4))
+            self.v = tf.Variable(some(4, 4))
+
+        @tf.function
+        def _twice(self, x: Any) -> Any:
+            return tf.nn.relu(x @ self.v) @ self.v
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 6]), tf.TensorSpec([4])])
+        def forward(self, x: Any, bias: Any) -> Any:
+            h = self._twice(x @ self.w) + self._twice(-(x @ self.w))
+            return {"scores": h + bias, "largest": tf.reduce_max(h, axis=1)}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 6])])
+        def embed(self, x: Any) -> Any:
+            return {"embedding": x @ self.w}
+
     folder = tmp_path_factory.mktemp("two")
     module = _Module()
     tf.saved_model.save(module, str(folder), {"forward": module.forward, "embed": module.embed})
@@ -127,18 +125,18 @@ def test_what_names_there_are(two: Path) -> None:
         read(two, signature="forward", inputs=("x",))
 
 
-class _Counting(tf.Module):
-    def __init__(self) -> None:
-        self.count = tf.Variable(3.0)
-
-    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
-    def forward(self, x: Any) -> Any:
-        y = x * self.count
-        self.count.assign_add(1.0)
-        return y
-
-
 def test_assignments_are_left_out_with_a_remark(tmp_path: Path) -> None:
+
+    class _Counting(tf.Module):
+        def __init__(self) -> None:
+            self.count = tf.Variable(3.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+        def forward(self, x: Any) -> Any:
+            y = x * self.count
+            self.count.assign_add(1.0)
+            return y
+
     module, session = _Counting(), new_session()
     tf.saved_model.save(module, str(tmp_path), module.forward)
     imported = frontends.read(tmp_path, session)

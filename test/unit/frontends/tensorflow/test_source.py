@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import tensorflow
 from google.protobuf import text_format
 from onnx import helper
 
@@ -22,12 +21,10 @@ from amct_opt.formats.wire import LARGE
 from amct_opt.frontends.tensorflow.source import Source, load
 from amct_opt.support.diagnostics import CompileError
 
+from ...frameworks import later, tf
 from ...values import normal
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
-
-GraphDef = tf.compat.v1.GraphDef
+GraphDef = later("tensorflow.compat.v1.GraphDef")
 
 STRING = DATA_TYPES["DT_STRING"]
 KERNEL = normal(3, 3, 32, 32)

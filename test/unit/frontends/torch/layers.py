@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
+from ...frameworks import nn, torch
 
 
 class Case(NamedTuple):
@@ -36,25 +35,27 @@ class Case(NamedTuple):
 class Family(NamedTuple):
     """Cases that share their inputs."""
 
-    inputs: Mapping[str, Tensor]
+    inputs: Mapping[str, torch.Tensor]
     cases: Sequence[Case]
 
 
-class Layers(nn.Module):
+def together(names: Sequence[str], cases: Sequence[Case]) -> nn.Module:
     """Many layers as one module, whose results are those of all: exporting it takes little longer than exporting one."""
 
-    def __init__(self, names: Sequence[str], cases: Sequence[Case]):
-        super().__init__()
-        self.names, self.cases = names, cases
-        self.layers = nn.ModuleList([case.layer() for case in cases])
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([case.layer() for case in cases])
 
-    def forward(self, *inputs: Tensor) -> Any:
-        given = dict(zip(self.names, inputs, strict=True))
-        pairs = zip(self.cases, self.layers, strict=True)
-        return [layer(*(_own(given[name], case) for name in case.arguments)) for case, layer in pairs]
+        def forward(self, *inputs: torch.Tensor) -> Any:
+            given = dict(zip(names, inputs, strict=True))
+            pairs = zip(cases, self.layers, strict=True)
+            return [layer(*(_own(given[name], case) for name in case.arguments)) for case, layer in pairs]
+
+    return Layers().eval()
 
 
-def _own(x: Tensor, case: Case) -> Tensor:
+def _own(x: torch.Tensor, case: Case) -> torch.Tensor:
     """The input; a copy for a layer that overwrites it."""
     return x.clone() if "inplace" in case.text else x
 
@@ -67,7 +68,7 @@ _SPACE = {1: (2, 4, 11), 2: (2, 4, 9, 8), 3: (2, 4, 6, 5, 7)}
 """Shapes of images of one to three dimensions: two samples, four channels."""
 
 
-def _image(rank: int) -> Tensor:
+def _image(rank: int) -> torch.Tensor:
     return torch.randn(*_SPACE[rank])
 
 
@@ -378,7 +379,7 @@ LEFT_OUT = {*_BASES, *_CONTAINERS, "LazyLinear", *(f"Lazy{kind}{rank}d" for kind
 
 def first_of_each() -> Family:
     """The first form of each class, in one family."""
-    inputs: dict[str, Tensor] = {}
+    inputs: dict[str, torch.Tensor] = {}
     cases: dict[str, Case] = {}
     for name, family in families().items():
         inputs.update({f"{name}_{key}": value for key, value in family.inputs.items()})
@@ -388,19 +389,18 @@ def first_of_each() -> Family:
     return Family({key: value for key, value in inputs.items() if key in used}, [*cases.values()])
 
 
+_SPATIAL = {"conv": _convolutions, "pool": _pools, "pad": _paddings, "norm": _norms, "sample": _sampling}
+FAMILIES = [*(f"{name}{rank}d" for rank in _SPACE for name in _SPATIAL)]
+FAMILIES += ["activation", "recurrent", "attention", "plain", "loss"]
+
+
 def families() -> dict[str, Family]:
     """The cases by family, with inputs that are the same each time."""
     torch.manual_seed(1)
     found: dict[str, Family] = {}
     for rank in _SPACE:
         x = _image(rank)
-        for name, make in {
-            "conv": _convolutions,
-            "pool": _pools,
-            "pad": _paddings,
-            "norm": _norms,
-            "sample": _sampling,
-        }.items():
+        for name, make in _SPATIAL.items():
             found[f"{name}{rank}d"] = Family({"x": x, "u": x[0]}, [*make(rank)])
     found["activation"] = Family({"x": torch.randn(2, 4, 6, 8)}, _cases("x", *_ACTIVATIONS))
     found["recurrent"] = Family(

@@ -12,8 +12,9 @@ import amct_opt
 from amct_opt.frontends.torch.batches import Arguments, array
 from amct_opt.support.diagnostics import CompileError
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+from ...frameworks import needs, torch
+
+pytestmark = needs("torch", "onnxscript")
 
 
 def test_a_module_from_a_loader_to_files_and_accuracy(tmp_path: Path) -> None:
@@ -41,38 +42,36 @@ def test_a_module_from_a_loader_to_files_and_accuracy(tmp_path: Path) -> None:
     assert {"stem.0", "block.conv", "fc"} <= {*quantized}
 
 
-X, MASK, Y = (torch.arange(4.0).reshape(2, 2) + i for i in range(3))
-
-
-class Two(torch.nn.Module):
-    def forward(self, x: Any, mask: Any, scale: float = 1.0) -> Any:
-        return x * mask * scale
-
-
 def test_forms_of_batches() -> None:
+
+    class Two(torch.nn.Module):
+        def forward(self, x: Any, mask: Any, scale: float = 1.0) -> Any:
+            return x * mask * scale
+
+    x, mask, y = (torch.arange(4.0).reshape(2, 2) + i for i in range(3))
     one, two = Arguments.of(torch.nn.ReLU()), Arguments.of(Two())
-    for batch in (X, (X,), [X, Y], {"input": X, "labels": Y}, ({"input": X}, Y)):
-        assert one.inputs(batch) == {"input": X}
-    for batch in ((X, MASK), (X, MASK, Y), {"mask": MASK, "x": X, "labels": Y}, ({"x": X, "mask": MASK}, Y)):
-        assert two.inputs(batch) == {"x": X, "mask": MASK}
+    for batch in (x, (x,), [x, y], {"input": x, "labels": y}, ({"input": x}, y)):
+        assert one.inputs(batch) == {"input": x}
+    for batch in ((x, mask), (x, mask, y), {"mask": mask, "x": x, "labels": y}, ({"x": x, "mask": mask}, y)):
+        assert two.inputs(batch) == {"x": x, "mask": mask}
         if len(batch) > 2 or isinstance(batch[0] if isinstance(batch, tuple) else None, dict):
-            assert two.labels(batch) is Y
-    for batch, message in ((X, "no 'mask'"), ({"x": X}, "no 'mask'"), ([], "no 'x'")):
+            assert two.labels(batch) is y
+    for batch, message in ((x, "no 'mask'"), ({"x": x}, "no 'mask'"), ([], "no 'x'")):
         with pytest.raises(CompileError, match=message):
             two.inputs(batch)
     with pytest.raises(CompileError, match="no labels"):
-        one.labels(X)
+        one.labels(x)
 
 
 def test_what_is_not_a_loader() -> None:
-    model = torch.nn.ReLU().eval()
+    model, x = torch.nn.ReLU().eval(), torch.ones(2, 2)
     mistakes: list[tuple[Any, dict[str, Any], str]] = [
         (3, {}, "gives no batches"),
         (["abc"], {}, "the batch holds a str where the model takes a tensor"),
         (map(float, ["1", "x"]), {}, "loader, batch 1: error: cannot be read: ValueError: could not convert"),
         ([], {}, "gave no batch"),
-        ([X], {"data": [X]}, "the loader is the data"),
-        ([X], {"profile": "x"}, "no profile is called 'x'"),
+        ([x], {"data": [x]}, "the loader is the data"),
+        ([x], {"profile": "x"}, "no profile is called 'x'"),
     ]
     for loader, options, message in mistakes:
         with pytest.raises(CompileError, match=message):

@@ -11,8 +11,9 @@ import amct_opt
 from amct_opt.dialects.nn import FusedOp, ObserveOp
 from amct_opt.support.diagnostics import CompileError
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+from ...frameworks import needs, torch
+
+pytestmark = needs("torch", "onnxscript")
 
 COMBINATIONS = [
     (compute, norm, add, activation)

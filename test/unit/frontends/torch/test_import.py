@@ -23,8 +23,10 @@ from amct_opt.rewriting import layer_of
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+from ...frameworks import later, needs
+
+torch = later("torch")
+pytestmark = needs("torch", "onnxscript")
 
 LAYERS = [
     "stem.0",
@@ -129,21 +131,21 @@ def test_layers_without_modes_need_no_evaluation_mode() -> None:
             amct_opt.load(torch.nn.Sequential(kind), (x,))
 
 
-class Results(torch.nn.Module):
-    """Results of each kind: below a key, an input, a weight, one of them twice, None; a buffer changes with each call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = torch.nn.Linear(3, 2)
-        self.register_buffer("calls", torch.zeros(2))
-
-    def forward(self, x: Any) -> Any:
-        self.calls.add_(1)
-        y = self.fc(x) + self.calls
-        return {"x": y, "same": x, "none": None, "weight": self.fc.weight, "pair": (y, {"sum": y + 1})}
-
-
 def test_results_have_names_and_values_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+
+    class Results(torch.nn.Module):
+        """Results of each kind: below a key, an input, a weight, one of them twice, None; a buffer changes with each call."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = torch.nn.Linear(3, 2)
+            self.register_buffer("calls", torch.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            self.calls.add_(1)
+            y = self.fc(x) + self.calls
+            return {"x": y, "same": x, "none": None, "weight": self.fc.weight, "pair": (y, {"sum": y + 1})}
+
     model, x = Results().eval(), torch.randn(2, 3)
     module, session = amct_opt.load(model, (x,))
     assert input_names(main_function(module)) == ["x"]
@@ -161,16 +163,16 @@ def test_results_have_names_and_values_of_their_own(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == f"warning: {warning}\n"
 
 
-class Constant(torch.nn.Module):
-    def __init__(self, *results: Any):
-        super().__init__()
-        self.results = results
-
-    def forward(self, x: Any) -> Any:
-        return self.results
-
-
 def test_results_that_are_not_tensors() -> None:
+
+    class Constant(torch.nn.Module):
+        def __init__(self, *results: Any):
+            super().__init__()
+            self.results = results
+
+        def forward(self, x: Any) -> Any:
+            return self.results
+
     with pytest.raises(CompileError) as caught:
         amct_opt.load(Constant(None, 7).eval(), (torch.zeros(3),))
     assert str(caught.value).splitlines() == [
@@ -181,13 +183,13 @@ def test_results_that_are_not_tensors() -> None:
         amct_opt.load(Constant(None).eval(), (torch.zeros(3),))
 
 
-class Ordered(torch.nn.Module):
-    def forward(self, x: Any, *, scale: Any) -> Any:
-        return OrderedDict(sum=x + scale["a"], product=(x * scale["a"],))
-
-
 def test_trees_of_files(tmp_path: Path) -> None:
     """Arguments by keyword, dictionaries in arguments, and ordered dictionaries as results, in a file."""
+
+    class Ordered(torch.nn.Module):
+        def forward(self, x: Any, *, scale: Any) -> Any:
+            return OrderedDict(sum=x + scale["a"], product=(x * scale["a"],))
+
     x, scale = torch.ones(2), {"a": torch.full((2,), 3.0)}
     torch.export.save(torch.export.export(Ordered(), (x,), {"scale": scale}), tmp_path / "m.pt2")
     module, _ = amct_opt.load(tmp_path / "m.pt2")
@@ -202,13 +204,13 @@ def test_modules_of_torch_compile(case: Case) -> None:
     assert [name for name in layers(module) if "mean" not in name] == LAYERS
 
 
-class Branches(torch.nn.Module):
-    def forward(self, x: Any) -> Any:
-        return x if x.sum() > 0 else x + 1
-
-
 def test_control_flow_that_depends_on_data(capfd: pytest.CaptureFixture[str]) -> None:
     """One line: torch itself prints the graph."""
+
+    class Branches(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else x + 1
+
     with pytest.raises(
         CompileError, match="Branches: error: torch cannot export it: Could not guard on data-dependent"
     ):

@@ -17,8 +17,9 @@ from amct_opt.rewriting import layer_of
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.decide.recurrent import recurrent_layers
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+from ...frameworks import needs, torch
+
+pytestmark = needs("torch", "onnxscript")
 
 NAMES = (
     "resnet18",

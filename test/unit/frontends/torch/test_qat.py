@@ -21,26 +21,11 @@ from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 
 from ...exact import exact_file
+from ...frameworks import later, needs
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
-onnxruntime = pytest.importorskip("onnxruntime")
-nn: Any = torch.nn
+pytestmark = needs("torch", "onnxscript")
 
-X: Any = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(1))
-
-
-class Net(nn.Module):
-    def __init__(self, norm: bool = True):
-        torch.manual_seed(0)
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
-        self.bn = nn.BatchNorm2d(4) if norm else nn.Identity()
-        self.relu = nn.ReLU()
-        self.fc = nn.Linear(4 * 36, 5)
-
-    def forward(self, x: Any) -> Any:
-        return self.fc(self.relu(self.bn(self.conv(x))).flatten(1))
+torch, onnxruntime, plugins = map(later, ("torch", "onnxruntime", f"{__package__}.plugins"))
 
 
 def trained(module: Any, steps: int = 2) -> Any:
@@ -48,7 +33,7 @@ def trained(module: Any, steps: int = 2) -> Any:
     optimizer = torch.optim.SGD(module.parameters(), 1e-4)
     for _ in range(steps):
         optimizer.zero_grad()
-        module(X).square().mean().backward()
+        module(plugins.X).square().mean().backward()
         optimizer.step()
     return module
 
@@ -57,7 +42,7 @@ def eager(backend: str, norm: bool = True) -> Any:
     """`prepare_qat` of torch.ao: convolution, batch norm and ReLU are one module, whose folded weight is quantized."""
     import torch.ao.quantization as quantization
 
-    model = nn.Sequential(quantization.QuantStub(), Net(norm)).train()
+    model = torch.nn.Sequential(quantization.QuantStub(), plugins.Net(norm)).train()
     if norm:
         quantization.fuse_modules_qat(model, ["1.conv", "1.bn", "1.relu"], inplace=True)
     model.qconfig = quantization.get_default_qat_qconfig(backend)
@@ -69,7 +54,7 @@ def graph_mode() -> Any:
     """`prepare_qat_fx` of torch.ao."""
     from torch.ao.quantization import disable_observer, get_default_qat_qconfig_mapping, quantize_fx
 
-    model = quantize_fx.prepare_qat_fx(Net().train(), get_default_qat_qconfig_mapping("qnnpack"), (X,))
+    model = quantize_fx.prepare_qat_fx(plugins.Net().train(), get_default_qat_qconfig_mapping("qnnpack"), (plugins.X,))
     return trained(model).eval().apply(disable_observer)
 
 
@@ -94,86 +79,18 @@ def learned() -> Any:
         dtype=torch.qint8,
         qscheme=torch.per_tensor_symmetric,
     )
-    model = nn.Sequential(quantization.QuantStub(), Net(norm=False)).train()
+    model = torch.nn.Sequential(quantization.QuantStub(), plugins.Net(norm=False)).train()
     model.qconfig = quantization.QConfig(activation=data, weight=weight)
     quantization.prepare_qat(model, inplace=True)
     return trained(model).eval()
 
 
-class Ste(torch.autograd.Function):
-    """Rounding whose gradient is one."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return torch.round(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0]
-
-
-class Lsq(nn.Module):
-    """Bounds first, rounding past the gradient, a learned scale: Horizon's `lsq`."""
-
-    def __init__(self, scale: Any, low: int = -128):
-        super().__init__()
-        self.scale, self.low = nn.Parameter(torch.as_tensor(scale)), low
-
-    def forward(self, x: Any) -> Any:
-        y = torch.clamp(x / self.scale.abs(), self.low, 127)
-        return (y + (y.round() - y).detach()) * self.scale.abs()
-
-
-class Ulq(nn.Module):
-    """AMCT's fake quantization: times the reciprocal, rounding, an offset around the bounds."""
-
-    def __init__(self, scale: Any, offset: float):
-        super().__init__()
-        self.scale: Any
-        self.offset: Any
-        self.register_buffer("scale", torch.as_tensor(scale))
-        self.register_buffer("offset", torch.tensor(offset))
-
-    def forward(self, x: Any) -> Any:
-        y = torch.clamp(Ste.apply(x * (1 / self.scale)) + self.offset, -128, 127)
-        return (y - self.offset) * self.scale
-
-
-class Affine(nn.Module):
-    """torch's operators by tensors: Horizon's `fake_quant`."""
-
-    def __init__(self, scale: Any):
-        super().__init__()
-        self.scale: Any
-        self.register_buffer("scale", torch.as_tensor(scale).reshape(-1))
-
-    def forward(self, x: Any) -> Any:
-        zero = torch.zeros_like(self.scale, dtype=torch.int32)
-        if len(self.scale) > 1:
-            return torch.fake_quantize_per_channel_affine(x, self.scale, zero, 0, -128, 127)
-        return torch.fake_quantize_per_tensor_affine(x, self.scale, zero, -128, 127)
-
-
-class Layer(nn.Module):
-    """A layer with quantizers of its data and its weight, as plugins replace modules by."""
-
-    def __init__(self, layer: Any, data: Any, weight: Any):
-        super().__init__()
-        self.layer, self.data, self.weights = layer, data, weight
-
-    def forward(self, x: Any) -> Any:
-        weight = self.weights(self.layer.weight)
-        if isinstance(self.layer, nn.Linear):
-            return nn.functional.linear(self.data(x), weight, self.layer.bias)
-        return nn.functional.conv2d(self.data(x), weight, self.layer.bias, padding=1)
-
-
 def plugin(data: Callable[[], Any], weight: Callable[[Any], Any], norm: bool = False) -> Any:
     """A network whose layers a plugin replaced; the batch norm, if any, stands after the quantized weight (WithBN)."""
-    model = Net(norm).train()
+    model = plugins.Net(norm).train()
     conv, fc = model.conv.weight.detach(), model.fc.weight.detach()
-    model.conv = Layer(model.conv, data(), weight(conv.abs().amax((1, 2, 3), keepdim=True) / 127))
-    model.fc = Layer(model.fc, data(), weight(fc.abs().max() / 127))
+    model.conv = plugins.Layer(model.conv, data(), weight(conv.abs().amax((1, 2, 3), keepdim=True) / 127))
+    model.fc = plugins.Layer(model.fc, data(), weight(fc.abs().max() / 127))
     return trained(model).eval()
 
 
@@ -183,9 +100,9 @@ FORMS: dict[str, Callable[[], Any]] = {
     "eager-unfused": lambda: eager("qnnpack", norm=False),
     "fx": graph_mode,
     "learned": learned,
-    "lsq": lambda: plugin(lambda: Lsq(0.03), lambda s: Lsq(s, -127)),
-    "amct": lambda: plugin(lambda: Ulq(0.03, 3.0), lambda s: Ulq(s, 0.0)),
-    "horizon-with-bn": lambda: plugin(lambda: Affine(0.03), Affine, norm=True),
+    "lsq": lambda: plugin(lambda: plugins.Lsq(0.03), lambda s: plugins.Lsq(s, -127)),
+    "amct": lambda: plugin(lambda: plugins.Ulq(0.03, 3.0), lambda s: plugins.Ulq(s, 0.0)),
+    "horizon-with-bn": lambda: plugin(lambda: plugins.Affine(0.03), lambda s: plugins.Affine(s), norm=True),
 }
 
 
@@ -216,14 +133,14 @@ def check(source: tuple[Any, ...], expected: Any, tmp_path: Path) -> None:
     Biases become integers, so that a quantized output may be one step away.
     """
     loaded, _ = amct_opt.load(*source)
-    np.testing.assert_allclose(numbers(loaded, X), expected, atol=1e-6)
+    np.testing.assert_allclose(numbers(loaded, plugins.X), expected, atol=1e-6)
     last = [op.qparams.data.scales() for op in loaded.walk() if isinstance(op, DequantizeOp)][-1]
     step = max(1e-3, 1.01 * float(last)) if gives_quantized(loaded) else 1e-3
     for profile in ("ascend", "qdq"):
         module, session = loaded.clone(), amct_opt.new_session()
         session.profile = profile
         amct_opt.run_pipeline(module, "fold-constants,canonicalize,fuse-all,adapt-qat", session)
-        np.testing.assert_allclose(numbers(module, X), expected, atol=step)
+        np.testing.assert_allclose(numbers(module, plugins.X), expected, atol=step)
         matrices = (
             {r.layer for r in session.remarks if r.rule == "per-tensor-weight"} if profile == "ascend" else set[str]()
         )
@@ -233,7 +150,7 @@ def check(source: tuple[Any, ...], expected: Any, tmp_path: Path) -> None:
         assert {type(op).__name__ for op in module.walk()}.isdisjoint({"BatchNormOp", "DivOp", "MulOp"})
     amct_opt.save(module, tmp_path / "q.onnx", session, "onnx")
     run = onnxruntime.InferenceSession(exact_file(tmp_path / "q.onnx"))
-    (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
+    (found,) = run.run(None, {run.get_inputs()[0].name: plugins.X.numpy()})
     np.testing.assert_allclose(found, expected, atol=step)
 
 
@@ -243,7 +160,7 @@ def made(form: Callable[[], Any]) -> tuple[Any, Any]:
         warnings.simplefilter("ignore")
         with torch.enable_grad():
             model = form()
-        return model, model(X).numpy()
+        return model, model(plugins.X).numpy()
 
 
 @pytest.mark.parametrize(
@@ -251,30 +168,30 @@ def made(form: Callable[[], Any]) -> tuple[Any, Any]:
 )
 def test_trained_modules(form: str, tmp_path: Path) -> None:
     model, expected = made(FORMS[form])
-    check((model, (X,)), expected, tmp_path)
+    check((model, (plugins.X,)), expected, tmp_path)
     with torch.no_grad():
-        np.testing.assert_array_equal(model(X).numpy(), expected)
+        np.testing.assert_array_equal(model(plugins.X).numpy(), expected)
 
 
 @pytest.mark.slow
 def test_files_of_trained_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Operators that observe and quantize at once are what `torch.export` leaves of torch.ao's modules."""
     model, expected = made(lambda: eager("x86"))
-    program = torch.export.export(model, (X,))
+    program = torch.export.export(model, (plugins.X,))
     before = str(program.graph)
     torch.export.save(program, tmp_path / "model.pt2")
     check((tmp_path / "model.pt2",), expected, tmp_path)
-    open_batch, _ = amct_opt.load(model, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    np.testing.assert_allclose(numbers(open_batch, X[:3]), expected[:3], atol=1e-6)
+    open_batch, _ = amct_opt.load(model, (plugins.X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    np.testing.assert_allclose(numbers(open_batch, plugins.X[:3]), expected[:3], atol=1e-6)
     amct_opt.load(program)
     assert str(program.graph) == before, "the program itself is as it was"
     options = ["--model", str(tmp_path / "model.pt2"), "--save_path", str(tmp_path / "m")]
     assert amct.run(["convert", *options, "--quiet"]) == 0
     run = onnxruntime.InferenceSession(tmp_path / "m_fake_quant_model.onnx")
-    (found,) = run.run(None, {run.get_inputs()[0].name: X.numpy()})
+    (found,) = run.run(None, {run.get_inputs()[0].name: plugins.X.numpy()})
     np.testing.assert_allclose(found, expected, atol=0.05)
     assert {path.name for path in tmp_path.glob("m_*")} >= {"m_deploy_model.onnx", "m_quant.json", "m_record.txt"}
-    np.savez(tmp_path / "d.npz", **{run.get_inputs()[0].name: X.numpy()})
+    np.savez(tmp_path / "d.npz", **{run.get_inputs()[0].name: plugins.X.numpy()})
     options = ["--data", str(tmp_path / "d.npz"), "-o", str(tmp_path / "out"), "--no-report"]
     assert amct.run(["quantize", str(tmp_path / "model.pt2"), *options]) == 0
     assert "was trained with quantization and is not calibrated; amct convert --model" in capsys.readouterr().err
@@ -288,9 +205,9 @@ def test_switched_off() -> None:
     model, _ = made(lambda: eager("qnnpack", norm=False))
     model.apply(quantization.disable_fake_quant)
     with torch.no_grad():
-        expected = model(X).numpy()
-    for module, _ in (amct_opt.load(model, (X,)), amct_opt.load(torch.export.export(model, (X,)))):
-        np.testing.assert_allclose(numbers(module, X), expected, atol=1e-6)
+        expected = model(plugins.X).numpy()
+    for module, _ in (amct_opt.load(model, (plugins.X,)), amct_opt.load(torch.export.export(model, (plugins.X,)))):
+        np.testing.assert_allclose(numbers(module, plugins.X), expected, atol=1e-6)
         assert not [op for op in module.walk() if isinstance(op, DequantizeOp)]
 
 
@@ -300,7 +217,7 @@ def prepared() -> Any:
     steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
     xnnpack: Any = import_module("torchao.testing.pt2e._xnnpack_quantizer")
     config = xnnpack.get_symmetric_quantization_config(is_per_channel=True, is_qat=True)
-    graph = torch.export.export(Net().train(), (X,)).module()
+    graph = torch.export.export(plugins.Net().train(), (plugins.X,)).module()
     model = trained(steps.prepare_qat_pt2e(graph, xnnpack.XNNPACKQuantizer().set_global(config)))
     pt2e.move_exported_model_to_eval(model)
     return model.apply(pt2e.disable_observer)
@@ -311,14 +228,14 @@ def test_torchao(tmp_path: Path) -> None:
     """PyTorch 2 export quantization, prepared and converted, as graph modules and as programs."""
     steps: Any = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e", reason="torchao is not installed")
     model, expected = made(prepared)
-    check((model, (X,)), expected, tmp_path)
-    check((torch.export.export(model, (X,)),), expected, tmp_path)
+    check((model, (plugins.X,)), expected, tmp_path)
+    check((torch.export.export(model, (plugins.X,)),), expected, tmp_path)
     converted, expected = made(lambda: steps.convert_pt2e(model))
-    check((converted, (X,)), expected, tmp_path)
+    check((converted, (plugins.X,)), expected, tmp_path)
 
 
 def test_programs_in_training_mode() -> None:
-    program = torch.export.export(Net().train(), (X,))
+    program = torch.export.export(plugins.Net().train(), (plugins.X,))
     with pytest.raises(CompileError) as caught:
         amct_opt.load(program)
     assert "'batch_norm' is in training mode" in str(caught.value)

@@ -7,12 +7,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import IntegerType, TensorType, f16, f32, i1, i32, i64
 from xdsl.ir import Block
 
 from amct_opt.dialects import ascend, nn
 
+from ...frameworks import ReferenceEvaluator
 from ...values import kernel_of
 
 TYPES = {"int8": IntegerType(8), "int32": i32, "int64": i64, "float16": f16, "float32": f32, "bool": i1}

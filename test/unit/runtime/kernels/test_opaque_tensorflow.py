@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import os
-from importlib import import_module
-from typing import Any, cast
+from typing import cast
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +12,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     IntegerAttr,
+    IntegerType,
     ModuleOp,
     NameLoc,
     StringAttr,
@@ -26,29 +25,20 @@ from xdsl.dialects.builtin import (
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.formats.tensorflow.attributes import attr_value, mlir_of
-from amct_opt.formats.tensorflow.schema import MESSAGES
+from amct_opt.formats.tensorflow.schema import DATA_TYPES, MESSAGES
 from amct_opt.frontends.tensorflow.opaque import result_types
 from amct_opt.ir.dtypes import element_type
-from amct_opt.ir.functions import main_function
+from amct_opt.ir.functions import main_function, return_op
 from amct_opt.ir.text import module_text, parse_module
 from amct_opt.runtime.kernels import kernel_for
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.constant_folding import FoldConstantsPass
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import tensorflow
-from xdsl.dialects.builtin import IntegerType
-
-from amct_opt.ir.functions import return_op
-
+from ...frameworks import later, tf
 from ...values import made_by
 
-tf = cast(Any, tensorflow)
-"""The types that pyright has for it are narrower than what it takes."""
-
-attr_value_pb2, types_pb2 = (import_module(f"tensorflow.core.framework.{name}_pb2") for name in ("attr_value", "types"))
+AttrValue = later("tensorflow.core.framework.attr_value_pb2.AttrValue")
 
 WHERE = "graph.pb: node 'n'"
 
@@ -57,39 +47,39 @@ def types(*rows):
     return [TensorType(element_type(np.dtype(d)), shape) for d, shape in rows]
 
 
-FLOAT = {"T": attr_value_pb2.AttrValue(type=types_pb2.DT_FLOAT)}
+FLOAT = {"T": MESSAGES["AttrValue"](type=DATA_TYPES["DT_FLOAT"])}
 
 
 def lists(**fields):
-    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(**fields))
+    return AttrValue(list=fields)
 
 
 VALUES = {
-    "integer": (attr_value_pb2.AttrValue(i=-(2**62)), "-4611686018427387904 : i64"),
-    "float": (attr_value_pb2.AttrValue(f=1e-5), "1.000000e-05 : f32"),
-    "float of nine digits": (attr_value_pb2.AttrValue(f=0.100000024), "0.100000024 : f32"),
-    "not a number": (attr_value_pb2.AttrValue(f=float("nan")), None),
-    "true": (attr_value_pb2.AttrValue(b=True), "true"),
-    "false": (attr_value_pb2.AttrValue(b=False), "false"),
-    "text": (attr_value_pb2.AttrValue(s='ab,"->\\ü'.encode()), None),
-    "type": (attr_value_pb2.AttrValue(type=types_pb2.DT_BFLOAT16), "bf16"),
-    "unsigned type": (attr_value_pb2.AttrValue(type=types_pb2.DT_UINT8), "ui8"),
-    "truth type": (attr_value_pb2.AttrValue(type=types_pb2.DT_BOOL), "i1"),
-    "shape": (attr_value_pb2.AttrValue(shape=tf.TensorShape([1, None, 0]).as_proto()), "#nn.shape<[1, ?, 0]>"),
-    "scalar shape": (attr_value_pb2.AttrValue(shape=tf.TensorShape([]).as_proto()), "#nn.shape<[]>"),
-    "any shape": (attr_value_pb2.AttrValue(shape=tf.TensorShape(None).as_proto()), "#nn.shape<*>"),
-    "tensor": (attr_value_pb2.AttrValue(tensor=tf.make_tensor_proto(np.arange(6.0).reshape(2, 3))), None),
-    "long tensor": (attr_value_pb2.AttrValue(tensor=tf.make_tensor_proto(np.arange(300))), None),
-    "integers": (lists(i=[1, -2]), "array<i64: 1, -2>"),
-    "floats": (lists(f=[0.5, 1e-7]), None),
-    "flags": (lists(b=[True, False]), "[true, false]"),
-    "texts": (lists(s=[b"a", b"b"]), '["a", "b"]'),
-    "types": (lists(type=[types_pb2.DT_FLOAT, types_pb2.DT_INT64]), "[f32, i64]"),
+    "integer": (lambda: AttrValue(i=-(2**62)), "-4611686018427387904 : i64"),
+    "float": (lambda: AttrValue(f=1e-5), "1.000000e-05 : f32"),
+    "float of nine digits": (lambda: AttrValue(f=0.100000024), "0.100000024 : f32"),
+    "not a number": (lambda: AttrValue(f=float("nan")), None),
+    "true": (lambda: AttrValue(b=True), "true"),
+    "false": (lambda: AttrValue(b=False), "false"),
+    "text": (lambda: AttrValue(s='ab,"->\\ü'.encode()), None),
+    "type": (lambda: AttrValue(type=DATA_TYPES["DT_BFLOAT16"]), "bf16"),
+    "unsigned type": (lambda: AttrValue(type=DATA_TYPES["DT_UINT8"]), "ui8"),
+    "truth type": (lambda: AttrValue(type=DATA_TYPES["DT_BOOL"]), "i1"),
+    "shape": (lambda: AttrValue(shape=tf.TensorShape([1, None, 0]).as_proto()), "#nn.shape<[1, ?, 0]>"),
+    "scalar shape": (lambda: AttrValue(shape=tf.TensorShape([]).as_proto()), "#nn.shape<[]>"),
+    "any shape": (lambda: AttrValue(shape=tf.TensorShape(None).as_proto()), "#nn.shape<*>"),
+    "tensor": (lambda: AttrValue(tensor=tf.make_tensor_proto(np.arange(6.0).reshape(2, 3))), None),
+    "long tensor": (lambda: AttrValue(tensor=tf.make_tensor_proto(np.arange(300))), None),
+    "integers": (lambda: lists(i=[1, -2]), "array<i64: 1, -2>"),
+    "floats": (lambda: lists(f=[0.5, 1e-7]), None),
+    "flags": (lambda: lists(b=[True, False]), "[true, false]"),
+    "texts": (lambda: lists(s=[b"a", b"b"]), '["a", "b"]'),
+    "types": (lambda: lists(type=[DATA_TYPES["DT_FLOAT"], DATA_TYPES["DT_INT64"]]), "[f32, i64]"),
     "shapes": (
-        lists(shape=[tf.TensorShape([2]).as_proto(), tf.TensorShape(None).as_proto()]),
+        lambda: lists(shape=[tf.TensorShape([2]).as_proto(), tf.TensorShape(None).as_proto()]),
         "[#nn.shape<[2]>, #nn.shape<*>]",
     ),
-    "nothing": (lists(), "[]"),
+    "nothing": (lambda: lists(), "[]"),
 }
 
 
@@ -105,14 +95,15 @@ def in_a_module(attribute) -> tuple[str, nn.OpaqueOp]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_attributes_come_back_from_the_text_of_a_module(name) -> None:
-    theirs, text = VALUES[name]
+    make, text = VALUES[name]
+    theirs = make()
     value = MESSAGES["AttrValue"].FromString(theirs.SerializeToString())
     attribute = mlir_of("a", value, WHERE)
     written, op = in_a_module(attribute)
     assert text is None or f"{{a = {text}}}" in written
     assert op.attrs is not None
     read = op.attrs.data["a"]
-    back = attr_value_pb2.AttrValue.FromString(attr_value(read).SerializeToString())
+    back = AttrValue.FromString(attr_value(read).SerializeToString())
     if theirs.HasField("tensor"):
         np.testing.assert_array_equal(tf.make_ndarray(back.tensor), tf.make_ndarray(theirs.tensor), strict=True)
     elif name == "not a number":
@@ -122,25 +113,25 @@ def test_attributes_come_back_from_the_text_of_a_module(name) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("fields", "message"),
     [
-        (attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name="f")), "attribute 'a' is a func, which cannot"),
-        (lists(func=[attr_value_pb2.NameAttrList(name="f")]), "attribute 'a' is a list of funcs, which cannot"),
-        (attr_value_pb2.AttrValue(placeholder="T"), "attribute 'a' is a placeholder, which cannot"),
-        (attr_value_pb2.AttrValue(), "attribute 'a' is a value that is missing"),
-        (attr_value_pb2.AttrValue(s=b"\xff"), "contains bytes that are not text"),
-        (attr_value_pb2.AttrValue(type=types_pb2.DT_STRING), "element type DT_STRING is not supported"),
+        ({"func": {"name": "f"}}, "attribute 'a' is a func, which cannot"),
+        ({"list": {"func": [{"name": "f"}]}}, "attribute 'a' is a list of funcs, which cannot"),
+        ({"placeholder": "T"}, "attribute 'a' is a placeholder, which cannot"),
+        ({}, "attribute 'a' is a value that is missing"),
+        ({"s": b"\xff"}, "contains bytes that are not text"),
+        ({"type": DATA_TYPES["DT_STRING"]}, "element type DT_STRING is not supported"),
     ],
 )
-def test_attributes_that_cannot_be_carried(value, message) -> None:
+def test_attributes_that_cannot_be_carried(fields, message) -> None:
     with pytest.raises(CompileError, match=message) as caught:
-        mlir_of("a", MESSAGES["AttrValue"].FromString(value.SerializeToString()), WHERE)
+        mlir_of("a", MESSAGES["AttrValue"].FromString(AttrValue(**fields).SerializeToString()), WHERE)
     assert caught.value.where.startswith(WHERE)
 
 
 def test_attributes_without_a_form_in_tensorflow() -> None:
     with pytest.raises(ValueError, match="a list of f and s has no form"):
-        attr_value(ArrayAttr([StringAttr("a"), mlir_of("a", attr_value_pb2.AttrValue(f=1), WHERE)]))
+        attr_value(ArrayAttr([StringAttr("a"), mlir_of("a", AttrValue(f=1), WHERE)]))
 
 
 def test_results_of_known_values_and_of_types() -> None:
@@ -169,16 +160,16 @@ def test_what_cannot_be_carried(op_type, inputs, message) -> None:
 
 def test_a_file_is_not_read() -> None:
     attributes = {
-        "dtype": attr_value_pb2.AttrValue(type=types_pb2.DT_FLOAT),
-        "shape": attr_value_pb2.AttrValue(shape=tf.TensorShape([1]).as_proto()),
-        "memory_region_name": attr_value_pb2.AttrValue(s=b"/etc/hostname"),
+        "dtype": AttrValue(type=DATA_TYPES["DT_FLOAT"]),
+        "shape": AttrValue(shape=tf.TensorShape([1]).as_proto()),
+        "memory_region_name": AttrValue(s=b"/etc/hostname"),
     }
     with pytest.raises(CompileError, match="ImmutableConst cannot be carried"):
         result_types("ImmutableConst", [], attributes, WHERE)
 
 
 def test_a_result_of_unknown_rank() -> None:
-    attributes = {**FLOAT, "Tshape": attr_value_pb2.AttrValue(type=types_pb2.DT_INT32)}
+    attributes = {**FLOAT, "Tshape": AttrValue(type=DATA_TYPES["DT_INT32"])}
     with pytest.raises(CompileError, match="Reshape has a result 0 of unknown rank"):
         result_types("Reshape", [TensorType(f32, (4,)), TensorType(i32, (DYNAMIC,))], attributes, WHERE)
 
@@ -199,7 +190,7 @@ def test_without_tensorflow(monkeypatch) -> None:
 
 # How they run
 
-T_FLOAT = ("type", types_pb2.DT_FLOAT)
+T_FLOAT = ("type", DATA_TYPES["DT_FLOAT"])
 
 
 @pytest.fixture
@@ -257,12 +248,12 @@ def test_lists_of_floats(carried) -> None:
 def test_bfloat16_goes_through(carried) -> None:
     x = np.array([1, 2, 3], ml_dtypes.bfloat16)
     made = [(x.dtype, (3,))]
-    (y,) = carried("Cumsum", [x, np.array(0, np.int32)], made, T=("type", types_pb2.DT_BFLOAT16))
+    (y,) = carried("Cumsum", [x, np.array(0, np.int32)], made, T=("type", DATA_TYPES["DT_BFLOAT16"]))
     assert y.astype(float).tolist() == [1, 3, 6]
 
 
 def test_random_numbers_are_drawn_anew(carried) -> None:
-    types_ = {"dtype": T_FLOAT, "T": ("type", types_pb2.DT_INT32)}
+    types_ = {"dtype": T_FLOAT, "T": ("type", DATA_TYPES["DT_INT32"])}
     shape, made = np.array([1000], np.int32), [(np.float32, (1000,))]
     (x,), (y,) = (carried("RandomUniform", [shape], made, **types_) for _ in range(2))
     assert 0.4 < x.mean() < 0.6
@@ -293,7 +284,7 @@ def test_random_numbers_are_constants_where_they_have_a_seed() -> None:
 
 def test_a_failure_names_the_operator(carried) -> None:
     inputs = [np.zeros(4, np.float32), np.array([5], np.int32)]
-    attributes = {"Tparams": T_FLOAT, "Tindices": ("type", types_pb2.DT_INT32)}
+    attributes = {"Tparams": T_FLOAT, "Tindices": ("type", DATA_TYPES["DT_INT32"])}
     with pytest.raises(ValueError, match=r"TensorFlow failed on 'Gather': .*indices\[0\] = 5 is not in \[0, 4\)"):
         carried("Gather", inputs, [(np.float32, (1,))], **attributes)
 

@@ -15,12 +15,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from amct_opt import frontends
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx import OnnxTarget
+
+from ...frameworks import ReferenceEvaluator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import amct_opt
 from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import run
 
+from ...frameworks import needs, torch
 from ..operations import CASES, module_of
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+pytestmark = needs("torch", "onnxscript")
 
 
 def test_operations_compute_the_same() -> None:

@@ -14,10 +14,10 @@ from amct_opt.dialects.nn import QParamsAttr
 from amct_opt.frontends.torch.archive import load_program
 from amct_opt.support.diagnostics import CompileError
 
+from ...frameworks import needs, torch
 from ..operations import const, module_of
 
-torch: Any = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("onnxscript", reason="the extra torch is not installed")
+pytestmark = needs("torch", "onnxscript")
 
 X = np.random.default_rng(0).normal(size=(6, 3, 8, 8)).astype(np.float32)
 

@@ -10,7 +10,6 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
@@ -29,6 +28,7 @@ from amct_opt.tools import amct
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
 
+from ...frameworks import ReferenceEvaluator
 from ...ir.test_number_formats import TABLES, nearest
 from .test_groups import net
 from .test_weight_formats import CONVOLUTIONS, by_loop, missed, onnx_outputs
