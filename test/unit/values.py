@@ -1,6 +1,6 @@
-"""What tests look up in a module: the numbers of a constant, what makes a value, a kernel. Where there is none, they fail.
+"""Modules from text, and what tests look up in them: the numbers of a constant, what makes a value, a kernel.
 
-And random numbers for tables of cases.
+Where there is none, they fail. And random numbers for tables of cases.
 """
 
 from __future__ import annotations
@@ -13,9 +13,27 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from amct_opt.dialects import nn
+from amct_opt.ir.text import parse_module
+from amct_opt.ir.verification import verify
 from amct_opt.runtime.kernels import kernel_for
+from amct_opt.session import Session
+from amct_opt.session.universe import new_session
 
 T = TypeVar("T", bound=Operation)
+
+
+def parsed(text: str, name: str = "net.mlir", profile: str = "") -> tuple[ModuleOp, Session]:
+    """A module from its text, verified, and a session of this profile, or of the default one. `name` is the file in locations."""
+    session = new_session()
+    session.profile = profile or session.profile
+    module = parse_module(session, text, name)
+    verify(module)
+    return module, session
+
+
+def dense(array: np.ndarray[Any, np.dtype[Any]]) -> str:
+    """A constant of float32 in text, with its type."""
+    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[Any]]:

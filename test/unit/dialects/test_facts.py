@@ -17,17 +17,16 @@ from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import element_of
 from amct_opt.flows.summary import describe_layers
 from amct_opt.frontends.deployed import quantizer_of
-from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.comparison import match_layers
 from amct_opt.runtime.executor import run
-from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError, Remark
 from amct_opt.targets.fusion_info import FusionInfoTarget
 from amct_opt.transforms.quantization.place.print_quant_points import quant_points
 
 from ..targets.operations import CASES, Array, Case, module_of
+from ..values import parsed
 
 SHIFTED = """
 func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32> {nn.name = "y"}) {
@@ -41,8 +40,7 @@ func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32>
 
 def test_what_stands_between_layers_is_not_a_layer(tmp_path: Path) -> None:
     """The summary, the fusion information, `amct compare` and the list of points agree about the shift of a layer's sums."""
-    session = new_session()
-    module = parse_module(session, SHIFTED, "shifted.mlir")
+    module, session = parsed(SHIFTED, "shifted.mlir")
     summary = describe_layers(module, [])
     assert {**summary.others, **summary.inside, **summary.quantized_before} == {"nn.conv": 1}
     (file,) = FusionInfoTarget().write(module, tmp_path / "shifted.json", session)
@@ -54,8 +52,7 @@ def test_what_stands_between_layers_is_not_a_layer(tmp_path: Path) -> None:
 
 def test_a_layer_with_two_reasons_is_one_layer_in_float() -> None:
     """The list says both, the count and `float_layers` say one."""
-    session = new_session()
-    module = parse_module(session, SHIFTED, "shifted.mlir")
+    module, _ = parsed(SHIFTED, "shifted.mlir")
     reasons = [
         Remark("missed", "insert-observers", r, "conv", "nn.conv", r, "shifted.mlir") for r in ("table", "joint")
     ]
@@ -191,8 +188,7 @@ func.func @main(%x: tensor<1x8x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x8x8xf32>
 
 def test_a_layer_computes_in_integers_behind_whatever_is_passive() -> None:
     """Not only after operations that a list in the lowering names."""
-    session = new_session()
-    module = parse_module(session, MOVED, "moved.mlir")
+    module, session = parsed(MOVED, "moved.mlir")
     x = {"x": np.random.default_rng(3).normal(size=(1, 8, 4, 4)).astype(np.float32)}
     expected = run(module, x)["y"]
     make_pass("lower-to-ascend").apply(session, module)

@@ -31,6 +31,8 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.running import sharing_runner
 
+from ..values import parsed
+
 NET = """
 func.func @main(%x: tensor<BATCHx3x8x8xf32> {nn.name = "x"}) -> tensor<BATCHx4x8x8xf32> {
   %w = nn.constant dense<[[[[0.5]], [[-0.25]], [[1.5]]], [[[-1.0]], [[0.75]], [[0.5]]],
@@ -70,8 +72,7 @@ def data(tmp_path: Path) -> Path:
 
 def found(data: Path | str, observer: str, batch: str = "?", options: str = "engine=numpy") -> list[tuple[Any, Any]]:
     """Ranges and parameters of all points."""
-    session = new_session()
-    module = parse_module(session, NET.replace("BATCH", batch))
+    module, session = parsed(NET.replace("BATCH", batch))
     passes = [make_pass("insert-observers", f"observer='{observer}'"), make_pass("calibrate", f"data={data} {options}")]
     run_passes(module, passes, session)
     return [(op.range, op.qparams) for op in module.walk() if isinstance(op, ObserveOp)]
@@ -138,8 +139,7 @@ def test_rounding(data: Path) -> None:
     """Weights are rounded by sums of workers, which keep the networks of their shares."""
     found: list[tuple[str, list[str]]] = []
     for options in ("", f" cluster={LOCAL}"):
-        session = new_session()
-        module = parse_module(session, NET.replace("BATCH", "?"))
+        module, session = parsed(NET.replace("BATCH", "?"))
         passes = [
             make_pass("insert-observers", ""),
             make_pass("calibrate", f"data={data} engine=numpy{options}"),
@@ -334,8 +334,7 @@ def test_workers_out_of_memory(limit: str, distributed: Any, monkeypatch: pytest
     x = np.random.default_rng(1).normal(size=(16, 4_000_000)).astype(np.float32)
 
     def calibrated(client: Any) -> tuple[str, list[str]]:
-        session = new_session()
-        module = parse_module(session, WIDE)
+        module, session = parsed(WIDE)
         calibrate = replace(make_pass("calibrate", "engine=numpy"), data=samples_from(x, module), cluster=client)
         run_passes(module, [make_pass("insert-observers", "observer=minmax"), calibrate], session)
         return to_text(module), list(session.warnings)

@@ -16,6 +16,8 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets import target_named
 from amct_opt.targets.record import RecordTarget, record_of
 
+from ..values import parsed
+
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x2x4x4xf32> {nn.name = "y"}) {
   %w = nn.constant dense<[[[[1.27]], [[-0.64]]], [[[1.28]], [[-2.56]]]]> : tensor<2x2x1x1xf32>
@@ -31,8 +33,7 @@ func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x2x4x4xf32>
 
 
 def quantized(options: str):
-    session = new_session()
-    module = parse_module(session, NET, "net.mlir")
+    module, session = parsed(NET)
     make_pass("quantize", options).apply(session, module)
     return module, session
 
@@ -128,8 +129,7 @@ REASONS = {
 @pytest.mark.parametrize("reason", REASONS)
 def test_what_is_left_out(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     params, kind, layer = REASONS[reason]
-    session = new_session()
-    module = parse_module(session, LEFT_OUT.replace("PARAMS", params).replace("TYPE", kind).replace("LAYER", layer))
+    module, session = parsed(LEFT_OUT.replace("PARAMS", params).replace("TYPE", kind).replace("LAYER", layer))
     assert not record_of(module, session).layers
     assert [(r.kind, r.reason) for r in session.remarks] == [("missed", reason)]
     assert "the record is empty" in capsys.readouterr().err
@@ -137,9 +137,7 @@ def test_what_is_left_out(reason: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_results_that_nothing_recorded_reads() -> None:
     """Profile ppq quantizes results too; a record has the inputs of layers."""
-    session = new_session()
-    session.profile = "ppq"
-    module = parse_module(session, NET, "net.mlir")
+    module, session = parsed(NET, profile="ppq")
     make_pass("quantize", "seed=3").apply(session, module)
     assert list(record_of(module, session).layers) == ["conv1", "deconv", "pool"]
     (remark,) = (r for r in session.remarks if r.rule == "recorded")

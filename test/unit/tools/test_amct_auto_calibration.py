@@ -11,6 +11,8 @@ import pytest
 
 from amct_opt.flows.auto_calibration import LEAST_IN_FLOAT, fewest
 
+from ..values import dense
+
 NAME = LEAST_IN_FLOAT.name
 
 
@@ -28,10 +30,6 @@ def test_fewest(count: int) -> None:
         assert len(asked) <= ceil(log2(count + 1))
         assert count not in asked
         assert asked[:1] in ([], [(count - 1) // 2 + 1])
-
-
-def dense(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
 
 
 def net(rng: np.random.Generator) -> str:

@@ -17,6 +17,8 @@ from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 
+from ...values import parsed
+
 Array = np.ndarray[Any, np.dtype[Any]]
 f32 = np.float32
 
@@ -106,8 +108,7 @@ def test_numbers(case: str, tmp_path: Any) -> None:
 
 def test_without_a_chip_it_is_as_before() -> None:
     text = NET.format(activation=RELU, scales="0.0013, 0.0029")
-    session = new_session()
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text)
     FuseRequantPass().apply(session, module)
     assert [op.name for op in module.walk() if "quant" in op.name.lower()] == [
         "ascend.AscendQuant",

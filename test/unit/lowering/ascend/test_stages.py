@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import ArrayLike
 
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.runtime.executor import run
-from amct_opt.session.universe import new_session
+
+from ...values import parsed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,8 +36,7 @@ def near_tie(exact: Array) -> Array:
 
 
 def executed(text: str, passes: list[Any], x: Array) -> Array:
-    session = new_session()
-    module = parse_module(session, text)
+    module, session = parsed(text)
     run_passes(module, passes, session)
     (name,) = input_names(main_function(module))
     (y,) = run(module, {name: x}).values()

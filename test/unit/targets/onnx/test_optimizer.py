@@ -12,10 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt import frontends
-from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import Executable
 from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
+
+from ...values import parsed
 
 IMAGE = (1, 2, 5, 5)
 
@@ -75,8 +76,7 @@ module attributes {nn.metadata = {profile = "PROFILE"}} {
 @pytest.mark.parametrize(("profile", "integers"), [("ascend", TensorProto.INT16), ("qdq", TensorProto.UINT16)])
 def test_activations_of_16_bits(profile: str, integers: int, tmp_path: Path) -> None:
     """The file is raised to opset 21, with a remark, and gives the simulation's numbers to the bit."""
-    session = new_session()
-    module = parse_module(session, WIDE.replace("PROFILE", profile), "net.mlir")
+    module, session = parsed(WIDE.replace("PROFILE", profile))
     OnnxTarget().write(module, tmp_path / "net.onnx", session)
     written = onnx.load(tmp_path / "net.onnx")
     assert written.opset_import[0].version == 21

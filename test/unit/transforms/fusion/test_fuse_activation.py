@@ -23,7 +23,7 @@ from amct_opt import frontends
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import shape_of, tensor_of
 from amct_opt.ir.functions import main_function
-from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.text import module_text
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.rewriting import Remarks, layer_of, rewrite
@@ -35,6 +35,8 @@ from amct_opt.targets import target_named
 from amct_opt.transforms.fusion.fuse_activation import FuseActivationPass
 from amct_opt.transforms.fusion.fuse_activation.activations import KINDS
 from amct_opt.transforms.fusion.fuse_activation.pattern import Rules
+
+from ...values import parsed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -400,9 +402,7 @@ func.func @main(%x: tensor<2x2x6x6xf32>) -> tensor<2x3x3x3xf32> {{
 @pytest.mark.parametrize("activation", ["relu %p", "relu6 %p", "clip %p min -1.0 max 1.5"])
 def test_an_activation_goes_before_the_pool(activation: str) -> None:
     """The numbers stay the same to the bit, and the convolution's result needs no levels for what is cut off."""
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, POOLED.format(activation))
+    module, session = parsed(POOLED.format(activation), profile="qdq")
     x = np.random.default_rng(0).normal(0, 2, (2, 2, 6, 6)).astype(np.float32)
     before = Executable(module).run({"x": x})
     run_passes(module, [FuseActivationPass()], session)

@@ -30,6 +30,7 @@ from amct_opt.transforms.quantization.request import settings_of
 
 from ...frameworks import ReferenceEvaluator
 from ...ir.test_number_formats import TABLES, nearest
+from ...values import parsed
 from .test_groups import net
 from .test_weight_formats import CONVOLUTIONS, by_loop, missed, onnx_outputs
 
@@ -42,9 +43,7 @@ FORMATS = {
 
 
 def quantized(text: str, options: str, data: Path, profile: str = "qdq") -> tuple[ModuleOp, Session]:
-    session = new_session()
-    session.profile = profile
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text, profile=profile)
     make_pass("quantize", f"data={data} {options}").apply(session, module)
     verify(module)
     return module, session

@@ -9,19 +9,17 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
-from amct_opt.ir.text import parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
-from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
 from amct_opt.tools import amct_opt
 from amct_opt.transforms.quantization.recover.balance_channels import BALANCER
 
-from ...values import normal
+from ...values import normal, parsed
 
 SPREAD = np.array([0.01, 30.0, 1.0, 0.2, 5.0, 0.5], np.float32)
 """How far apart the channels of the test data are."""
@@ -50,13 +48,6 @@ def spread(*shape: int, axis: int = 1, dtype: type = np.float32) -> np.ndarray:
     """Normal data whose six channels on this axis differ by orders of magnitude."""
     factors = SPREAD.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return (normal(*shape, seed=1) * factors).astype(dtype)
-
-
-def parsed(text: str) -> tuple[ModuleOp, Session]:
-    session = new_session()
-    module = parse_module(session, text, "net.mlir")
-    verify(module)
-    return module, session
 
 
 def applied(name: str, options: str, text: str) -> tuple[ModuleOp, Session]:

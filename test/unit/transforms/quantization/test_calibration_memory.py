@@ -17,6 +17,8 @@ from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.calibrate.observing import MOST
 
+from ...values import parsed
+
 SIZE = 4096
 
 
@@ -33,8 +35,7 @@ func.func @main(%x: tensor<?x{SIZE}xf32> {{nn.name = "x"}}) -> (tensor<?x{SIZE}x
 
 
 def peak(observer: str, data: Path, count: int) -> int:
-    session = new_session()
-    module = parse_module(session, net(observer), "net.mlir")
+    module, session = parsed(net(observer))
     tracemalloc.start()
     CalibratePass(str(data), samples=count).apply(session, module)
     found = tracemalloc.get_traced_memory()[1]

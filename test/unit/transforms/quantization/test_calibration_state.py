@@ -26,6 +26,8 @@ from amct_opt.transforms.quantization.calibrate import CalibratePass, set_parame
 from amct_opt.transforms.quantization.calibrate.observing import begin_pass, observations
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 
+from ...values import parsed
+
 EXACT, ONE_PASS = "ifmr", [*(name for name in OBSERVERS if name != "ifmr"), "ifmr{exact=false}"]
 SAMPLES = (
     np.random.default_rng(31).standard_t(4, size=(12, 3, 6, 6)) * np.linspace(0.5, 4, 12).reshape(-1, 1, 1, 1)
@@ -171,8 +173,7 @@ def test_observers_of_one_pass_beside_those_of_three() -> None:
 @pytest.mark.parametrize("observer", ["minmax", "percentile", "mse"])
 def test_points_that_are_observed_together(observer: str) -> None:
     def run(data: str | None, load: Sequence[str] = (), save: str | None = None) -> ModuleOp:
-        session = new_session()
-        module = parse_module(session, net(), "net.mlir")
+        module, session = parsed(net())
         InsertObserversPass(observer=observer).apply(session, module)
         for point in (op for op in module.walk() if isinstance(op, nn.ObserveOp)):
             point.group, point.joint = StringAttr("g"), UnitAttr()
@@ -315,8 +316,7 @@ def test_a_forged_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_values_that_an_observer_refuses() -> None:
     """At the point: none at all, too many to keep, and (from an overflow in the model) none that are finite."""
-    session = new_session()
-    module = parse_module(session, net(), "net.mlir")
+    module, session = parsed(net())
     InsertObserversPass(observer="ifmr{max-percentile=0.6}").apply(session, module)
     observed = observations([op for op in module.walk() if isinstance(op, nn.ObserveOp)], new_session())
     with pytest.raises(CompileError, match=r"net.mlir:5:3: error: 'nn.observe' op no values were seen"):

@@ -21,7 +21,7 @@ from amct_opt.transforms.quantization.decide.layers import candidates
 from amct_opt.transforms.quantization.options import SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
 
-from ...values import made_by, numbers_of
+from ...values import made_by, numbers_of, parsed
 
 NET = """
 func.func @main(%x: tensor<?x2x4x4xf32> {nn.name = "x"}) -> (tensor<?x3xf32> {nn.name = "y"}) {
@@ -51,8 +51,7 @@ def quantize(folder: Path):
     """Run `--quantize` with these options, `{}` in them being the test's folder, on calibration data."""
 
     def quantize(options: str, text: str = NET, data: str = "data={}/x.npz ") -> tuple[ModuleOp, Session]:
-        session = new_session()
-        module = parse_module(session, text, "net.mlir")
+        module, session = parsed(text)
         make_pass("quantize", (data + options).replace("{}", str(folder))).apply(session, module)
         verify(module)
         return module, session
@@ -452,8 +451,7 @@ def test_the_first_of_the_steps_decides(folder: Path, quantize) -> None:
         "common_config { arq_quantize { channel_wise: false } ifmr_quantize { asymmetric: false } }",
     )
     whole, _ = quantize("config={}/simple.cfg")
-    session = new_session()
-    module = parse_module(session, NET, "net.mlir")
+    module, session = parsed(NET)
     options = f'config="{folder}/simple.cfg"'
     pipeline = f'insert-observers{{{options}}},calibrate{{data="{folder}/x.npz"}},convert-observers'
     for each in parse_pipeline(pipeline):

@@ -15,6 +15,8 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.data import load
 from amct_opt.transforms.quantization.options import DataOptions
 
+from ...values import parsed
+
 TEXT = """
 func.func @main(%x: tensor<?x2xf32> {nn.name = "x"}) -> (tensor<?x2xf32> {nn.name = "y"}) {
   func.return %x : tensor<?x2xf32>
@@ -28,8 +30,7 @@ def endless() -> Iterator[np.ndarray]:
 
 
 def test_samples_of_a_generator() -> None:
-    session = new_session()
-    module = parse_module(session, TEXT)
+    module, session = parsed(TEXT)
     samples = from_batches(endless(), main_function(module), runs=5)
     assert load(DataOptions(samples), module, session).runs == 5
     assert load(DataOptions(samples, batch_num=5), module, session).runs == 5

@@ -26,6 +26,8 @@ from amct_opt.transforms.quantization.recover.fit_ranges.readers import Errors, 
 from amct_opt.transforms.quantization.recover.fit_ranges.search import least_error
 from amct_opt.transforms.quantization.recover.importance import matters_of
 
+from ...values import parsed
+
 DATA = (np.random.default_rng(5).normal(size=(32, 4, 6, 6)) ** 3).astype(np.float32)
 
 
@@ -61,9 +63,7 @@ func.func @main(%x: {t} {{nn.name = "x"}}) -> ({t}, tensor<?x4x3x3xf32>, tensor<
 
 
 def steps(text: str, data: np.ndarray, *passes: str, profile: str = "ascend") -> tuple[Session, ModuleOp]:
-    session = new_session()
-    session.profile = profile
-    module = parse_module(session, text)
+    module, session = parsed(text, profile=profile)
     samples = samples_from(data, module)
     for each in (each for one in passes for each in parse_pipeline(one, session.passes)):
         run_passes(module, [replace(each, data=samples) if hasattr(each, "data") else each], session)

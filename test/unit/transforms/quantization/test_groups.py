@@ -34,6 +34,8 @@ from amct_opt.transforms.quantization.recover.equalize.grids import grids_of
 from amct_opt.transforms.quantization.recover.equalize.search import Grids, Weight
 from amct_opt.transforms.quantization.request import settings_of
 
+from ...values import parsed
+
 SHAPES = [(48, 6), (40, 6), (10, 5)]
 """Weights `[K, N]` for groups of 16: whole ones, a shorter last one, less than one."""
 Array = np.ndarray
@@ -56,9 +58,7 @@ func.func @main(%x: tensor<?x{k}x{e}> {{nn.name = "x"}}) -> (tensor<?x{n}x{e}> {
 def quantized(
     weight: Array, options: str = "", transposed: bool = False, profile: str = "qdq"
 ) -> tuple[ModuleOp, Session]:
-    session = new_session()
-    session.profile = profile
-    module = parse_module(session, net(weight, transposed), "net.mlir")
+    module, session = parsed(net(weight, transposed), profile=profile)
     make_pass("quantize", f"weight-only=true group-size=16 {options}").apply(session, module)
     verify(module)
     return module, session
@@ -203,9 +203,7 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
   func.return %y, %z : tensor<2x3x4xf32>, tensor<3x4xf32>
 }}
 """
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text, profile="qdq")
     make_pass("quantize", options).apply(session, module)
     x = rng.normal(size=(2, 32, 3)).astype(np.float32)
     expected = run(module, {"x": x})
@@ -222,9 +220,7 @@ func.func @main(%x: tensor<2x32x3xf32> {{nn.name = "x"}})
 
 def half(weight: Array, options: str) -> tuple[ModuleOp, Session]:
     """A product in float16, its weight in groups of 16."""
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, net(weight.astype(np.float16), False), "net.mlir")
+    module, session = parsed(net(weight.astype(np.float16), False), profile="qdq")
     make_pass("quantize", f"weight-only=true group-size=16 {options}").apply(session, module)
     return module, session
 
@@ -260,8 +256,7 @@ def test_scales_that_float16_has_no_normal_numbers_for(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, rng: np.random.Generator) -> None:
-    session = new_session()
-    module = parse_module(session, net(rng.normal(size=(32, 4)).astype(np.float32), False), "net.mlir")
+    module, session = parsed(net(rng.normal(size=(32, 4)).astype(np.float32), False))
     OnnxTarget().write(module, tmp_path / "net.onnx", session)
     given = ["quantize", str(tmp_path / "net.onnx"), "--profile", "qdq", "--weight-bits", "4", "--group-size", "16"]
     assert amct.run([*given, "-o", str(tmp_path / "refused")]) == 1
@@ -361,9 +356,7 @@ def test_refused_elsewhere(tmp_path: Path, rng: np.random.Generator) -> None:
 def test_equalization_rounds_weights_by_groups(rng: np.random.Generator) -> None:
     """Its costs are those of weight-only layers: inputs are not rounded, and each group has a scale."""
     weight = rng.normal(size=(40, 3)).astype(np.float32)
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, net(weight, False), "net.mlir")
+    module, session = parsed(net(weight, False), profile="qdq")
     options = settings_of(SettingsOptions(weight_only=True, weight_bits=4, group_size=16))
     found = sites(module, (nn.MatMulOp,))
     (grids,) = grids_of(found, resolve(options, module, profile_of(session)))

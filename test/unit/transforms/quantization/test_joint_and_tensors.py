@@ -20,6 +20,8 @@ from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.record import RecordTarget
 
+from ...values import parsed
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NET = """
@@ -224,8 +226,7 @@ def test_states_of_parts_merge_into_those_of_all(data: Path, tmp_path: Path) -> 
     points = "observer=ifmr{exact=false} joint-quant=true"
 
     def calibrated(options: str) -> list[nn.QParamsAttr | None]:
-        session = new_session()
-        module = parse_module(session, NET, "net.mlir")
+        module, session = parsed(NET)
         run_passes(module, [make_pass("insert-observers", points), make_pass("calibrate", options)], session)
         return [op.qparams for op in module.walk() if isinstance(op, nn.ObserveOp)]
 

@@ -16,11 +16,12 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.runtime.affine import symmetric_scales
 from amct_opt.session import Session
-from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
 from amct_opt.transforms.quantization.numbers.parameters import quantized
 from amct_opt.transforms.quantization.numbers.weights import levels_of, nearest
+
+from ...values import parsed
 
 WEIGHT = np.random.default_rng(3).normal(size=(8, 4, 3, 3)).astype(np.float32)
 
@@ -47,8 +48,7 @@ def quantize(tmp_path: Path) -> Quantize:
     def quantize(config: str) -> tuple[ModuleOp, Session]:
         (tmp_path / "simple.cfg").write_text(config)
         np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).normal(size=(8, 4, 9, 9)).astype(np.float32))
-        session = new_session()
-        module = parse_module(session, NET, "net.mlir")
+        module, session = parsed(NET)
         options = (
             f"record={tmp_path}/record.txt" if not config else f"config={tmp_path}/simple.cfg data={tmp_path}/x.npz"
         )
@@ -122,8 +122,7 @@ func.func @main(%x: tensor<?x16xf32> {{nn.name = "x"}}) -> (tensor<?x16xf32> {{n
 
 def recorded(text: str, options: str, folder: Path) -> tuple[np.ndarray, tuple[int, ...]]:
     """The integers of the weight of a product that is quantized, printed and read again; and the cluster of its record."""
-    session = new_session()
-    module = parse_module(session, text)
+    module, session = parsed(text)
     make_pass("quantize", options).apply(session, module)
     module = parse_module(session, module_text(module))
     RecordTarget().write(module, folder / "record.txt", session)

@@ -13,12 +13,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.configuration.compressed import compressed_operators
 from amct_opt.dialects import nn
-from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.rewriting import layer_of
 from amct_opt.session import Session
-from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
+
+from ...values import parsed
 
 SIZES = {
     "first": (8, 4),
@@ -82,8 +82,7 @@ def quantize(tmp_path: Path, rng: np.random.Generator) -> Quantize:
     def quantize(config: str) -> tuple[ModuleOp, Session]:
         (tmp_path / "simple.cfg").write_text(config.replace("{}", str(tmp_path)))
         np.savez(tmp_path / "x.npz", x=rng.normal(size=(2, 4, 5, 5)).astype(np.float32))
-        session = new_session()
-        module = parse_module(session, NET, "net.mlir")
+        module, session = parsed(NET)
         make_pass("quantize", f"config={tmp_path}/simple.cfg data={tmp_path}/x.npz").apply(session, module)
         return module, session
 

@@ -18,6 +18,8 @@ from amct_opt.transforms.fusion.fuse_modules import fuse_modules
 from amct_opt.transforms.quantization.decide.layers import resolve
 from amct_opt.transforms.quantization.profiles import profile_of
 
+from ...values import parsed
+
 LAYERS = ("fc1", "fc[1]", "/net/head/a/MatMul", "/net/head/b/MatMul")
 
 
@@ -66,8 +68,7 @@ def test_nothing_matches() -> None:
 
 def test_fusion(capsys: pytest.CaptureFixture[str]) -> None:
     """Patterns become the layers that they match; those that match nothing get the warning that names get."""
-    session = new_session()
-    module = parse_module(session, _text())
+    module, session = parsed(_text())
     session.skip_fusion = frozenset({"*/head/*", "fc[1]", "*/hed/*"})
     FuseAllPass().apply(session, module)
     assert session.skip_fusion == {*LAYERS[1:], "*/hed/*"}

@@ -23,7 +23,7 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
 from amct_opt.tools import amct_opt
 
-from ...values import made_by, normal, numbers_of
+from ...values import dense, made_by, normal, numbers_of, parsed
 
 
 def half(number: float) -> float:
@@ -80,10 +80,6 @@ WEIGHT = normal(3, 2, 2, 2)
 COLUMNS = normal(27, 4)
 
 
-def dense(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
-
-
 NET = f"""
 func.func @main(%x: tensor<?x2x4x4xf32> {{nn.name = "x"}}) -> (tensor<?x4xf32> {{nn.name = "y"}}) {{
   %w = nn.constant {dense(WEIGHT)}
@@ -107,8 +103,7 @@ def folder(tmp_path: Path, rng: np.random.Generator) -> Path:
 
 
 def quantized(folder: Path, options: str) -> tuple[ModuleOp, Session]:
-    session = new_session()
-    module = parse_module(session, NET, "net.mlir")
+    module, session = parsed(NET)
     make_pass("quantize", options.replace("{}", str(folder))).apply(session, module)
     verify(module)
     return module, session
@@ -161,8 +156,7 @@ def test_the_lowered_model_by_hand(folder: Path) -> None:
     """The first layer's integers and its shortened scales, in exact arithmetic."""
     text = NET.replace("return %y : tensor<?x4xf32>", "return %1 : tensor<?x3x3x3xf32>")
     text = text.replace('-> (tensor<?x4xf32> {nn.name = "y"})', '-> (tensor<?x3x3x3xf32> {nn.name = "y"})')
-    session = new_session()
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text)
     options = "fakequant-precision-mode=FORCE_FP16_QUANT data={}/x.npz skip-layers=fc".replace("{}", str(folder))
     make_pass("quantize", options).apply(session, module)
     make_pass("lower-to-ascend").apply(session, module)

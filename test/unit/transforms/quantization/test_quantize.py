@@ -8,27 +8,21 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
-from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.text import module_text
 from amct_opt.ir.verification import verify
 from amct_opt.lowering.ascend.profiles import ASCEND_PYTORCH
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import sqnr
 from amct_opt.session import Session
-from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.transforms.quantization.calibrate import CalibratePass
 from amct_opt.transforms.quantization.place.insert_observers import InsertObserversPass
 from amct_opt.transforms.quantization.quantize import QuantizePass
 
-from ...values import made_by, normal
+from ...values import dense, made_by, normal, parsed
 
 WEIGHT = normal(4, 3, 3, 3)
 COLUMNS = normal(64, 5)
-
-
-def dense(array: np.ndarray) -> str:
-    shape = "x".join(map(str, array.shape))
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{shape}xf32>'
 
 
 NET = f"""
@@ -47,10 +41,7 @@ func.func @main(%x: tensor<?x3x6x6xf32> {{nn.name = "x"}}) -> (tensor<?x5xf32> {
 
 
 def network(text: str = NET) -> tuple[ModuleOp, Session]:
-    session = new_session()
-    module = parse_module(session, text, "net.mlir")
-    verify(module)
-    return module, session
+    return parsed(text)
 
 
 def points(module: ModuleOp) -> list[nn.ObserveOp]:

@@ -15,6 +15,8 @@ from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
 from amct_opt.targets.onnx import OnnxTarget
 
+from ...values import parsed
+
 ATTENTION = """
 func.func @main(
     %q: tensor<1x?x8xf32> {nn.name = "q"},
@@ -45,8 +47,7 @@ def decode(step: Step, past: np.ndarray) -> list[np.ndarray]:
 
 
 def test_a_module_without_a_cache_gets_a_warning() -> None:
-    session = new_session()
-    module = parse_module(session, ATTENTION.replace("func.return %y, %j", "func.return %y, %new"))
+    module, session = parsed(ATTENTION.replace("func.return %y, %j", "func.return %y, %new"))
     make_pass("quantize-cache").apply(session, module)
     assert session.warnings == [
         "--quantize-cache: no cache holds integers; no output is an input of floats with new values joined to it"

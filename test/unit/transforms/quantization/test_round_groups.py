@@ -34,7 +34,7 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
     with_least_error,
 )
 
-from ...values import normal
+from ...values import dense, normal, parsed
 
 Array = np.ndarray
 
@@ -99,15 +99,10 @@ def test_adaround_is_between_the_best_of_all_ups_and_downs_and_nearest(rng: np.r
 
 
 def net(first: Array, second: Array) -> str:
-    def constant(array: Array) -> str:
-        return (
-            f'dense<"0x{np.ascontiguousarray(array).tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
-        )
-
     return f"""
 func.func @main(%x: tensor<?x72xf32> {{nn.name = "x"}}) -> (tensor<?x16xf32> {{nn.name = "y"}}) {{
-  %v = nn.constant {constant(first)}
-  %w = nn.constant {constant(second.T)}
+  %v = nn.constant {dense(first)}
+  %w = nn.constant {dense(second.T)}
   %0 = nn.matmul %x, %v from <onnx, "MatMul", "a"> : (tensor<?x72xf32>, tensor<72x40xf32>) -> tensor<?x40xf32>
   %1 = nn.relu %0 : tensor<?x40xf32>
   %y = nn.matmul %1, %w transpose_b from <onnx, "Gemm", "b"> : (tensor<?x40xf32>, tensor<16x40xf32>) -> tensor<?x16xf32>
@@ -124,9 +119,7 @@ X, TEST = np.split(inputs(np.random.default_rng(5), 320, 72), [256])
 @pytest.mark.parametrize("method", ["gptq", "mismatch", "adaround"])
 def test_the_pass_beats_nearest_rounding(method: Method, asymmetric: bool) -> None:
     """On rows that it has not seen, with the last group of both weights shorter; scales and integers pass through text."""
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, TEXT, "net.mlir")
+    module, session = parsed(TEXT, profile="qdq")
     expected = run(module, {"x": TEST})["y"]
     options = f"weight-only=true weight-bits=4 group-size=32 weight-asymmetric={str(asymmetric).lower()}"
     make_pass("insert-observers", options).apply(session, module)
@@ -148,9 +141,7 @@ def test_the_pass_beats_nearest_rounding(method: Method, asymmetric: bool) -> No
 
 
 def rounded_module(method: Method) -> ModuleOp:
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, TEXT, "net.mlir")
+    module, session = parsed(TEXT, profile="qdq")
     make_pass("insert-observers", "weight-only=true weight-bits=4 group-size=32").apply(session, module)
     round_weights(module, method, lambda: samples_from({"x": X}, module), session)
     return module

@@ -54,7 +54,7 @@ from amct_opt.transforms.quantization.recover.round_weights.rounding import (
 from amct_opt.transforms.quantization.recover.round_weights.sums import Means, Sums
 
 from ...targets.operations import const, module_of
-from ...values import kernel_of, made_by, numbers_of
+from ...values import dense, kernel_of, made_by, numbers_of, parsed
 
 
 def rows(groups: int, count: int, columns: int, seed: int = 0) -> np.ndarray:
@@ -326,10 +326,6 @@ def test_rows_times_matrices_are_the_layer(layer: str, x: str, w: str, y: str) -
     np.testing.assert_allclose(found, result.reshape(found.shape), rtol=1e-4, atol=1e-5)
 
 
-def dense(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
-
-
 def network(seed: int = 0) -> str:
     """A convolution, a depthwise one with channels last in a region, and a matrix product with the same weight twice."""
     rng = np.random.default_rng(seed)
@@ -365,9 +361,7 @@ DATA = np.random.default_rng(6).normal(size=(48, 3, 8, 8)).astype(np.float32)
 
 def steps(text: str, profile: str, data: np.ndarray, *passes: str) -> tuple[Session, ModuleOp]:
     """A module after passes, printed and parsed again after each."""
-    session = new_session()
-    session.profile = profile
-    module = parse_module(session, text)
+    module, session = parsed(text, profile=profile)
     for each in parse_pipeline(",".join(passes), session.passes):
         given = {"data": samples_from(data, module)} if hasattr(each, "data") else {}
         run_passes(module, [replace(each, **given)], session)
@@ -485,8 +479,7 @@ def test_the_input_weights_of_recurrent_layers_are_rounded() -> None:
     x = rows(1, 6 * 40, 10, 9).reshape(6, 40, 10) * np.float32(0.2)
     data = samples_from(x, parse_module(new_session(), recurrent()))
     passes = "insert-observers{weight-only=true},round-weights{method=mismatch}"
-    session = new_session()
-    module = parse_module(session, recurrent())
+    module, session = parsed(recurrent())
     found = parse_pipeline(passes, session.passes)
     run_passes(module, found[:1], session)
     module = parse_module(session, to_text(module).replace("weight i8", "weight i3"))
@@ -650,8 +643,7 @@ def test_a_corrected_bias_takes_away_the_mean_error() -> None:
     ],
 )
 def test_biases_are_corrected_by_default_if_there_is_data(options: str, count: int, corrected: bool) -> None:
-    session = new_session()
-    module = parse_module(session, network())
+    module, session = parsed(network())
     (each,) = parse_pipeline(f"quantize{{weight-bits=4 {options}}}", session.passes)
     data = DataOptions(samples_from(DATA[:count], module)) if count else NO_DATA
     run_passes(module, [replace(each, calibration=data)], session)
@@ -801,8 +793,7 @@ def mean_error(reference: Executable, module: ModuleOp) -> np.ndarray:
 def test_a_backend_that_does_not_round_is_not_used_in_silence(
     options: str, notes: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    session = new_session()
-    module = parse_module(session, network())
+    module, session = parsed(network())
     (each,) = parse_pipeline(f"quantize{{engine=onnxruntime {options}}}", session.passes)
     run_passes(module, [replace(each, data=samples_from(DATA[:8], module))], session)
     assert capsys.readouterr().err.count("biases corrected in numpy, layer by layer") == notes

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from amct_opt.dialects import nn
-from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.conditions import DecideLayer
 from amct_opt.transforms.quantization.tables import NON_UNIFORM, UNIFORM, WEIGHTS, LayerRow
+
+from ...values import parsed
 
 FOLDER = Path(__file__).parents[3] / "lit" / "transforms" / "quantization"
 
@@ -28,8 +28,7 @@ Told = set[tuple[str, str, str]]
 def told(files: tuple[str, ...], options: str) -> Told:
     found: Told = set()
     for text in (part for name in files for part in (FOLDER / name).read_text("utf-8").split("// -----")):
-        session = new_session()
-        module = parse_module(session, text, "net.mlir")
+        module, session = parsed(text)
         layers = dict(_layers(module.walk()))
         make_pass("quantize", options).apply(session, module)
         for remark in session.remarks:

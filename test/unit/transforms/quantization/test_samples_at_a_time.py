@@ -15,6 +15,8 @@ from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.calibrate import points_to_calibrate
 from amct_opt.transforms.quantization.calibrate.observing import LARGEST, MOST, in_batches, observations
 
+from ...values import parsed
+
 COUNT = MOST + 5
 DATA = np.random.default_rng(1).integers(-8, 8, (COUNT, 4, 6)).astype(np.float32)
 
@@ -30,8 +32,7 @@ func.func @main(%x: tensor<?x{sizes}xf32> {{nn.name = "x"}}) -> (tensor<{result}
 
 
 def at_a_time(text: str, sizes: tuple[int, ...] = (4, 6)) -> int:
-    session = new_session()
-    module = parse_module(session, text)
+    module, session = parsed(text)
     samples = samples_from(np.zeros((2, *sizes), np.float32), module)
     return in_batches(module, observations(points_to_calibrate(module), session), samples).at_a_time
 
@@ -120,8 +121,7 @@ def test_the_parameters_are_those_of_one_sample_at_a_time(
     np.savez(path, x=DATA)
     found: list[list[object]] = []
     for text in (texts, texts.replace("tensor<?x", "tensor<1x")):
-        session = new_session()
-        module = parse_module(session, text)
+        module, session = parsed(text)
         points = points_to_calibrate(module)
         run_passes(module, [make_pass("calibrate", f"data={path} engine={backend}")], session)
         found.append([(p.range, p.qparams) for p in points])

@@ -17,14 +17,10 @@ from amct_opt.session import Session
 from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.recover.sensitivity import sensitivities
 
-from ...values import normal
+from ...values import dense, normal
 
 FIRST = normal(6, 5)
 SECOND = (normal(5, 4) ** 5).astype(np.float32)
-
-
-def dense(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
 
 
 NET = f"""

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends, quantize
 from amct_opt.dialects import ascend, nn
-from amct_opt.ir.text import module_text, parse_module
+from amct_opt.ir.text import module_text
 from amct_opt.ir.verification import verify
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import Executable, run
@@ -23,14 +23,7 @@ from amct_opt.targets.onnx import OnnxTarget
 from amct_opt.targets.record import RecordTarget
 from amct_opt.targets.tensorflow import TfFakequantTarget
 
-from ...values import normal
-
-
-def parsed(text: str) -> tuple[ModuleOp, Session]:
-    session = new_session()
-    module = parse_module(session, text, "net.mlir")
-    verify(module)
-    return module, session
+from ...values import dense, normal, parsed
 
 
 def shifted(number: int, bits: int) -> int:
@@ -104,10 +97,6 @@ def test_tensorflow_computes_the_same_bits(
 
 KERNEL = (normal(3, 2, 2, 2) * np.array([0.1, 1, 9]).reshape(3, 1, 1, 1)).astype(np.float32)
 COLUMNS = normal(27, 4)
-
-
-def dense(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
 
 
 NET = f"""

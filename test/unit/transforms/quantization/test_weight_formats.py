@@ -36,6 +36,7 @@ from amct_opt.transforms.quantization.profiles import profile_of
 from amct_opt.transforms.quantization.request import settings_of
 
 from ...ir.test_number_formats import HIF8, TABLES, nearest
+from ...values import parsed
 from .test_groups import net
 
 Array = np.ndarray
@@ -87,9 +88,7 @@ def by_loop(weight: Array, name: str) -> Array:
 
 
 def quantized(weight: Array, options: str, transposed: bool = False, profile: str = "qdq") -> tuple[ModuleOp, Session]:
-    session = new_session()
-    session.profile = profile
-    module = parse_module(session, net(weight, transposed), "net.mlir")
+    module, session = parsed(net(weight, transposed), profile=profile)
     make_pass("quantize", f"weight-only=true {options}").apply(session, module)
     verify(module)
     return module, session
@@ -211,9 +210,7 @@ func.func @main(%x: tensor<?x32xf32>) -> tensor<?x32xf32> {{
   func.return %b : tensor<?x32xf32>
 }}
 """
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text, profile="qdq")
     step = make_pass("quantize", "weight-only=true weight-format=nvfp4")
     step.apply(session, module)
     once = module_text(module)
@@ -234,9 +231,7 @@ func.func @main(%x: tensor<?x32xf16> {{nn.name = "x"}}) -> (tensor<?x2xf16> {{nn
   func.return %y : tensor<?x2xf16>
 }}
 """
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, text, "net.mlir")
+    module, session = parsed(text, profile="qdq")
     make_pass("quantize", "weight-only=true weight-format=mxfp8").apply(session, module)
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
     assert str(back.result.type) == "tensor<32x2xf16>"
@@ -265,9 +260,7 @@ def test_an_unknown_format() -> None:
 
 
 def test_json_keeps_the_format(tmp_path: Path, rng: np.random.Generator) -> None:
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, net(wild(rng, 32, 2), False), "net.mlir")
+    module, session = parsed(net(wild(rng, 32, 2), False), profile="qdq")
     settings = settings_of(SettingsOptions(weight_format="mxfp4", weight_only=True, weight_search=True))
     layers = resolve(settings, module, profile_of(session))
     text = json_text(layers.settings, [each.layer for each in layers.candidates])
@@ -301,9 +294,7 @@ func.func @main(%x: tensor<1x4x6x6xf32> {nn.name = "x"}) -> (tensor<1x6x6x6xf32>
 @pytest.mark.parametrize("name", ["fp8-e4m3", "fp8-e5m2", "hif8"])
 def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path, rng: np.random.Generator) -> None:
     weight = rng.normal(size=(6, 2, 3, 3)).astype(np.float32)
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
+    module, session = parsed(CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), profile="qdq")
     step = make_pass("quantize", f"weight-only=true only-layers=conv weight-format={name}")
     step.apply(session, module)
     (back,) = (op for op in module.walk() if isinstance(op, nn.DequantizeFloatOp))
@@ -324,9 +315,7 @@ def test_convolutions_have_a_scale_for_each_channel(name: str, tmp_path: Path, r
 
 def test_convolutions_have_no_blocks(rng: np.random.Generator) -> None:
     weight = rng.normal(size=(6, 2, 3, 3)).astype(np.float32)
-    session = new_session()
-    session.profile = "qdq"
-    module = parse_module(session, CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), "net.mlir")
+    module, session = parsed(CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), profile="qdq")
     make_pass("quantize", "weight-only=true weight-format=mxfp8").apply(session, module)
     assert missed(session, "weight-compress-only") == [
         "only weights are quantized, and it has no weight that can be quantized by itself"

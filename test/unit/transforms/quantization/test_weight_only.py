@@ -24,7 +24,7 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.record import RecordTarget
 from amct_opt.transforms.quantization.numbers.parameters import quantized
 
-from ...values import normal
+from ...values import dense, normal, parsed
 
 COLUMNS = (normal(6, 20) * np.linspace(0.1, 3, 20) + np.linspace(-2, 2, 20)).astype(np.float32)
 COLUMNS[:, 3], COLUMNS[:, 4], COLUMNS[:, 5] = 0, 0.25, -1e-9
@@ -32,16 +32,12 @@ BATCHED = normal(2, 20, 3)
 FILTER = normal(2, 2, 1, 1)
 
 
-def hex_of(array: np.ndarray) -> str:
-    return f'dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf32>'
-
-
 NET = f"""
 func.func @main(%x: tensor<?x2x4x6xf32> {{nn.name = "x"}}) -> (tensor<?x2x4x3xf32> {{nn.name = "y"}}) {{
-  %k = nn.constant {hex_of(FILTER)}
-  %w = nn.constant {hex_of(COLUMNS)}
+  %k = nn.constant {dense(FILTER)}
+  %w = nn.constant {dense(COLUMNS)}
   %b = nn.constant dense<0.5> : tensor<20xf32>
-  %v = nn.constant {hex_of(BATCHED)}
+  %v = nn.constant {dense(BATCHED)}
   %0 = nn.conv %x, %k from <onnx, "Conv", "conv"> : (tensor<?x2x4x6xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x6xf32>
   %1 = nn.matmul %0, %w, %b from <onnx, "MatMul", "up"> :
     (tensor<?x2x4x6xf32>, tensor<6x20xf32>, tensor<20xf32>) -> tensor<?x2x4x20xf32>
@@ -62,9 +58,7 @@ def quantize(tmp_path: Path) -> Quantize:
     def quantize(options: str, text: str = NET, config: str = "", profile: str = "ascend") -> tuple[ModuleOp, Session]:
         (tmp_path / "simple.cfg").write_text(config)
         np.savez(tmp_path / "x.npz", x=X)
-        session = new_session()
-        session.profile = profile
-        module = parse_module(session, text, "net.mlir")
+        module, session = parsed(text, profile=profile)
         given = f"config={tmp_path}/simple.cfg " if config else ""
         make_pass("quantize", given + options.format(tmp_path)).apply(session, module)
         verify(module)
@@ -170,7 +164,7 @@ def test_weights_alone(profile: str, bits: int, channel_wise: bool, asymmetric: 
 
 CONV_ONLY = f"""
 func.func @main(%x: tensor<?x2x4x6xf32> {{nn.name = "x"}}) -> (tensor<?x2x4x6xf32> {{nn.name = "y"}}) {{
-  %k = nn.constant {hex_of(FILTER)}
+  %k = nn.constant {dense(FILTER)}
   %y = nn.conv %x, %k : (tensor<?x2x4x6xf32>, tensor<2x2x1x1xf32>) -> tensor<?x2x4x6xf32>
   func.return %y : tensor<?x2x4x6xf32>
 }}
@@ -253,7 +247,7 @@ def test_a_weight_that_layers_share(quantize: Quantize) -> None:
     text = f"""
     func.func @main(%x: tensor<?x6xf32> {{nn.name = "x"}}) ->
         (tensor<?x20xf32> {{nn.name = "a"}}, tensor<?x20xf32> {{nn.name = "b"}}, tensor<?x20xf32> {{nn.name = "c"}}) {{
-      %w = nn.constant {hex_of(COLUMNS)}
+      %w = nn.constant {dense(COLUMNS)}
       %a = nn.matmul %x, %w from <onnx, "Gemm", "alone"> : (tensor<?x6xf32>, tensor<6x20xf32>) -> tensor<?x20xf32>
       %b = nn.matmul %x, %w from <onnx, "Gemm", "both"> : (tensor<?x6xf32>, tensor<6x20xf32>) -> tensor<?x20xf32>
       %c = nn.matmul %x, %w from <onnx, "Gemm", "none"> : (tensor<?x6xf32>, tensor<6x20xf32>) -> tensor<?x20xf32>
@@ -284,7 +278,7 @@ def test_integers_of_a_constant_without_a_place_have_the_layer_s() -> None:
 
 TURNED = f"""
 func.func @main(%x: tensor<?x6xf32> {{nn.name = "x"}}) -> (tensor<?x20xf32> {{nn.name = "y"}}) {{
-  %w = nn.constant {hex_of(np.ascontiguousarray(COLUMNS.T))}
+  %w = nn.constant {dense(np.ascontiguousarray(COLUMNS.T))}
   %y = nn.matmul %x, %w transpose_b from <tensorflow, "MatMul", "turned", {{transpose_b = 1 : i64}}> :
     (tensor<?x6xf32>, tensor<20x6xf32>) -> tensor<?x20xf32>
   func.return %y : tensor<?x20xf32>

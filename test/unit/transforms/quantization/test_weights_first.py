@@ -16,6 +16,8 @@ from amct_opt.session.universe import new_session
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.recover.balance_channels import balancer_of, factors_of
 
+from ...values import parsed
+
 CONV = """
 func.func @main(%x: tensor<?x2x1x1xf32> {nn.name = "x"}) -> (tensor<?x1x1x1xf32> {nn.name = "y"}) {
   %v = nn.constant dense<[[[[1.27]], [[0.316]]]]> : tensor<1x2x1x1xf32>
@@ -92,8 +94,7 @@ def test_pytorch_leaves_weights_of_transposed_convolutions(run, pytorch: bool, s
 
 
 def test_plans_say_which_weights_come_first() -> None:
-    session = new_session()
-    module = parse_module(session, CONV, "net.mlir")
+    module, session = parsed(CONV)
     make_pass("insert-observers", "weights-first=true").apply(session, module)
     module = parse_module(session, module_text(module), "net.mlir")
     plans = [nn.plan_of(op) for op in module.walk() if isinstance(op, nn.ConvOp)]
