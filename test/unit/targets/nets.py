@@ -1,7 +1,8 @@
-"""Small quantized modules, one operation after the other, and a small residual network as an ONNX model."""
+"""Small quantized modules, one operation after the other, their numbers, and small networks as ONNX models, quantized."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,45 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from amct_opt import frontends
 from amct_opt.dialects import nn
+from amct_opt.pipelines.passes import run_passes
+from amct_opt.session.universe import new_session
+from amct_opt.transforms.canonicalization import CanonicalizePass
+from amct_opt.transforms.fusion.fuse_all import FuseAllPass
+from amct_opt.transforms.quantization.quantize import QuantizePass
 
 Array = np.ndarray[Any, np.dtype[Any]]
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DIGITS = EXAMPLES / "digits"
 
 i8 = IntegerType(8)
+
+
+def real(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32) * 2
+
+
+def int8(*shape: int, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
+
+
+def scales(count: int) -> Array:
+    return np.random.default_rng(3).uniform(0.001, 0.1, count)
+
+
+def quantized(path: Path, data: Path | None = None) -> ModuleOp:
+    """The network of a file; without data, calibrated on synthetic inputs, with a warning."""
+    session = new_session()
+    module = frontends.read(path, session)
+    passes = [CanonicalizePass(), FuseAllPass(), QuantizePass(data=None if data is None else str(data))]
+    run_passes(module, passes, session)
+    return module
+
+
+def digits() -> tuple[ModuleOp, dict[str, Array]]:
+    """The network of the digits example, calibrated on its data, and other inputs."""
+    return quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz"), dict(np.load(DIGITS / "heldout.npz"))
 
 
 class Net:

@@ -252,34 +252,30 @@ def test_a_quantization_may_move_past_several_layers(scale: str) -> None:
     assert (found is None) == (scale == "0.5")
 
 
+def behind_a_quantization(line: str, x: np.ndarray) -> Any:
+    """Compares `%y = LINE` of %x in float with the same of %x quantized."""
+    before, after = (
+        parse_module(
+            new_session(),
+            f"func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}\n{line} func.return %y : tensor<6xf32> }}",
+        )
+        for points, line in (("", line), (QUANTIZED.format("x", "6"), line.replace("%x", "%dx")))
+    )
+    return compare(Traced(before, [{"x": x}]), after, "quantized")
+
+
 def test_infinite_bounds_of_infinite_numbers_are_not_those_of_carried_operators() -> None:
     """Masks of attention contain infinite numbers, and no note is about them."""
-    text = """
-    func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}
-      %y = nn.relu %{read} from <onnx, "Relu", "y"> : tensor<6xf32>
-      func.return %y : tensor<6xf32>
-    }}"""
     x = np.array([-np.inf, 0.1, 0.2, 0.3, 0.4, 0.6], np.float32)
-    before, after = (text.format(points=p, read=r) for p, r in (("", "x"), (QUANTIZED.format("x", "6"), "dx")))
-    found = compare(
-        Traced(parse_module(new_session(), before), [{"x": x}]), parse_module(new_session(), after), "quantized"
-    )
+    found = behind_a_quantization('%y = nn.relu %x from <onnx, "Relu", "y"> : tensor<6xf32>', x)
     assert (found.first(), found.unbounded, found.found["y"].equal) == (None, set(), False)
 
 
 def test_carried_operators_have_no_bound_for_integers() -> None:
     """Nobody knows which roundings of its inputs go together worst."""
-    text = """
-    func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {{{points}
-      %y = nn.opaque %{read} framework "onnx" op_type "LpNormalization" version 17 from <onnx, "LpNormalization", "y">
-        : (tensor<6xf32>) -> tensor<6xf32>
-      func.return %y : tensor<6xf32>
-    }}"""
-    x = np.linspace(-1, 1, 6, dtype=np.float32)
-    before, after = (text.format(points=p, read=r) for p, r in (("", "x"), (QUANTIZED.format("x", "6"), "dx")))
-    found = compare(
-        Traced(parse_module(new_session(), before), [{"x": x}]), parse_module(new_session(), after), "quantized"
-    )
+    line = """%y = nn.opaque %x framework "onnx" op_type "LpNormalization" version 17 from <onnx, "LpNormalization", "y">
+        : (tensor<6xf32>) -> tensor<6xf32>"""
+    found = behind_a_quantization(line, np.linspace(-1, 1, 6, dtype=np.float32))
     assert (found.first(), found.unbounded) == (None, {"y"})
 
 

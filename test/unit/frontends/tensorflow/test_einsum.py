@@ -15,38 +15,21 @@ from .conftest import kinds
 Agrees = Callable[..., ModuleOp]
 
 SIZES = dict(zip("abcdefgh", (2, 3, 4, 5, 6, 2, 3, 4), strict=True))
-PAIRS = {
-    "ab,bc->ac": "matmul",
-    "ab,cb->ac": "matmul",
-    "ba,bc->ac": "matmul",
-    "ba,cb->ca": "matmul transpose",
-    "abc,cd->abd": "matmul",
-    "abc,cde->abde": "matmul reshape",
-    "abcd,cde->abe": "reshape matmul",
-    "abcd,ecd->abe": "reshape matmul",
-    "aecd,abcd->acbe": None,
-    "acbe,aecd->abcd": None,
-    "abc,acd->abd": "matmul",
-    "abc,adc->abd": "matmul",
-    "abcd,aed->abce": None,
-    "abcd,ade->abce": None,
-    "abc,acde->abde": None,
-    "ab,ab->a": None,
-    "ab,b->a": None,
-    "b,bc->c": None,
-    "a,a->": None,
-    "ab,cd->": None,
-    "abc,bd->d": None,
-    "a,b->ab": "reshape mul",
-    "ab,ab->ab": "mul",
-    "abc,ca->bca": "transpose mul",
-    "cde,abc->abde": None,
-    "...b,bc->...c": "matmul",
-    "...ab,...bc->...ac": "matmul",
-    "...ab,b->...a": None,
-    "b...,bc->c...": None,
-    "ab...,bc...->ac...": None,
+_PAIRS: dict[str | None, str] = {
+    "matmul": "ab,bc->ac ab,cb->ac ba,bc->ac abc,cd->abd abc,acd->abd abc,adc->abd ...b,bc->...c ...ab,...bc->...ac",
+    "matmul transpose": "ba,cb->ca",
+    "matmul reshape": "abc,cde->abde",
+    "reshape matmul": "abcd,cde->abe abcd,ecd->abe",
+    None: (
+        "aecd,abcd->acbe acbe,aecd->abcd abcd,aed->abce abcd,ade->abce abc,acde->abde ab,ab->a ab,b->a "
+        "b,bc->c a,a-> ab,cd-> abc,bd->d cde,abc->abde ...ab,b->...a b...,bc->c... ab...,bc...->ac..."
+    ),
+    "reshape mul": "a,b->ab",
+    "mul": "ab,ab->ab",
+    "transpose mul": "abc,ca->bca",
 }
+"""Equations by the operations that they become, in any order; None is not said."""
+PAIRS = {equation: become for become, equations in _PAIRS.items() for equation in equations.split()}
 """The second operand of two letters may be a weight."""
 SINGLE = {
     "ab->ba": "transpose",
@@ -83,8 +66,8 @@ def test_two_operands(agrees: Agrees, equation: str) -> None:
     agrees(written(equation), left, right, atol=1e-5)
     agrees(lambda y, x: written(equation)(x, y), right, variables=[left], atol=1e-5)
     module = agrees(written(equation), left, variables=[right], atol=1e-5)
-    if PAIRS[equation] is not None:
-        assert sorted(kinds(module)) == sorted(PAIRS[equation].split())
+    if become := PAIRS[equation]:
+        assert sorted(kinds(module)) == sorted(become.split())
 
 
 @pytest.mark.parametrize("equation", PAIRS)

@@ -82,17 +82,12 @@ def test_from_keras(library: Any, session: Session, rng: np.random.Generator) ->
     assert not [op for op in module.walk() if isinstance(op, nn.OpaqueOp)]
 
 
-@pytest.mark.parametrize("ending", ["keras", "h5", "hdf5"])
-def test_files(ending: str, tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
-    model = network(rng, keras)
+@pytest.mark.parametrize(
+    ("library_of", "ending"), [("keras", "keras"), ("keras", "h5"), ("keras", "hdf5"), ("tf_keras", "h5")]
+)
+def test_files(library_of: str, ending: str, tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
+    model = network(rng, LIBRARIES[library_of])
     path = tmp_path / f"model.{ending}"
-    model.save(path)
-    check(frontends.read(path, session), model([IMAGE, EXTRA], training=False))
-
-
-def test_files_of_keras_2(tmp_path: Path, session: Session, rng: np.random.Generator) -> None:
-    model = network(rng, tf_keras)
-    path = tmp_path / "model.h5"
     model.save(path)
     check(frontends.read(path, session), model([IMAGE, EXTRA], training=False))
 

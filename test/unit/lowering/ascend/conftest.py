@@ -30,6 +30,16 @@ from ...values import numbers_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+
+def int8(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.integers(-128, 128, shape).astype(np.int8)
+
+
+def operations(module: ModuleOp) -> list[str]:
+    """Those of `ascend`."""
+    return [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")]
+
+
 i8 = IntegerType(8)
 
 

@@ -10,17 +10,11 @@ from amct_opt.dialects import nn
 from amct_opt.dialects.nn import OriginAttr
 from amct_opt.support.diagnostics import CompileError
 
+from .conftest import int8, operations
+
 DEPTHWISE = OriginAttr.of("tensorflow", "DepthwiseConv2dNative", "dw")
 MATMUL = OriginAttr.of("onnx", "MatMul", "mm")
 SCALE = 0.03
-
-
-def int8(rng, *shape):
-    return rng.integers(-128, 128, shape).astype(np.int8)
-
-
-def operations(module):
-    return [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")]
 
 
 def in_layout(array, layout):

@@ -8,17 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 from amct_opt.dialects import nn
 
+from .conftest import int8, operations
+
 SCALE = np.float32(0.03)
 BACKPROP = nn.OriginAttr.of("tensorflow", "Conv2DBackpropInput", "up")
 DECONVOLUTION = nn.OriginAttr.of("caffe", "Deconvolution", "up")
-
-
-def int8(rng, *shape):
-    return rng.integers(-128, 128, shape).astype(np.int8)
-
-
-def operations(module):
-    return [op.name.removeprefix("ascend.") for op in module.walk() if op.name.startswith("ascend.")]
 
 
 @settings(max_examples=30)

@@ -21,23 +21,11 @@ from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.caffe import CaffeTarget
 
 from ..deployments import assert_equal
-from ..nets import Net
-
-
-def real(*shape: int) -> Any:
-    return np.random.default_rng(0).normal(size=shape).astype(np.float32) * 2
-
-
-def int8(*shape: int) -> Any:
-    return np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+from ..nets import Net, int8, real, scales
 
 
 def int32(count: int) -> Any:
     return np.random.default_rng(2).integers(-(2**27), 2**27, count).astype(np.int32)
-
-
-def scales(count: int) -> Any:
-    return np.random.default_rng(3).uniform(0.001, 0.1, count)
 
 
 def read(prototxt: Path, caffemodel: Path) -> Any:

@@ -170,27 +170,17 @@ def test_channels_last_become_second(export: Any) -> None:
     assert [r.layer for r in export.session.remarks if r.kind == "applied"] == ["nn.max_pool"] * 2
 
 
-def test_shared_weight_is_written_once(export: Any) -> None:
-    text = """
-    func.func @main(%x: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) {
-      %w = nn.constant dense<[3.0, 4.0]> : tensor<2xf32>
-      %0 = nn.add %x, %w : tensor<2xf32>
-      %1 = nn.mul %0, %w : tensor<2xf32>
-      func.return %1 : tensor<2xf32>
-    }"""
-    assert len(export.write(text).graph.initializer) == 1
-
-
-def test_equal_weights_of_two_layers_stay_apart(export: Any) -> None:
-    text = """
-    func.func @main(%x: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) {
+@pytest.mark.parametrize("weights", [["a", "a"], ["a", "b"]], ids=["shared", "equal"])
+def test_a_shared_weight_is_written_once_and_equal_weights_stay_apart(export: Any, weights: list[str]) -> None:
+    text = f"""
+    func.func @main(%x: tensor<2xf32> {{nn.name = "x"}}) -> (tensor<2xf32> {{nn.name = "y"}}) {{
       %a = nn.constant dense<[3.0, 4.0]> : tensor<2xf32>
       %b = nn.constant dense<[3.0, 4.0]> : tensor<2xf32>
-      %0 = nn.add %x, %a : tensor<2xf32>
-      %1 = nn.mul %0, %b : tensor<2xf32>
+      %0 = nn.add %x, %{weights[0]} : tensor<2xf32>
+      %1 = nn.mul %0, %{weights[1]} : tensor<2xf32>
       func.return %1 : tensor<2xf32>
-    }"""
-    assert [i.name for i in export.write(text).graph.initializer] == ["a", "b"]
+    }}"""
+    assert [i.name for i in export.write(text).graph.initializer] == sorted(set(weights))
 
 
 OPAQUE = """

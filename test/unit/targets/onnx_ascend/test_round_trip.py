@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from xdsl.dialects.builtin import f16
 
-from amct_opt import frontends
 from amct_opt.dialects import nn
 from amct_opt.ir.functions import input_names, main_function
 from amct_opt.ir.text import parse_module
@@ -20,29 +19,12 @@ from amct_opt.lowering.ascend import LowerToAscendPass
 from amct_opt.lowering.ascend.fuse_requant import FuseRequantPass
 from amct_opt.pipelines.passes import run_passes
 from amct_opt.session.universe import new_session
-from amct_opt.transforms.canonicalization import CanonicalizePass
-from amct_opt.transforms.fusion.fuse_all import FuseAllPass
-from amct_opt.transforms.quantization.quantize import QuantizePass
 
-from ..nets import Net, residual_network, separable_network
-
-EXAMPLES = Path(__file__).parents[4] / "examples"
-
-
-def real(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32) * 2
-
-
-def int8(*shape: int, seed: int = 1) -> Any:
-    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
+from ..nets import EXAMPLES, Net, digits, int8, quantized, real, residual_network, scales, separable_network
 
 
 def int32(count: int) -> Any:
     return np.random.default_rng(2).integers(-(2**18), 2**18, count).astype(np.int32)
-
-
-def scales(count: int) -> Any:
-    return np.random.default_rng(3).uniform(0.001, 0.1, count)
 
 
 CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -233,14 +215,6 @@ def test_half_precision(deploy: Any) -> None:
     assert {a.name: a.i for a in dequant.attribute} == {"dtype": 1}
 
 
-def quantized(path: Path, data: Path | None = None) -> Any:
-    session = new_session()
-    module = frontends.read(path, session)
-    passes = [CanonicalizePass(), FuseAllPass(), QuantizePass(data=None if data is None else str(data))]
-    run_passes(module, passes, session)
-    return module
-
-
 @pytest.mark.parametrize("opset", [11, 12, 13, 17])
 def test_residual_network(opset: int, deploy: Any, tmp_path: Path, capfd: Any) -> None:
     path = tmp_path / "residual.onnx"
@@ -266,18 +240,15 @@ def test_separable_network(opset: int, deploy: Any, tmp_path: Path, capfd: Any) 
 
 def test_requantized(deploy: Any) -> None:
     """After --fuse-requant, which also takes the average pool of this network."""
-    digits = EXAMPLES / "digits"
-    module = quantized(digits / "digits.onnx", digits / "calib.npz")
+    module, inputs = digits()
     run_passes(module, [LowerToAscendPass(), FuseRequantPass()], new_session())
-    model = deploy.assert_equal(module, dict(np.load(digits / "heldout.npz")))
+    model = deploy.assert_equal(module, inputs)
     names = [n.name for n in model.graph.node if n.op_type == "AscendRequant"]
     assert names == ["conv2.requant", "pool1.requant", "depthwise1.requant"]
 
 
 def test_digits(deploy: Any) -> None:
-    digits = EXAMPLES / "digits"
-    module = quantized(digits / "digits.onnx", digits / "calib.npz")
-    deploy.assert_equal(module, dict(np.load(digits / "heldout.npz")))
+    deploy.assert_equal(*digits())
 
 
 @pytest.mark.parametrize("opset", [13, 17])

@@ -11,36 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from xdsl.dialects.builtin import f16
 
-from amct_opt import frontends
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
 from amct_opt.ir.functions import input_names, main_function
-from amct_opt.pipelines.passes import run_passes
 from amct_opt.session.universe import new_session
-from amct_opt.transforms.canonicalization import CanonicalizePass
-from amct_opt.transforms.fusion.fuse_all import FuseAllPass
-from amct_opt.transforms.quantization.quantize import QuantizePass
 
-from ..nets import Net, residual_network
-
-EXAMPLES = Path(__file__).parents[4] / "examples"
-
-
-def real(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32) * 2
-
-
-def int8(*shape: int, seed: int = 1) -> Any:
-    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
+from ..nets import EXAMPLES, Net, digits, int8, quantized, real, residual_network, scales
 
 
 def int32(count: int) -> Any:
     """Beyond what float32 counts, as a bias may be."""
     return np.random.default_rng(2).integers(-(2**27), 2**27, count).astype(np.int32) | 1
-
-
-def scales(count: int) -> Any:
-    return np.random.default_rng(3).uniform(0.001, 0.1, count)
 
 
 def array(node: Any) -> Any:
@@ -283,14 +264,6 @@ def test_names_and_attributes(deploy_tf: Any) -> None:
     assert (quant["dst_type"].s, quant["quant_bits"].i) == (b"INT8", 8)
 
 
-def quantized(path: Path, data: Path | None = None) -> Any:
-    session = new_session()
-    module = frontends.read(path, session)
-    passes = [CanonicalizePass(), FuseAllPass(), QuantizePass(data=None if data is None else str(data))]
-    run_passes(module, passes, session)
-    return module
-
-
 def test_residual_network_of_onnx(deploy_tf: Any, tmp_path: Path, capfd: Any) -> None:
     """Channels second become channels last, but for inputs and outputs."""
     path = tmp_path / "residual.onnx"
@@ -302,9 +275,7 @@ def test_residual_network_of_onnx(deploy_tf: Any, tmp_path: Path, capfd: Any) ->
 
 
 def test_digits(deploy_tf: Any) -> None:
-    digits = EXAMPLES / "digits"
-    module = quantized(digits / "digits.onnx", digits / "calib.npz")
-    deploy_tf.assert_equal(module, dict(np.load(digits / "heldout.npz")))
+    deploy_tf.assert_equal(*digits())
 
 
 def test_transformer(deploy_tf: Any, capfd: Any) -> None:

@@ -125,33 +125,33 @@ def test_numbers_text_and_files(name: str, weights: str, data: Path, tmp_path: P
     assert (result.first, result.quantized) == (None, True)
 
 
-def test_convolutions(tmp_path: Path, rng: np.random.Generator) -> None:
-    weight, x = (rng.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
-    np.save(tmp_path / "x.npy", x)
-    text = CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex())
-    module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
-    assert [op.name for op in module.walk() if "_float" in op.name].count("nn.quantize_float") == 1
-    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
+def computes_the_same(text: str, x: np.ndarray, folder: Path) -> ModuleOp:
+    """The network in fp8, calibrated on x: the file computes what the module does."""
+    np.save(folder / "x.npy", x)
+    module, session = quantized(text, "activation-format=fp8-e4m3", folder / "x.npy")
+    OnnxTarget().write(module, path := folder / "net.onnx", session)
     found = run(module, {"x": x[:1]})["y"]
     np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
+    return module
+
+
+def test_convolutions(tmp_path: Path, rng: np.random.Generator) -> None:
+    weight, x = (rng.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
+    module = computes_the_same(CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()), x, tmp_path)
+    assert [op.name for op in module.walk() if "_float" in op.name].count("nn.quantize_float") == 1
 
 
 @pytest.mark.parametrize("bound", ["relu", "relu6"])
 def test_bounds_before_it_are_kept(bound: str, tmp_path: Path, rng: np.random.Generator) -> None:
     """onnxruntime drops a Relu before QuantizeLinear, as if its zero point were the least number."""
     weight, x = (rng.normal(size=s).astype(np.float32) for s in ((6, 2, 3, 3), (4, 4, 6, 6)))
-    np.save(tmp_path / "x.npy", x)
     text = CONVOLUTIONS.replace("WEIGHT", weight.tobytes().hex()).replace("nn.conv %x", "nn.conv %r")
     text = text.replace("  %y = nn.conv", f"  %r = nn.{bound} %x : tensor<1x4x6x6xf32>\n  %y = nn.conv")
-    module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
-    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
-    found = run(module, {"x": x[:1]})["y"]
-    np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
+    computes_the_same(text, x, tmp_path)
 
 
 def test_channels_that_are_last_become_second(tmp_path: Path, rng: np.random.Generator) -> None:
     weight, x = rng.normal(size=(6, 4, 3, 3)).astype(np.float32), rng.normal(size=(4, 5, 5, 4)).astype(np.float32)
-    np.save(tmp_path / "x.npy", x)
     text = f"""
 func.func @main(%x: tensor<1x5x5x4xf32> {{nn.name = "x"}}) -> (tensor<1x5x5x6xf32> {{nn.name = "y"}}) {{
   %w = nn.constant #nn.external<"w", tensor<6x4x3x3xf32>, "0x{weight.tobytes().hex()}">
@@ -160,10 +160,7 @@ func.func @main(%x: tensor<1x5x5x4xf32> {{nn.name = "x"}}) -> (tensor<1x5x5x6xf3
   func.return %y : tensor<1x5x5x6xf32>
 }}
 """
-    module, session = quantized(text, "activation-format=fp8-e4m3", tmp_path / "x.npy")
-    OnnxTarget().write(module, path := tmp_path / "net.onnx", session)
-    found = run(module, {"x": x[:1]})["y"]
-    np.testing.assert_allclose(onnx_outputs(path, x[:1]), found, rtol=1e-5, atol=1e-5)
+    computes_the_same(text, x, tmp_path)
 
 
 def test_layers_that_read_one_value_share_its_scale_and_half_precision_is_given_back(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -64,34 +65,22 @@ def test_rounding_before_the_shift() -> None:
     assert run(module, {"x": x})["y"].reshape(-1).tolist() == [2, 4, -2, -4, 0, -2]
 
 
-@pytest.mark.parametrize("type_", ["f32", "f16"])
+@pytest.mark.parametrize(("framework", "type_"), [("onnx", "f32"), ("onnx", "f16"), ("tensorflow", "f32")])
 @pytest.mark.parametrize("scales", [(0.0123,), (0.0123, 0.4, 0.07)])
 @pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
-def test_onnx_computes_the_same_bits(
-    type_: str, scales: Sequence[float], shifts: Sequence[int], tmp_path: Path, rng: np.random.Generator
+def test_frameworks_compute_the_same_bits(
+    framework: str, type_: str, scales: Sequence[float], shifts: Sequence[int], tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    import onnxruntime
-
     if len(shifts) > len(scales):
         scales = [*scales] * len(shifts)
     module, session = parsed(operation(scales, shifts, type_))
-    OnnxTarget().write(module, tmp_path / "y.onnx", session)
     x = (rng.normal(size=(5, 3, 200)) * 10 ** rng.uniform(0, 4, (5, 1, 1))).astype({"f32": "f4", "f16": "f2"}[type_])
-    found = onnxruntime.InferenceSession(tmp_path / "y.onnx", providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    np.testing.assert_array_equal(found[0], run(module, {"x": x})["y"])
-
-
-@pytest.mark.parametrize("scales", [(0.0123,), (0.0123, 0.4, 0.07)])
-@pytest.mark.parametrize("shifts", [(2,), (1, 2, 9)])
-def test_tensorflow_computes_the_same_bits(
-    scales: Sequence[float], shifts: Sequence[int], tmp_path: Path, rng: np.random.Generator
-) -> None:
-    if len(shifts) > len(scales):
-        scales = [*scales] * len(shifts)
-    module, session = parsed(operation(scales, shifts))
-    TfFakequantTarget().write(module, tmp_path / "y.pb", session)
-    x = (rng.normal(size=(5, 3, 200)) * 10 ** rng.uniform(0, 4, (5, 1, 1))).astype(np.float32)
-    (found,) = run(frontends.read(tmp_path / "y.pb", new_session()), {"x": x}).values()
+    if framework == "onnx":
+        OnnxTarget().write(module, tmp_path / "y.onnx", session)
+        (found,) = onnxruntime.InferenceSession(tmp_path / "y.onnx").run(None, {"x": x})
+    else:
+        TfFakequantTarget().write(module, tmp_path / "y.pb", session)
+        (found,) = run(frontends.read(tmp_path / "y.pb", new_session()), {"x": x}).values()
     np.testing.assert_array_equal(found, run(module, {"x": x})["y"])
 
 
