@@ -51,10 +51,7 @@ class Choices:
 
     def traits(self) -> list[str]:
         """What is counted about it."""
-        return [
-            f"profile {self.profile}",
-            *(f"option {each}" for each in self.quantize),
-        ]
+        return [f"profile {self.profile}", *(f"option {each}" for each in self.quantize)]
 
 
 def choices(seed: int) -> Choices:

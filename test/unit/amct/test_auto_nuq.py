@@ -78,11 +78,7 @@ class Evaluator(caffe.AutoNuqEvaluatorBase):
 
 @pytest.mark.parametrize(
     ("allowed", "found", "trials"),
-    [
-        (3, {"heavy", "middle", "light"}, [0, 3]),
-        (1, {"heavy"}, [0, 3, 1, 2]),
-        (0, set(), [0, 3, 1]),
-    ],
+    [(3, {"heavy", "middle", "light"}, [0, 3]), (1, {"heavy"}, [0, 3, 1, 2]), (0, set(), [0, 3, 1])],
 )
 def test_the_heaviest_layers(
     allowed: int, found: set[str], trials: list[int], net: tuple[Path, Path], tmp_path: Path

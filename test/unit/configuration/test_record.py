@@ -12,15 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, strategies as st
 
-from amct_opt.configuration.record import (
-    NUMBERS,
-    TYPES,
-    LayerRecord,
-    Record,
-    merged,
-    read_record,
-    record_text,
-)
+from amct_opt.configuration.record import NUMBERS, TYPES, LayerRecord, Record, merged, read_record, record_text
 from amct_opt.support.diagnostics import CompileError
 
 SAMPLE = """\

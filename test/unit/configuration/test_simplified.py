@@ -6,16 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from amct_opt.configuration.settings import (
-    Activation,
-    Ada,
-    Arq,
-    Calibration,
-    Nuq,
-    NuqConfig,
-    Settings,
-    TensorQuantize,
-)
+from amct_opt.configuration.settings import Activation, Ada, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize
 from amct_opt.configuration.simplified import read_simplified
 from amct_opt.configuration.simplified_text import simplified_text
 from amct_opt.support.diagnostics import CompileError
@@ -48,10 +39,7 @@ FIELDS = {
     "skip_layers, a list": ('skip_layers: ["a", "ä"]', Settings(skip_layers=("a", "ä"))),
     "skip_layer_types": ('skip_layer_types: "Conv"', Settings(skip_layer_types=("Conv",))),
     "skip_approximation_layers": ('skip_approximation_layers: "s"', Settings(skip_approximation_layers=("s",))),
-    "precision": (
-        "fakequant_precision_mode: FORCE_FP16_QUANT",
-        Settings(fakequant_precision_mode="FORCE_FP16_QUANT"),
-    ),
+    "precision": ("fakequant_precision_mode: FORCE_FP16_QUANT", Settings(fakequant_precision_mode="FORCE_FP16_QUANT")),
     "do_fusion": ("do_fusion: false", Settings(do_fusion=False)),
     "skip_fusion_layers": ('skip_fusion_layers: "c"', Settings(skip_fusion_layers=("c",))),
     "nuq_config": ('nuq_config { mapping_file: "m.json" }', Settings(nuq_config=NuqConfig("m.json"))),

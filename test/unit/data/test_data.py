@@ -137,8 +137,7 @@ def test_refused(tmp_path: Path, arguments: str, arrays: dict[str, tuple[int, ..
 
 
 @pytest.mark.parametrize(
-    ("type_", "array"),
-    [("f32", np.zeros((1, 2), np.int32)), ("i64", np.zeros((1, 2), np.float32))],
+    ("type_", "array"), [("f32", np.zeros((1, 2), np.int32)), ("i64", np.zeros((1, 2), np.float32))]
 )
 def test_wrong_element_type(tmp_path: Path, type_: str, array: np.ndarray) -> None:
     with pytest.raises(CompileError, match="is of"):

@@ -103,10 +103,7 @@ def cut(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
         (Preprocess(), lambda x: cut(triangle(x, 28, 28 * 61 // 41), 28, 28)),
         (Preprocess(resize=(28, 28)), lambda x: triangle(x, 28, 28)),
         (Preprocess(resize=(50, 40)), lambda x: cut(triangle(x, 50, 40), 28, 28)),
-        (
-            PRESETS["yolo"],
-            lambda x: np.pad(triangle(x, 19, 28), ((4, 5), (0, 0), (0, 0)), constant_values=114),
-        ),
+        (PRESETS["yolo"], lambda x: np.pad(triangle(x, 19, 28), ((4, 5), (0, 0), (0, 0)), constant_values=114)),
     ],
 )
 def test_geometry(preprocess: Preprocess, expected) -> None:

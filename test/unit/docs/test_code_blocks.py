@@ -17,27 +17,12 @@ from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
 
 RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml", "toml"}
 SLOW = {
-    "docs/calibration.md",
-    "docs/cluster.md",
-    "docs/configuration.md",
-    "docs/deploy.md",
-    "docs/embedding.md",
-    "docs/howto/frontend-op.md",
-    "docs/howto/fusion.md",
-    "docs/howto/observer.md",
-    "docs/howto/lowering.md",
-    "docs/howto/op.md",
-    "docs/howto/operator-package.md",
-    "docs/howto/pass.md",
-    "docs/howto/profile.md",
-    "docs/howto/quantized-layer.md",
-    "docs/howto/way-to-quantize.md",
-    "docs/migrating.md",
-    "docs/observers.md",
-    "docs/pytorch.md",
-    "docs/tutorial.md",
-    "docs/why-not.md",
-}
+    "docs/calibration.md", "docs/cluster.md", "docs/configuration.md", "docs/deploy.md", "docs/embedding.md",
+    "docs/howto/frontend-op.md", "docs/howto/fusion.md", "docs/howto/observer.md", "docs/howto/lowering.md",
+    "docs/howto/op.md", "docs/howto/operator-package.md", "docs/howto/pass.md", "docs/howto/profile.md",
+    "docs/howto/quantized-layer.md", "docs/howto/way-to-quantize.md", "docs/migrating.md", "docs/observers.md",
+    "docs/pytorch.md", "docs/tutorial.md", "docs/why-not.md",
+}  # fmt: skip
 """Pages that take longer than a few seconds."""
 DEMO = "amct-opt[images,onnxruntime,report]"
 """What `make demo` installs, which pages begin with. Pages for contributors begin with what `make test` installs."""

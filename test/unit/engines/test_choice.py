@@ -84,8 +84,7 @@ def first_worthwhile(work: Work) -> int:
 
 
 @pytest.mark.parametrize(
-    ("width", "size", "samples"),
-    [(1.0, 224, 8), (1.0, 160, 16), (1.0, 96, 32), (0.5, 224, 16), (0.25, 96, 128)],
+    ("width", "size", "samples"), [(1.0, 224, 8), (1.0, 160, 16), (1.0, 96, 32), (0.5, 224, 16), (0.25, 96, 128)]
 )
 def test_depthwise_networks(width: float, size: int, samples: int) -> None:
     net = mobile_net(Net(3, size, size), width)

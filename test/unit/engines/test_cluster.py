@@ -79,8 +79,7 @@ def found(data: Path | str, observer: str, batch: str = "?", options: str = "eng
 
 
 @pytest.mark.parametrize(
-    "observer",
-    ["minmax", "percentile", "kl", "mse", "octav", "isotone", "ifmr", "ifmr{exact=true}"],
+    "observer", ["minmax", "percentile", "kl", "mse", "octav", "isotone", "ifmr", "ifmr{exact=true}"]
 )
 def test_equal_to_one_process(observer: str, data: Path) -> None:
     assert found(data, observer, options=f"engine=numpy cluster={LOCAL}") == found(data, observer)

@@ -24,12 +24,7 @@ from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.flows.tune.trials import TuneTrial
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
-from amct_opt.transforms.quantization.options import (
-    ClusterOptions,
-    DataOptions,
-    EngineOptions,
-    QuantizeOptions,
-)
+from amct_opt.transforms.quantization.options import ClusterOptions, DataOptions, EngineOptions, QuantizeOptions
 from amct_opt.transforms.quantization.recover.round_weights import round_weights, shared_sums
 
 from ..values import normal

@@ -257,10 +257,7 @@ def test_one_line(case: str, folder: Path) -> None:
             for ending in ("csv", "npy")
         ),
         *((f"p.{ending}", f"amct quantize m.onnx -o o --settings p.{ending}") for ending in ("yaml", "toml", "json")),
-        (
-            "p.cfg",
-            f"{CALIBRATION} --batch_num 1 --data_dir d --data_types float32 --input_shape x:2,4",
-        ),
+        ("p.cfg", f"{CALIBRATION} --batch_num 1 --data_dir d --data_types float32 --input_shape x:2,4"),
         ("p.txt", "amct convert --model m.onnx --save_path o/ --record_file p.txt"),
     ],
 )

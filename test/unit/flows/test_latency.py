@@ -71,8 +71,7 @@ def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "advice"),
-    [("ascend", "--profile qdq for onnxruntime"), ("qdq", "; --faster-than-float returns")],
+    ("profile", "advice"), [("ascend", "--profile qdq for onnxruntime"), ("qdq", "; --faster-than-float returns")]
 )
 def test_a_file_that_is_slower_than_float_is_warned_of(
     amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str

@@ -63,19 +63,9 @@ def test_an_empty_text_has_a_place() -> None:
 
 TOKENS = re.compile(r'"[^"\n]*"|%\w+|[\w.#@!]+|\s+|.')
 ODD = [
-    "0",
-    "-1",
-    "99999999999999999999",
-    "1.0e400",
-    "nan",
-    "?",
-    "tensor<?x?xf32>",
-    "tensor<0xf32>",
-    "[]",
-    '"\\FF"',
-    '"',
-    "i1",
-]
+    "0", "-1", "99999999999999999999", "1.0e400", "nan", "?", "tensor<?x?xf32>", "tensor<0xf32>", "[]",
+    '"\\FF"', '"', "i1",
+]  # fmt: skip
 
 
 def modules() -> list[str]:

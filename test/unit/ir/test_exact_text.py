@@ -18,19 +18,10 @@ from amct_opt.session.universe import new_session
 
 SESSION = new_session()
 BITS = {
-    "float64": np.uint64,
-    "float32": np.uint32,
-    "float16": np.uint16,
-    "bfloat16": np.uint16,
-    "int64": np.uint64,
-    "int32": np.uint32,
-    "int16": np.uint16,
-    "int8": np.uint8,
-    "uint64": np.uint64,
-    "uint32": np.uint32,
-    "uint16": np.uint16,
-    "uint8": np.uint8,
-}
+    "float64": np.uint64, "float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16, "int64": np.uint64,
+    "int32": np.uint32, "int16": np.uint16, "int8": np.uint8, "uint64": np.uint64, "uint32": np.uint32,
+    "uint16": np.uint16, "uint8": np.uint8,
+}  # fmt: skip
 """Each type next to the one that holds its bit patterns."""
 
 sweep = settings(max_examples=40)
@@ -90,18 +81,9 @@ def test_numbers_that_decimals_lose(name: str) -> None:
     info = ml_dtypes.finfo(dtype(name))
     tiny = float(info.smallest_subnormal)
     values = [
-        math.inf,
-        -math.inf,
-        math.nan,
-        0.0,
-        -0.0,
-        float(info.max),
-        float(info.min),
-        tiny,
-        2.0**24 + 2,
-        1e7,
+        math.inf, -math.inf, math.nan, 0.0, -0.0, float(info.max), float(info.min), tiny, 2.0**24 + 2, 1e7,
         123456790.0,
-    ]
+    ]  # fmt: skip
     with np.errstate(over="ignore"):
         array = np.array(values).astype(dtype(name))
     for subset in (array, array[:3], array[3:5], array[5:], array[:1], array[4:5], array[8:9]):

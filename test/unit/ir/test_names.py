@@ -15,20 +15,9 @@ from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import describe
 
 NAMES = [
-    "conv1",
-    "layer1/conv:0",
-    "层",
-    "ünïcode é",
-    'quo"te',
-    "back\\slash",
-    "new\nline\ttab",
-    "",
-    "\u202ertl",
-    "\x00\x7f",
-    "😀",
-    "#1<>{}",
-    "a\\22b",
-]
+    "conv1", "layer1/conv:0", "层", "ünïcode é", 'quo"te', "back\\slash", "new\nline\ttab", "", "\u202ertl",
+    "\x00\x7f", "😀", "#1<>{}", "a\\22b",
+]  # fmt: skip
 forms = pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
 
 

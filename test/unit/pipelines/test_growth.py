@@ -142,22 +142,11 @@ def _float(name: str) -> onnx.ValueInfoProto:
 
 
 FORMS = (
-    Network.convolutions,
-    Network.sums_of_constants,
-    Network.affine,
-    Network.residuals,
-    Network.readers,
-    Network.passive,
-    Network.moves,
-    Network.scores,
-    Network.products,
-    Network.carried,
-)
+    Network.convolutions, Network.sums_of_constants, Network.affine, Network.residuals, Network.readers,
+    Network.passive, Network.moves, Network.scores, Network.products, Network.carried,
+)  # fmt: skip
 
-STEPS = {
-    "ascend": ("--lower-to-ascend", "--fuse-requant", "-t", "onnx-ascend"),
-    "qdq": ("-t", "onnx"),
-}
+STEPS = {"ascend": ("--lower-to-ascend", "--fuse-requant", "-t", "onnx-ascend"), "qdq": ("-t", "onnx")}
 
 
 @pytest.mark.slow

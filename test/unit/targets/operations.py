@@ -177,9 +177,7 @@ BINARY: dict[str, Case] = {
     "prelu": Case(nn.PReluOp.make, (real(2, 3, 4), real(3, 1))),
     **{
         f"compare-{p.value}": Case(
-            lambda a, b, p=p: nn.CompareOp.make(a, b, predicate=p),
-            (*whole(2, 20, high=3, low=0),),
-            exact=True,
+            lambda a, b, p=p: nn.CompareOp.make(a, b, predicate=p), (*whole(2, 20, high=3, low=0),), exact=True
         )
         for p in nn.Predicate
     },

@@ -208,10 +208,7 @@ CASES: dict[str, Callable[[Net], Any]] = {
     "Scale by one": lambda n: ascend.ScaleOp.make(n.x, typed(n, reals(1), "s"), num_axes=0),
     "Bias": lambda n: ascend.BiasOp.make(n.x, typed(n, reals(4, 3), "b"), num_axes=2),
     "BNInference": lambda n: ascend.BNInferenceOp.make(
-        n.x,
-        typed(n, reals(4), "m"),
-        typed(n, reals(4), "v"),
-        typed(n, [1.5], "f"),
+        n.x, typed(n, reals(4), "m"), typed(n, reals(4), "v"), typed(n, [1.5], "f")
     ),
     "LayerNorm": lambda n: ascend.LayerNormOp.make(
         n.x, typed(n, reals(3), "g"), typed(n, reals(3), "b"), begin_norm_axis=3, begin_params_axis=3

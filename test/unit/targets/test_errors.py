@@ -66,16 +66,8 @@ func.func @main(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = 
         "has no form in {format}",
         "-t mlir",
     ),
-    "output named like an input": (
-        unary("nn.neg %x : tensor<4xf32>").replace('"y"', '"x"'),
-        "are both called 'x'",
-        "",
-    ),
-    "empty name": (
-        unary("nn.neg %x : tensor<4xf32>").replace('"y"', '""'),
-        "one of the outputs has an empty name",
-        "",
-    ),
+    "output named like an input": (unary("nn.neg %x : tensor<4xf32>").replace('"y"', '"x"'), "are both called 'x'", ""),
+    "empty name": (unary("nn.neg %x : tensor<4xf32>").replace('"y"', '""'), "one of the outputs has an empty name", ""),
 }
 
 ONNX: dict[str, tuple[int, str, str, str]] = {

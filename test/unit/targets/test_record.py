@@ -180,7 +180,7 @@ RECORD = Record(
             act_type="INT8",
             wts_type="INT8",
             fakequant_precision_mode="FORCE_FP16_QUANT",
-        ),
+        )
     }
 )
 WEIGHTS = ["scale_w: 0.000678961", "scale_w: 1.0", "offset_w: 0", "offset_w: 0"]

@@ -29,14 +29,7 @@ ALSO = {
     "digits_ascend.safetensors",
     "digits_record.txt",
 }
-WRITTEN = {
-    "digits_qdq.onnx",
-    "digits_deploy_model.onnx",
-    "remarks.yaml",
-    "summary.json",
-    "layers.json",
-    "report.html",
-}
+WRITTEN = {"digits_qdq.onnx", "digits_deploy_model.onnx", "remarks.yaml", "summary.json", "layers.json", "report.html"}
 
 QUANTIZED = ["conv1", "conv2", "conv3", "pool1", "depthwise1", "conv4", "fc1"]
 """Every convolution, the average pool and the dense layer: what the ascend profile quantizes."""

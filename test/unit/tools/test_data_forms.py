@@ -145,11 +145,7 @@ def test_an_endless_function_ends_with_batch_num(amct_tool, tmp_path: Path) -> N
 def test_batch_num_is_the_number_of_runs_that_calibrate(amct_tool, tmp_path: Path, images: np.ndarray) -> None:
     """By option and by configuration alike, also where it takes all of the data; what is left over measures."""
     np.savez(tmp_path / "x.npz", image=images)
-    for count, measured in (
-        (32, "the calibration samples"),
-        (31, "1 sample, held back"),
-        (20, "2 samples, held back"),
-    ):
+    for count, measured in ((32, "the calibration samples"), (31, "1 sample, held back"), (20, "2 samples, held back")):
         (tmp_path / "c.cfg").write_text(f"batch_num: {count} common_config {{ hfmg_quantize {{ }} }}")
         (tmp_path / "d.cfg").write_text("batch_num: 1 common_config { hfmg_quantize { } }")
         records = []

@@ -217,24 +217,9 @@ def fused(net: Network, x: SSAValue) -> SSAValue | None:
 
 
 STEPS = (
-    convolution,
-    convolution,
-    dilated,
-    pooling,
-    channels,
-    activation,
-    activation,
-    pad,
-    transpose,
-    transpose,
-    arithmetic,
-    join,
-    cut,
-    reshape,
-    reduce,
-    quantization,
-    fused,
-)
+    convolution, convolution, dilated, pooling, channels, activation, activation, pad, transpose, transpose,
+    arithmetic, join, cut, reshape, reduce, quantization, fused,
+)  # fmt: skip
 
 
 SHAPE = (2, 4, 5, 4)

@@ -22,7 +22,7 @@ TOLERANCE = 2e-4
 
 LEFT = {
     # after a concat of everything before, and used by the next dense block: nothing to fold into
-    "densenet121": {"no-producer", "result-used-once"},
+    "densenet121": {"no-producer", "result-used-once"}
 }
 """Why batch norms may stay, by model."""
 

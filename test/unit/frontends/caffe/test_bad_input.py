@@ -33,11 +33,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "empty": ("", NET, "holds no layers"),
     "no-text": ("\x00\x01", f"{NET}:1:1", "is not a Caffe prototxt: Expected identifier or number, got \x00"),
     "brace": (DATA + "layer {", f"{NET}:2:7", 'is not a Caffe prototxt: Expected "}"'),
-    "number": (
-        DATA + conv("num_output: many"),
-        f"{NET}:2:95",
-        "is not a Caffe prototxt: Couldn't parse integer: many",
-    ),
+    "number": (DATA + conv("num_output: many"), f"{NET}:2:95", "is not a Caffe prototxt: Couldn't parse integer: many"),
     "enum": (
         DATA + pool("pool: SUM"),
         f"{NET}:2:81",

@@ -61,12 +61,7 @@ def test_input_is_not_overwritten(files: tuple[Path, Path], capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("name", "where", "message", "hint"),
     [
-        (
-            "net.prototxt",
-            ":13:1: node 'fc'",
-            "InnerProduct has no weights",
-            "--weights net.caffemodel gives them",
-        ),
+        ("net.prototxt", ":13:1: node 'fc'", "InnerProduct has no weights", "--weights net.caffemodel gives them"),
         (
             "net.caffemodel",
             "",

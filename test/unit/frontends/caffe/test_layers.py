@@ -329,16 +329,8 @@ FLOAT64: dict[str, tuple[tuple[int, ...], Build, Callable[[Array], Array]]] = {
         one("Interp", interp_param={"height": 8, "width": 7}),
         lambda x: resized(resized(x, 2, 8), 3, 7),
     ),
-    "upsample": (
-        (1, 2, 3, 4),
-        one("Upsample", upsample_param={"scale": 3}),
-        lambda x: x.repeat(3, 2).repeat(3, 3),
-    ),
-    "bias-by-bottom": (
-        IMAGE,
-        bias_by_bottom,
-        lambda x: x + x.sum((1, 2, 3), keepdims=True),
-    ),
+    "upsample": ((1, 2, 3, 4), one("Upsample", upsample_param={"scale": 3}), lambda x: x.repeat(3, 2).repeat(3, 3)),
+    "bias-by-bottom": (IMAGE, bias_by_bottom, lambda x: x + x.sum((1, 2, 3), keepdims=True)),
 }
 
 

@@ -83,10 +83,7 @@ def test_the_product_is_visible(build: Build, load: Load, form: str) -> None:
 
 @pytest.mark.parametrize(
     ("form", "more", "reason"),
-    [
-        ("causal", {"do_rotary": 1}, "it rotates queries and keys (do_rotary)"),
-        ("lengths", {}, "its mask is of rank 1"),
-    ],
+    [("causal", {"do_rotary": 1}, "it rotates queries and keys (do_rotary)"), ("lengths", {}, "its mask is of rank 1")],
 )
 def test_what_stays_whole_says_why(
     build: Build, load: Load, session: Session, form: str, more: dict[str, object], reason: str
@@ -123,16 +120,9 @@ def test_its_weights_are_quantized(build: Build, amct_tool: Any, tmp_path: Path)
     model, feeds = model_of(build, "cache")
     onnx.save(model, tmp_path / "m.onnx")
     options = (
-        "--profile",
-        "qdq",
-        "--weight-only",
-        "--weight-bits",
-        "8",
-        "--group-size",
-        "32",
-        "--matmul-nbits",
+        "--profile", "qdq", "--weight-only", "--weight-bits", "8", "--group-size", "32", "--matmul-nbits",
         "--no-report",
-    )
+    )  # fmt: skip
     assert amct_tool("quantize", tmp_path / "m.onnx", *options, "-o", tmp_path / "out").status == 0
     written = onnx.load(tmp_path / "out" / "m_qdq.onnx")
     kinds = [n.op_type for n in written.graph.node]

@@ -88,10 +88,7 @@ def branches(rng: np.random.Generator, build: Build) -> ModelProto:
         node("If", ["c"], ["r"], "branch", then_branch=then, else_branch=other),
         node("Mul", ["r", "r"], ["out"], "square"),
     ]
-    weights = {
-        "first": rng.normal(size=(2, 3, 1, 1)).astype(np.float32),
-        "zero": np.zeros((), np.float32),
-    }
+    weights = {"first": rng.normal(size=(2, 3, 1, 1)).astype(np.float32), "zero": np.zeros((), np.float32)}
     return build(nodes, [("x", [1, 3, 6, 6])], [("out", [1, 2, 4, 4])], weights)
 
 

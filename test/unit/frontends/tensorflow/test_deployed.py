@@ -119,11 +119,7 @@ def in_own_terms(node: Any) -> Iterator[Any]:
         yield each
 
 
-TYPES = {
-    "AscendQuant": ["float32"],
-    "AscendWeightQuant": ["int8", "int8"],
-    "AscendDequant": ["float32", "uint64"],
-}
+TYPES = {"AscendQuant": ["float32"], "AscendWeightQuant": ["int8", "int8"], "AscendDequant": ["float32", "uint64"]}
 
 
 def quant(attr: Any, x: Any) -> Any:

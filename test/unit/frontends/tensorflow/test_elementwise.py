@@ -103,16 +103,9 @@ def test_elementwise(name: str, agrees: Agrees) -> None:
 
 
 UNKNOWN = (
-    "relu",
-    "floordiv-five",
-    "floormod-int",
-    "row",
-    "where",
-    "select-rows",
-    "zeros_like",
-    "ones_like",
+    "relu", "floordiv-five", "floormod-int", "row", "where", "select-rows", "zeros_like", "ones_like",
     "cast-bool-float32",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -43,17 +43,9 @@ def off_the_middle(least: float, greatest: float, bits: int, narrow: bool, count
 
 
 BITS = [
-    (8, False),
-    (8, True),
-    (2, True),
-    (4, False),
-    (4, True),
-    (5, False),
-    (7, True),
-    (12, False),
-    (16, False),
+    (8, False), (8, True), (2, True), (4, False), (4, True), (5, False), (7, True), (12, False), (16, False),
     (16, True),
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -81,10 +81,7 @@ SAVED = (
     *("EfficientNetV2L", "InceptionResNetV2", "NASNetLarge", "ResNet101", "ResNet152", "ResNet101V2", "ResNet152V2"),
     *("VGG16", "VGG19"),
 )
-SIZES = {
-    **dict.fromkeys(("InceptionV3", "InceptionResNetV2", "Xception"), 96),
-    **dict.fromkeys(("VGG16", "VGG19"), 32),
-}
+SIZES = {**dict.fromkeys(("InceptionV3", "InceptionResNetV2", "Xception"), 96), **dict.fromkeys(("VGG16", "VGG19"), 32)}
 BOUND = 5e-5
 """On the largest difference to TensorFlow's outputs, as a part of the largest output. It is conditioning, not error: one rounding
 of the images moves the outputs of the deepest of these networks by 2e-5, in TensorFlow as here.
@@ -146,19 +143,9 @@ def versions() -> str:
 
 
 COLUMNS = (
-    "package",
-    "model",
-    "from",
-    "input",
-    "parameters",
-    "nodes",
-    "on nn",
-    "carried",
-    "folded",
-    "batch norms",
-    "left",
-    "quantized",
-)
+    "package", "model", "from", "input", "parameters", "nodes", "on nn", "carried", "folded", "batch norms",
+    "left", "quantized",
+)  # fmt: skip
 
 
 def head() -> list[str]:

@@ -42,11 +42,7 @@ def test_matmul(agrees: Agrees, a: bool, b: bool, sizes: str) -> None:
 BATCHED = {
     "BatchMatMul": (lambda x, y, a, b: raw.BatchMatMul(x=x, y=y, adj_x=a, adj_y=b), (2, 3, 5, 4), (2, 3, 4, 6)),
     "V2": (lambda x, y, a, b: raw.BatchMatMulV2(x=x, y=y, adj_x=a, adj_y=b), (2, 1, 5, 4), (3, 4, 6)),
-    "V3": (
-        lambda x, y, a, b: raw.BatchMatMulV3(x=x, y=y, Tout=tf.float32, adj_x=a, adj_y=b),
-        (2, 1, 5, 4),
-        (3, 4, 6),
-    ),
+    "V3": (lambda x, y, a, b: raw.BatchMatMulV3(x=x, y=y, Tout=tf.float32, adj_x=a, adj_y=b), (2, 1, 5, 4), (3, 4, 6)),
 }
 
 

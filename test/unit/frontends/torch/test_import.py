@@ -29,18 +29,9 @@ torch = later("torch")
 pytestmark = needs("torch", "onnxscript")
 
 LAYERS = [
-    "stem.0",
-    "stem.1",
-    "stem.2",
-    "block.conv",
-    "block.bn",
-    "block.skip",
-    "block.relu@0",
-    "block.mul",
-    "block.sub",
-    "block.relu@1",
-    "fc",
-]
+    "stem.0", "stem.1", "stem.2", "block.conv", "block.bn", "block.skip", "block.relu@0", "block.mul",
+    "block.sub", "block.relu@1", "fc",
+]  # fmt: skip
 WEIGHTS = {"stem.0.weight", "stem.1.running_var", "block.conv.weight", "block.conv.bias", "fc.weight", "fc.bias"}
 
 
@@ -307,10 +298,7 @@ def test_nothing_is_unpickled(case: Case, tmp_path: Path) -> None:
         next(iter(parsed["config"].values()))["use_pickle"] = True
 
     weights = changed(
-        case,
-        tmp_path / "weights.pt2",
-        weights_config=edited(pickle_first),
-        weight_0=lambda _: data.getvalue(),
+        case, tmp_path / "weights.pt2", weights_config=edited(pickle_first), weight_0=lambda _: data.getvalue()
     )
     with pytest.raises(CompileError, match="is pickled: reading it would run code"):
         amct_opt.load(weights)

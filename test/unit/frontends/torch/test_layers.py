@@ -20,10 +20,7 @@ from ...frameworks import later, needs
 from .layers import FAMILIES, LEFT_OUT, REFUSED, Case, Family, families, first_of_each, together
 
 torch = later("torch")
-pytestmark = [
-    needs("torch", "onnxscript"),
-    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
-]
+pytestmark = [needs("torch", "onnxscript"), pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")]
 
 
 def exported(inputs: Mapping[str, Any], cases: Sequence[Case], path: Path | None) -> ModuleOp:

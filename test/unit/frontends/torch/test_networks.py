@@ -22,19 +22,9 @@ from ...frameworks import needs, torch
 pytestmark = needs("torch", "onnxscript")
 
 NAMES = (
-    "resnet18",
-    "mobilenet_v2",
-    "mobilenet_v3",
-    "efficientnet",
-    "convnext",
-    "vit",
-    "swin",
-    "unet",
-    "detector",
-    "bert",
-    "gpt",
-    "lstm",
-)
+    "resnet18", "mobilenet_v2", "mobilenet_v3", "efficientnet", "convnext", "vit", "swin", "unet", "detector",
+    "bert", "gpt", "lstm",
+)  # fmt: skip
 
 
 CARRIED: Mapping[str, Collection[str]] = {"lstm": ("LSTM",)}

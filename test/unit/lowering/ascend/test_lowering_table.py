@@ -11,11 +11,7 @@ from amct_opt.transforms.quantization.tables import UNIFORM
 
 PLANES, VOLUME, ROWS, BATCHES = (2, 4, 6, 6), (1, 4, 4, 5, 5), (3, 8), (2, 3, 8)
 
-X = {
-    nn.ConvOp: PLANES,
-    nn.ConvTransposeOp: PLANES,
-    nn.MatMulOp: ROWS,
-}
+X = {nn.ConvOp: PLANES, nn.ConvTransposeOp: PLANES, nn.MatMulOp: ROWS}
 
 
 def integers(*shape):

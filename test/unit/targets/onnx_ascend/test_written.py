@@ -41,11 +41,7 @@ def test_names_and_attributes(deploy: Any) -> None:
     assert [n.name for n in model.graph.node] == ["conv.quant", "conv", "conv.dequant"]
     assert [n.op_type for n in model.graph.node] == ["AscendQuant", "Conv", "AscendDequant"]
     assert {n.domain for n in model.graph.node} == {""}
-    assert attributes(quant) == {
-        "scale": float(np.float32(1) / np.float32(0.03)),
-        "offset": -3.0,
-        "dst_type": b"INT8",
-    }
+    assert attributes(quant) == {"scale": float(np.float32(1) / np.float32(0.03)), "offset": -3.0, "dst_type": b"INT8"}
     assert list(conv.input) == [quant.output[0], "conv.weight", "conv.bias"]
     assert list(dequant.input) == [conv.output[0], "conv.dequant.param"]
     assert attributes(dequant) == {"dtype": 0}

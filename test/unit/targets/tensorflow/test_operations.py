@@ -80,12 +80,7 @@ AVERAGES: dict[str, dict[str, Any]] = {
     "ceil": {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "ceil_mode": True},
     "ceil-late": {"kernel": (2, 2), "strides": (3, 3), "pads": (0, 0, 2, 2), "ceil_mode": True},
     "same-upper": {"kernel": (2, 3), "strides": (2, 2), "auto_pad": "same_upper"},
-    "same-upper-include": {
-        "kernel": (2, 3),
-        "strides": (2, 2),
-        "auto_pad": "same_upper",
-        "count_include_pad": True,
-    },
+    "same-upper-include": {"kernel": (2, 3), "strides": (2, 2), "auto_pad": "same_upper", "count_include_pad": True},
     "same-lower": {"kernel": (2, 3), "strides": (2, 2), "auto_pad": "same_lower"},
     "dilated": {"kernel": (2, 2), "dilations": (2, 3), "pads": (1, 1, 0, 1)},
 }
@@ -147,8 +142,7 @@ NORMALIZATIONS: dict[str, Case] = {
     "batch_norm-f64": Case(lambda x: nn.BatchNormOp.make(x, *four(np.float64)), (X.astype(np.float64),)),
     "instance_norm-1d": Case(lambda x: nn.InstanceNormOp.make(x, *map(const, real(2, 4))), (LINE,)),
     "instance_norm-f16": Case(
-        lambda x: nn.InstanceNormOp.make(x, *(const(each, np.float16) for each in real(2, 4))),
-        (X.astype(np.float16),),
+        lambda x: nn.InstanceNormOp.make(x, *(const(each, np.float16) for each in real(2, 4))), (X.astype(np.float16),)
     ),
     "group_norm-3d-nhwc": Case(
         lambda x: nn.GroupNormOp.make(x, *map(const, real(2, 4)), num_groups=2, layout="nhwc"),

@@ -153,11 +153,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     ),
     "weight of int32": (holding("weight", np.ones((3, 3, 3, 4), np.int32)), "conv.weight_quant", "a weight of int32"),
     "offsets of int32": (holding("offset", np.zeros(1, np.int32)), "conv.weight_quant", "an? offset of int32"),
-    "float bias": (
-        holding("conv/Cast", np.ones(4, np.float32)),
-        "conv/BiasAdd",
-        "other than an int32 constant",
-    ),
+    "float bias": (holding("conv/Cast", np.ones(4, np.float32)), "conv/BiasAdd", "other than an int32 constant"),
     "second bias": (through("BiasAdd", "conv/BiasAdd"), "odd", "a layer that has a bias"),
     "padding": (with_attributes("conv", padding="FULL"), "conv", "unknown padding 'FULL'"),
     "strides": (with_attributes("conv", strides=[1]), "conv", "needs 4 strides"),

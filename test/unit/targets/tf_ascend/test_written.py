@@ -56,17 +56,12 @@ CASES: dict[str, tuple[Any, str]] = {
         "is in NCHW, these files have channels last",
     ),
     "normalized channels second": (
-        lambda: module(
-            "%y = ascend.LRN %x : tensor<1x4x6x4xf32>",
-            result="1x4x6x4xf32",
-        ),
+        lambda: module("%y = ascend.LRN %x : tensor<1x4x6x4xf32>", result="1x4x6x4xf32"),
         "has its channels on axis 1, these files have them last",
     ),
     "integers as numbers": (
         lambda: module(
-            INT8,
-            "%y = ascend.Cast %q dst_type 3 : (tensor<1x4x6x4xi8>) -> tensor<1x4x6x4xi32>",
-            result="1x4x6x4xi32",
+            INT8, "%y = ascend.Cast %q dst_type 3 : (tensor<1x4x6x4xi8>) -> tensor<1x4x6x4xi32>", result="1x4x6x4xi32"
         ),
         "takes the integers of AscendQuant as numbers",
     ),

@@ -221,25 +221,10 @@ def branches(net: Network, x: SSAValue) -> SSAValue:
 
 
 STEPS = (
-    convolution,
-    convolution,
-    convolution,
-    matmul,
-    through_image,
-    branches,
-    batch_norm,
-    batch_norm,
-    batch_norm,
-    norm_before,
-    small_batch_norm,
-    bias_add,
-    arithmetic,
-    arithmetic,
-    other_constant,
-    relu,
-    residual,
+    convolution, convolution, convolution, matmul, through_image, branches, batch_norm, batch_norm, batch_norm,
+    norm_before, small_batch_norm, bias_add, arithmetic, arithmetic, other_constant, relu, residual,
     batch_to_space,
-)
+)  # fmt: skip
 SHAPES = {
     "nchw": ((3, 4), (2, 4, 5), (4, 4, 5, 4), (2, 2, 3, 4, 3)),
     "nhwc": ((3, 4), (2, 5, 4), (4, 5, 4, 4), (2, 3, 4, 3, 2)),

@@ -174,10 +174,7 @@ CASES: Mapping[str, tuple[Build, Array]] = {
         pair(lambda y: nn.TransposeOp.make(nn.TransposeOp.make(y, perm=(0, 2, 3, 1)), perm=(0, 3, 2, 1))),
         IMAGE,
     ),
-    "a line": (
-        lambda x: conv(RELU(conv(x, (6, 3, 3), rows=True)), (4, 6, 3), columns=True),
-        numbers(16, 3, 9),
-    ),
+    "a line": (lambda x: conv(RELU(conv(x, (6, 3, 3), rows=True)), (4, 6, 3), columns=True), numbers(16, 3, 9)),
     "depthwise triple": (triple, IMAGE),
     "grouped reader": (
         lambda x: nn.ConvOp.make(

@@ -178,8 +178,7 @@ HALF = 'fakequant_precision_mode "FORCE_FP16_QUANT"'
 
 
 @pytest.mark.parametrize(
-    ("mode", "expected"),
-    [("", [-112, -122, 111, -95, 87, 127, 0]), (HALF, [-112, -122, 110, -94, 86, 127, 0])],
+    ("mode", "expected"), [("", [-112, -122, 111, -95, 87, 127, 0]), (HALF, [-112, -122, 110, -94, 86, 127, 0])]
 )
 def test_integers_of_the_real_operator(mode: str, expected: list[int]) -> None:
     """What AMCT's operator AscendQuant gives (CANN of March 2025); in this mode the sum with the offset is rounded, too."""

@@ -29,10 +29,7 @@ WEIGHT[:, 3] = 2.0  # its sums are the largest: beyond what float32 holds exactl
 
 def model(path: Path) -> Path:
     value = helper.make_tensor_value_info
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], "fc"),
-        helper.make_node("Add", ["m", "b"], ["y"], "bias"),
-    ]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], "fc"), helper.make_node("Add", ["m", "b"], ["y"], "bias")]
     graph = helper.make_graph(
         nodes,
         "fc",
