@@ -251,16 +251,8 @@ def test_the_order_of_all_keys(read) -> None:
     text = json_text(settings, [CONV])
     values = json.loads(text)
     assert list(values) == [
-        "version",
-        "batch_num",
-        "activation_offset",
-        "joint_quant",
-        "weight_offset",
-        "do_fusion",
-        "fakequant_precision_mode",
-        "skip_fusion_layers",
-        "tensor_quantize",
-        "conv1",
+        *("version", "batch_num", "activation_offset", "joint_quant", "weight_offset", "do_fusion"),
+        *("fakequant_precision_mode", "skip_fusion_layers", "tensor_quantize", "conv1"),
     ]
     assert list(values["conv1"]) == [
         "quant_enable",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import f16, f32
+from xdsl.dialects.builtin import ModuleOp, f16, f32
 
 from amct_opt.dialects import ascend
 from amct_opt.dialects.nn.shapes import element_of
@@ -254,6 +254,22 @@ def takes(case: str, element: Any) -> bool:
     return element == f32 or element in next(iter(kind.TYPES.values()), (element,))
 
 
+def network(case: str, element: Any) -> tuple[ModuleOp, dict[str, Any]]:
+    """The operation as a module, and inputs of it."""
+    net = Net(2, 4, 3, 3, element=element)
+    op = CASES[case](net)
+    net.block.add_op(op)
+    x = np.random.default_rng(0).normal(size=(2, 4, 3, 3)).astype(numpy_dtype(element))
+    return net.module(*(op.results[:1] if isinstance(op, ascend.MomentsOp) else op.results)), {"x": x}
+
+
+def assert_same_bits(module: ModuleOp, read: ModuleOp, inputs: dict[str, Any]) -> None:
+    expected, actual = run(module, inputs), run(read, inputs)
+    for name, array in expected.items():
+        assert actual[name].dtype == array.dtype
+        assert actual[name].tobytes() == array.tobytes()
+
+
 FIRST_OPSET = {("LessEqual", f32): 12, ("GreaterEqual", f32): 12, ("LessEqual", f16): 12, ("GreaterEqual", f16): 12}
 """LessOrEqual and GreaterOrEqual came with opset 12."""
 FIRST_OPSET[("BNInfer", f16)] = 15  # parameters of another type than x
@@ -266,18 +282,10 @@ def test_round_trip(case: str, element: Any, opset: int, deploy: Any) -> None:
     if not takes(case, element):
         return
     opset = max(opset, FIRST_OPSET.get((case, element), opset))
-    net = Net(2, 4, 3, 3, element=element)
-    op = CASES[case](net)
-    net.block.add_op(op)
-    results = op.results[:1] if isinstance(op, ascend.MomentsOp) else op.results
-    module = net.module(*results)
+    module, inputs = network(case, element)
     verify(module)
-    x = np.random.default_rng(0).normal(size=(2, 4, 3, 3)).astype(numpy_dtype(element))
     deploy.write(module, opset=opset)
-    expected, actual = run(module, {"x": x}), run(deploy.read(), {"x": x})
-    for name, array in expected.items():
-        assert actual[name].dtype == array.dtype
-        assert actual[name].tobytes() == array.tobytes()
+    assert_same_bits(module, deploy.read(), inputs)
 
 
 REORDERED = {"Elu with a scale"}
@@ -291,20 +299,13 @@ def test_tensorflow(case: str, element: Any, deploy_tf: Any) -> None:
     """Equal in every bit, or refused: these files hold the layers on integers, and what TensorFlow has by the same name."""
     if not takes(case, element) or (element == f16 and "MatMul" in case):  # whose bias is a BiasAdd of float16
         return
-    net = Net(2, 4, 3, 3, element=element)
-    op = CASES[case](net)
-    net.block.add_op(op)
-    module = net.module(*(op.results[:1] if isinstance(op, ascend.MomentsOp) else op.results))
-    x = np.random.default_rng(0).normal(size=(2, 4, 3, 3)).astype(numpy_dtype(element))
+    module, inputs = network(case, element)
     try:
         deploy_tf.write(module)
     except CompileError:
         assert not deploy_tf.path.exists()
         return
-    expected, actual = run(module, {"x": x}), run(deploy_tf.read(), {"x": x})
-    for name, array in expected.items():
-        assert actual[name].dtype == array.dtype
-        assert actual[name].tobytes() == array.tobytes()
+    assert_same_bits(module, deploy_tf.read(), inputs)
 
 
 def test_moments_have_no_place(deploy: Any) -> None:

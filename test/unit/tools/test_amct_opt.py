@@ -73,65 +73,49 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
 @pytest.mark.parametrize(
     ("argv", "line", "hint"),
     [
-        (["missing.mlir"], "missing.mlir: error: cannot be read: No such file or directory", ""),
-        (["."], ".: error: is a folder, but not a SavedModel", None),
-        (["folder"], "folder: error: there is no such file or folder", ""),
-        (["net.tflite"], "net.tflite: error: unknown file ending '.tflite'", None),
+        ("missing.mlir", "missing.mlir: error: cannot be read: No such file or directory", ""),
+        (".", ".: error: is a folder, but not a SavedModel", None),
+        ("folder", "folder: error: there is no such file or folder", ""),
+        ("net.tflite", "net.tflite: error: unknown file ending '.tflite'", None),
         (
-            ["net.mlir", "more.mlir"],
+            "net.mlir more.mlir",
             "amct-opt: error: unrecognized arguments: more.mlir",
             "amct-opt --help lists the options",
         ),
-        (["net.mlir", "--quantise"], "amct-opt: error: unrecognized arguments: --quantise", "did you mean --quantize?"),
+        ("net.mlir --quantise", "amct-opt: error: unrecognized arguments: --quantise", "did you mean --quantize?"),
+        ("net.mlir --fuse-bm=x=1", "amct-opt: error: unrecognized arguments: --fuse-bm=x=1", "did you mean --fuse-bn?"),
         (
-            ["net.mlir", "--fuse-bm=x=1"],
-            "amct-opt: error: unrecognized arguments: --fuse-bm=x=1",
-            "did you mean --fuse-bn?",
-        ),
-        (
-            ["net.mlir", "--quantize", "data=x.npz", "bits=8"],
+            "net.mlir --quantize data=x.npz bits=8",
             "amct-opt: error: unrecognized arguments: data=x.npz bits=8",
             "options are part of their pass: --PASS='data=x.npz bits=8'",
         ),
-        (["net.mlir", "--quant"], "amct-opt: error: unrecognized arguments: --quant", None),
-        (["net.mlir", "--canonicalize=x=1"], "error: --canonicalize has no option 'x'", None),
-        (["net.mlir", "-p", "dance"], "error: no pass is called 'dance'", None),
-        (["net.mlir", "-p", "cse{"], "error: pipeline 'cse{': Expected argument name here", ""),
-        (["net.mlir", "-p"], "amct-opt: error: argument -p/--passes: expected one argument", None),
-        (["net.mlir", "-t", "tflite"], "error: no target is called 'tflite'", None),
-        (["net.mlir", "-t", "mlir{generic=true"], "error: -t mlir{generic=true: the options do not end in }", ""),
+        ("net.mlir --quant", "amct-opt: error: unrecognized arguments: --quant", None),
+        ("net.mlir --canonicalize=x=1", "error: --canonicalize has no option 'x'", None),
+        ("net.mlir -p dance", "error: no pass is called 'dance'", None),
+        ("net.mlir -p cse{", "error: pipeline 'cse{': Expected argument name here", ""),
+        ("net.mlir -p", "amct-opt: error: argument -p/--passes: expected one argument", None),
+        ("net.mlir -t tflite", "error: no target is called 'tflite'", None),
+        ("net.mlir -t mlir{generic=true", "error: -t mlir{generic=true: the options do not end in }", ""),
+        ("net.mlir -t mlir{generik=true}", "error: -t mlir has no option 'generik'", "options are generic, locations"),
+        ("net.mlir -t onnx", "error: target onnx writes a binary file", "name it with -o OUT.onnx"),
         (
-            ["net.mlir", "-t", "mlir{generik=true}"],
-            "error: -t mlir has no option 'generik'",
-            "options are generic, locations",
-        ),
-        (["net.mlir", "-t", "onnx"], "error: target onnx writes a binary file", "name it with -o OUT.onnx"),
-        (
-            ["net.mlir", "-o", "o.onnx"],
+            "net.mlir -o o.onnx",
             "o.onnx: error: the target mlir writes module text, which a file of this ending is not",
             "-t onnx or -t onnx-ascend writes such files",
         ),
-        (["net.mlir", "-o", "no/out.mlir"], "no: error: there is no such folder", ""),
-        (
-            ["net.mlir", "-o", "o.mlir", "--split-input-file"],
-            "error: --split-input-file prints to stdout",
-            "leave out -o",
-        ),
-        (["net.mlir", "--remarks=some"], "amct-opt: error: argument --remarks: invalid choice: 'some'", None),
-        (["bad.mlir"], "bad.mlir:2:12: error: Operation nn.dance is not registered", ""),
-        (["latin.mlir"], "latin.mlir: error: is not UTF-8 text", ""),
-        (
-            ["net.mlir", "--remarks-output", "no/r.yaml"],
-            "no/r.yaml: error: cannot be written: No such file or directory",
-            "",
-        ),
+        ("net.mlir -o no/out.mlir", "no: error: there is no such folder", ""),
+        ("net.mlir -o o.mlir --split-input-file", "error: --split-input-file prints to stdout", "leave out -o"),
+        ("net.mlir --remarks=some", "amct-opt: error: argument --remarks: invalid choice: 'some'", None),
+        ("bad.mlir", "bad.mlir:2:12: error: Operation nn.dance is not registered", ""),
+        ("latin.mlir", "latin.mlir: error: is not UTF-8 text", ""),
+        ("net.mlir --remarks-output no/r.yaml", "no/r.yaml: error: cannot be written: No such file or directory", ""),
     ],
 )
-def test_mistakes(tool: Tool, tmp_path: Path, relu: str, argv: list[str], line: str, hint: str | None) -> None:
+def test_mistakes(tool: Tool, tmp_path: Path, relu: str, argv: str, line: str, hint: str | None) -> None:
     """One located line on stderr, a hint where there is one, exit status 1, or 2 for arguments that cannot be parsed."""
     (tmp_path / "bad.mlir").write_text("func.func @main() {\n  nn.dance : tensor<2xf32>\n}")
     (tmp_path / "latin.mlir").write_bytes("// é".encode("latin-1"))
-    status, _, err = tool(*argv)
+    status, _, err = tool(*argv.split())
     first, _, rest = err.partition("\n")
     usage = line.startswith(("amct-opt: error: unrecognized", "amct-opt: error: argument"))
     assert status == (2 if usage else 1)

@@ -108,6 +108,7 @@ def model(*layers: tuple[str, bytes]) -> bytes:
 
 
 PACKED = ENCODINGS["packed"]
+BLOB, NODE = "net.caffemodel: blob 0 of 'fc'", "net.prototxt:2:1: node 'fc'"
 
 
 @pytest.mark.parametrize(
@@ -119,33 +120,21 @@ PACKED = ENCODINGS["packed"]
         (b"\x89HDF\r\n\x1a\n rest", "net.caffemodel", "is not a caffemodel"),
         (model(("fc", PACKED))[:-7], "net.caffemodel", "is not a caffemodel"),
         (model(("fc", PACKED), ("fc", PACKED)), "net.caffemodel", "holds the weights of layer 'fc' twice"),
-        (
-            model(("fc", shape(40, 60) + delimited(5, RAW[:-2]))),
-            "net.caffemodel: blob 0 of 'fc'",
-            "holds a number of less than 4 bytes",
-        ),
-        (
-            model(("fc", shape(40, 61) + delimited(5, RAW))),
-            "net.caffemodel: blob 0 of 'fc'",
-            "is of shape [40, 61] and holds 2400 numbers",
-        ),
-        (model(("fc", delimited(5, RAW))), "net.caffemodel: blob 0 of 'fc'", "is of shape [] and holds 2400 numbers"),
+        (model(("fc", shape(40, 60) + delimited(5, RAW[:-2]))), BLOB, "holds a number of less than 4 bytes"),
+        (model(("fc", shape(40, 61) + delimited(5, RAW))), BLOB, "is of shape [40, 61] and holds 2400 numbers"),
+        (model(("fc", delimited(5, RAW))), BLOB, "is of shape [] and holds 2400 numbers"),
         (
             model(("fc", shape(1 << 62, 1 << 62) + delimited(5, RAW))),
-            "net.caffemodel: blob 0 of 'fc'",
+            BLOB,
             "is of shape [4611686018427387904, 4611686018427387904] and holds 2400 numbers",
         ),
         (
             model(("fc", shape(60, 40) + delimited(5, RAW))),
-            "net.prototxt:2:1: node 'fc'",
+            NODE,
             "InnerProduct has blob 0 (weight) of shape [60, 40], but it needs [40, 60]",
         ),
-        (
-            model(("fc2", PACKED)),
-            "net.prototxt:2:1: node 'fc'",
-            "InnerProduct has no weights: {}/net.caffemodel holds none of a layer 'fc'",
-        ),
-        (None, "net.prototxt:2:1: node 'fc'", "InnerProduct has no weights"),
+        (model(("fc2", PACKED)), NODE, "InnerProduct has no weights: {}/net.caffemodel holds none of a layer 'fc'"),
+        (None, NODE, "InnerProduct has no weights"),
     ],
 )
 def test_bad_weights(caffe: Any, data: bytes | None, where: str, message: str) -> None:

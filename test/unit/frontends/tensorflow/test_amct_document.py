@@ -618,16 +618,8 @@ BATCHES = (4, 4, 4, 3)
 CASES = [
     case
     for rows in (
-        conv_norm,
-        batch_to_space_norm,
-        moved_norm,
-        computed_mul,
-        group_conv_norm,
-        computed_add,
-        matmul_norm,
-        small_batch_norm,
-        everything,
-        refusals,
+        *(conv_norm, batch_to_space_norm, moved_norm, computed_mul, group_conv_norm, computed_add, matmul_norm),
+        *(small_batch_norm, everything, refusals),
     )
     for case in rows()
 ]

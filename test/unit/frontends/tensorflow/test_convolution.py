@@ -13,16 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.dialects import nn
 
 from ...frameworks import later, tf
+from ...values import normal
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
 raw = later("tensorflow.raw_ops")
 SUMS = {"rtol": 1e-5, "atol": 1e-5}
 """Sums of at most some hundred products of numbers around 1, rounded in another order."""
-
-
-def normal(*shape: int) -> np.ndarray:
-    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 def only(module: ModuleOp, kind: type[nn.ConvolutionOp]) -> Any:

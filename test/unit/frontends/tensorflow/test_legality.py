@@ -13,13 +13,10 @@ from amct_opt.pipelines.passes import make_pass
 from amct_opt.support.diagnostics import Remark
 
 from ...frameworks import later, tf
+from ...values import normal
 
 Frozen = Callable[..., Any]
 raw = later("tensorflow.raw_ops")
-
-
-def normal(*shape: int) -> np.ndarray:
-    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 IMAGE, CUBE, ROWS, BATCH = normal(1, 6, 6, 3), normal(1, 5, 6, 6, 3), normal(4, 4), normal(2, 4, 4)

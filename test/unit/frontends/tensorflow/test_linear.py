@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from amct_opt.dialects import nn
 
 from ...frameworks import later, tf
+from ...values import normal
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
@@ -19,10 +20,6 @@ raw = later("tensorflow.raw_ops")
 SUMS = {"atol": 1e-5}
 
 FLAGS = [(False, False), (True, False), (False, True), (True, True)]
-
-
-def normal(*shape: int) -> np.ndarray:
-    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 def turned(x: np.ndarray, flag: bool) -> np.ndarray:

@@ -10,14 +10,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from ...frameworks import later, tf
+from ...values import normal
 from .conftest import kinds
 
 Agrees = Callable[..., ModuleOp]
 raw = later("tensorflow.raw_ops")
-
-
-def normal(*shape: int) -> np.ndarray:
-    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 SCALE, OFFSET, MEAN = normal(3, 4)

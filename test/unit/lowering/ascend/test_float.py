@@ -77,24 +77,8 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     **{
         name: ([X], f"%y = nn.{name} %a", X)
         for name in (
-            "relu",
-            "relu6",
-            "sigmoid",
-            "tanh",
-            "hard_swish",
-            "hard_sigmoid",
-            "softplus",
-            "mish",
-            "erf",
-            "exp",
-            "neg",
-            "abs",
-            "gelu",
-            "elu",
-            "leaky_relu",
-            "reciprocal",
-            "softmax",
-            "log_softmax",
+            *("relu", "relu6", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "softplus", "mish", "erf", "exp"),
+            *("neg", "abs", "gelu", "elu", "leaky_relu", "reciprocal", "softmax", "log_softmax"),
         )
     },
     "sqrt": ([X], "%e = nn.exp %a\n%y = nn.sqrt %e", X),
