@@ -170,8 +170,9 @@ def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     `old` are those that ended so, `new` those whose files were complete. Not counted are those that were still starting Python.
     """
     chance, counts, out = random.Random(seed), Counts(), folder / "interrupts"
-    times = "from amct_opt.flows import latency; latency.SECONDS = 0"
-    code = f"from amct_opt.tools.entry import amct; {times}; amct()"
+    signals, times = "(signal.SIGINT, signal.SIGTERM)", "from amct_opt.flows import latency; latency.SECONDS = 0"
+    waiting, going = (f"signal.pthread_sigmask(signal.SIG_{what}, {signals})" for what in ("BLOCK", "UNBLOCK"))
+    code = f"import signal; {waiting}; from amct_opt.tools.entry import amct; {times}; {going}; amct()"
     longest = 2 * runs.seconds + 1
     for i in range(number):
         sent, word = ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))[i % 2]

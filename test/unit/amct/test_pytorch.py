@@ -484,7 +484,7 @@ def test_refused(case: str, flow: Flow) -> None:
         ("nn.MatMulQAT", "is left out: only convolutions"),
         ("nn.QuantCalibrationOp", "is left out: create_quant_cali_model observes layers without it"),
         ("other", r"cannot import name 'other' from 'amct_opt\.amct\.pytorch'"),
-        ("nn.other", r"cannot import name 'other' from 'amct_opt\.amct\.pytorch\.nn'"),
+        ("nn.other", r"cannot import name 'other' from 'amct_training\.nn'"),
     ],
 )
 def test_left_out(imported: str, message: str) -> None:

@@ -212,7 +212,8 @@ def test_every_integer_of_the_digits_network(passes: str, tmp_path: Path) -> Non
     found = in_iree(module, session, tmp_path, [x])
     assert len(found) == len(expected) > 7
     for a, b in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(a.reshape(b.shape), b)
+        sums_of_floats = not passes and b.dtype.kind == "f"  # whose order is BLAS's
+        np.testing.assert_allclose(a.reshape(b.shape), b, rtol=0, atol=1e-6 * np.abs(b).max() if sums_of_floats else 0)
 
 
 def show_integers(module: ModuleOp) -> None:
