@@ -124,12 +124,13 @@ class _ByGroup:
     def noise(self) -> float:
         return sum(self.groups.values())
 
-    def add(self, reference: Array, value: Array) -> None:
-        apart = np.square(value.astype(np.float64) - reference.astype(np.float64))
-        shape = reference.shape[1:]
-        axis = 1 + int(np.argmin(shape)) if len(shape) > 1 else 0
-        sums = apart.sum(axis=tuple(i for i in range(apart.ndim) if i != axis)) if axis else apart.sum()[None]
-        self.groups = _sum((self.groups, {(shape, i): float(each) for i, each in enumerate(sums)}))
+    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
+        for name, reference in expected.items():
+            apart = np.square(found[name].astype(np.float64) - reference.astype(np.float64))
+            shape = reference.shape[1:]
+            axis = 1 + int(np.argmin(shape)) if len(shape) > 1 else 0
+            sums = apart.sum(axis=tuple(i for i in range(apart.ndim) if i != axis)) if axis else apart.sum()[None]
+            self.groups = _sum((self.groups, {(shape, i): float(each) for i, each in enumerate(sums)}))
 
     def merge(self, other: Self) -> None:
         self.groups = _sum((self.groups, other.groups))

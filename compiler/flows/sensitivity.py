@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,7 +16,7 @@ from ..engines import Runner
 from ..engines.threads import OrderedBatches, Turn, threads_here
 from ..rewriting import layer_of
 from ..runtime.executor import Array, Executable
-from ..runtime.metrics import Differences, Divergences, Measure
+from ..runtime.metrics import DIFFERENCES, Differences, Divergences, Outputs
 from ..session import Session
 from ..support.diagnostics import CompileError
 from ..support.tables import Table, Tabled
@@ -33,7 +33,6 @@ from .plausibility import warn_of_data
 from .shared_difference import shared_difference
 from .summary import measured_on
 
-M = TypeVar("M", bound=Measure)
 SAMPLES = 32
 """The default number of samples to measure with."""
 
@@ -44,7 +43,7 @@ MEASURES: Mapping[str, type[Differences | Divergences]] = {"sqnr": Differences, 
 
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """A quantized layer. `alone` and `spared` compare all outputs together with the float network's, by `MEASURES`."""
+    """A quantized layer. `alone` and `spared` compare the worst output with the float network's, by `MEASURES`."""
 
     name: str
     op: str
@@ -64,7 +63,9 @@ class Sensitivity(Tabled):
 
     layers: Sequence[LayerSensitivity]
     quantized: float
-    """The quantized network, by the same measure."""
+    """The quantized network, by the same measure: its worst output."""
+    output: str
+    """The name of that output, empty if the network has no other."""
     samples: int
     held_back: bool
     """The samples were not used in calibration."""
@@ -90,13 +91,14 @@ class Sensitivity(Tabled):
             (x.name, x.op, self.shown(x.alone), self.shown(x.spared), self.shown(x.gain, "+"), f"{x.own:.6f}")
             for x in self.layers
         ]
+        worst = f" (output '{self.output}', the worst)" if self.output else ""
         overview = [
-            ("quantized network", f"{self.shown(self.quantized)} {self.unit}"),
+            ("quantized network", f"{self.shown(self.quantized)} {self.unit}{worst}"),
             ("measured on", measured_on(self.samples, self.held_back)),
         ]
         note = (
-            f"alone: the outputs in {self.unit} if only this layer is quantized; spared: if only this one is not; gain: what "
-            "sparing it gives; own: 0.5 + 0.5 * cosine of the layer's own results (AMCT)"
+            f"alone: the worst output in {self.unit} if only this layer is quantized; spared: if only this one is not; gain: "
+            "what sparing it gives; own: 0.5 + 0.5 * cosine of the layer's own results (AMCT)"
         )
         return [Table("layers", headers, rows, note), Table("summary", (), overview)]
 
@@ -127,7 +129,7 @@ def sensitivity_of(
     own = sensitivities(whole, quantized, measuring, session)
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
-    measuring, compared, names = in_batches(whole, [], measuring), MEASURES[measure], tuple(own)
+    measuring, compared, names = in_batches(whole, [], measuring), partial(Outputs, MEASURES[measure]), tuple(own)
     runner = runner_of(running)
     alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared, runner)
     spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared, runner)
@@ -145,11 +147,12 @@ def sensitivity_of(
         )
         for name in sorted(alone, key=lambda name: -alone[name].noise)
     ]
-    return Sensitivity(layers, _shown(total), measuring.count, network.samples.apart, measure)
+    worst = total.worst[0] if len(total.by_name) > 1 else ""
+    return Sensitivity(layers, _shown(total), worst, measuring.count, network.samples.apart, measure)
 
 
-def _shown(measured: Differences | Divergences) -> float:
-    return measured.sqnr if isinstance(measured, Differences) else measured.noise
+def _shown(measured: Outputs) -> float:
+    return measured.sqnr if measured.kind is Differences else measured.noise
 
 
 def difference_by(
@@ -158,26 +161,29 @@ def difference_by(
     other: ModuleOp,
     samples: Samples,
     session: Session,
-    measure: Callable[[], M] = Differences,
-) -> M:
-    """The difference of all outputs of two modules. The cluster of `runner` shares the samples, if it has one."""
+    measure: Callable[[], Outputs] = DIFFERENCES,
+) -> Outputs:
+    """The difference of the outputs of two modules. The cluster of `runner` shares the samples, if it has one."""
     if runner.cluster is not None:
         return shared_difference(runner.cluster, expected, other, samples, session, measure)
     return difference_of(Executable(expected), Executable(other), samples, session, measure)
 
 
 def difference_of(
-    expected: Executable, other: Runnable, samples: Samples, session: Session, measure: Callable[[], M] = Differences
-) -> M:
-    """The difference of all outputs of two modules; one thread per core runs them."""
+    expected: Executable,
+    other: Runnable,
+    samples: Samples,
+    session: Session,
+    measure: Callable[[], Outputs] = DIFFERENCES,
+) -> Outputs:
+    """The difference of the outputs of two modules; one thread per core runs them."""
     total = measure()
     done = count(1)
 
     def compare(inputs: Mapping[str, Array], turn: Turn) -> None:
         outputs, found = expected.run(inputs), other.run(inputs)
         with turn:
-            for name, array in outputs.items():
-                total.add(array, found[name])
+            total.add(outputs, found)
             session.progress("measure", next(done), samples.runs)
 
     OrderedBatches(samples.batches()).run(compare, min(threads_here(), samples.runs))
@@ -185,10 +191,10 @@ def difference_of(
 
 
 def ranked_at_outputs(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """The SQNR in dB of the network's outputs when only one layer is quantized, by layer, the lowest first."""
+    """The SQNR in dB of the network's worst output when only one layer is quantized, by layer, the lowest first."""
     whole, quantized = whole.clone(), quantized.clone()
     for module in (whole, quantized):
         inline_fused(module)
     layers = quantized_layers(quantized, session)
-    alone = exchanged(whole, quantized, layers, whole, in_batches(whole, [], samples), session, "rank", Differences)
+    alone = exchanged(whole, quantized, layers, whole, in_batches(whole, [], samples), session, "rank", DIFFERENCES)
     return dict(sorted(((name, each.sqnr) for name, each in alone.items()), key=lambda entry: entry[1]))

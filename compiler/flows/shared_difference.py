@@ -34,7 +34,7 @@ def shared_difference(
     session: Session,
     measure: Callable[[], M],
 ) -> M:
-    """The difference of all outputs of two modules, equal to that of `difference_of` to the bit. `measure` is a class."""
+    """The difference of the outputs of two modules, equal to that of `difference_of` to the bit. Workers call `measure`."""
     total, shares = measure(), shares_of(samples)
     pair = _Pair(packed(expected, session, cluster), packed(other, session, cluster), measure)
     bar = Bar.of("measure", [share.count for share in shares])
@@ -45,14 +45,12 @@ def shared_difference(
 
 
 def _measured(pair: _Pair, share: Samples) -> list[Any]:
-    """Measures each output of each run, on a worker. Sums of runs would round otherwise than one after the other."""
+    """Measures each run, on a worker. Sums of runs would round otherwise than one after the other."""
     expected, other = (_executable(each, get_ident()) for each in (pair.expected, pair.other))
     measured: list[Any] = []
     for batch in share.batches():
-        outputs, found = expected.run(batch), other.run(batch)
-        for name, array in outputs.items():
-            measured.append(one := pair.measure())
-            one.add(array, found[name])
+        measured.append(one := pair.measure())
+        one.add(expected.run(batch), other.run(batch))
     return measured
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, Self
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, field
+from functools import partial
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
@@ -28,19 +30,19 @@ class Difference:
 
 
 class Measure(Protocol):
-    """The distance of a stream of arrays from another, added pair by pair."""
+    """The distance of the outputs of a network from those of another, added run by run."""
 
     @property
     def noise(self) -> float:
         """The distance. Those of several small changes add up, about."""
         ...
 
-    def add(self, reference: Array, value: Array) -> None:
-        """Adds one pair."""
+    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
+        """Adds the outputs of one run, by name."""
         ...
 
     def merge(self, other: Self) -> None:
-        """Adds what was added to another one. If that was one pair, the result is that of adding it here, to the bit."""
+        """Adds what was added to another one. If that was one run, the result is that of adding it here, to the bit."""
         ...
 
 
@@ -84,6 +86,11 @@ class Differences:
 
     def result(self) -> Difference:
         return Difference(self.sqnr, self.cosine, self.largest, self.differing, self.count)
+
+    @property
+    def share(self) -> float:
+        """The noise as a share of the signal; inf when there is noise but no signal."""
+        return self.noise / self.signal if self.signal else float("inf") if self.noise else 0.0
 
     @property
     def sqnr(self) -> float:
@@ -142,6 +149,16 @@ class Divergences:
         """The mean of all rows: `sum p log(p / q)`, where p are the reference's probabilities; at least 0."""
         return max(self.total / self.rows, 0.0) if self.rows else 0.0
 
+    @property
+    def share(self) -> float:
+        """The noise, which has no signal to be a share of."""
+        return self.noise
+
+    @property
+    def signal(self) -> float:
+        """The number of rows: an output without any tells nothing."""
+        return self.rows
+
     def add(self, reference: Array, value: Array) -> None:
         """Adds one pair. Raises ValueError if shapes differ, and CompileError for what is not an output of a classifier."""
         if reference.shape != value.shape:
@@ -173,3 +190,56 @@ def _logs(rows: Array) -> Array:
 def _log_softmax(rows: Array) -> Array:
     rows = rows - rows.max(1, keepdims=True)
     return rows - np.log(np.exp(rows).sum(1, keepdims=True))
+
+
+Distance = Differences | Divergences
+
+
+@dataclass
+class Outputs:
+    """The distance of each output of a network from that of another. The worst one counts: others do not make up for it."""
+
+    kind: type[Distance]
+    by_name: dict[str, Distance] = field(default_factory=dict[str, Distance])
+
+    @property
+    def worst(self) -> tuple[str, Distance]:
+        """The output with the most noise for its signal, of those that have any signal unless none has."""
+        telling = {name: each for name, each in self.by_name.items() if each.signal} or self.by_name
+        return max(telling.items(), key=lambda entry: (bool(np.isnan(entry[1].share)), entry[1].share))
+
+    @property
+    def noise(self) -> float:
+        """That of the worst output, as a share of its signal."""
+        return self.worst[1].share
+
+    @property
+    def sqnr(self) -> float:
+        """That of the worst output in dB, of `Differences`."""
+        worst = self.worst[1]
+        assert isinstance(worst, Differences)
+        return worst.sqnr
+
+    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
+        """Adds the outputs of one run. Raises as the kind does."""
+        for name, array in expected.items():
+            self.by_name.setdefault(name, self.kind()).add(array, found[name])
+
+    def merge(self, other: Outputs) -> None:
+        """Adds the runs of another one of the same kind."""
+        for name, each in other.by_name.items():
+            self.by_name.setdefault(name, self.kind()).merge(cast(Any, each))
+
+    def numbers(self) -> Array:
+        """The numbers of all outputs [outputs, numbers], float64."""
+        return np.array([astuple(each) for each in self.by_name.values()], np.float64)
+
+    def taken_up(self, names: Iterable[str], numbers: Array) -> Self:
+        """One with these numbers for outputs of these names, with the types that a kind's fields have."""
+        types: list[Callable[[float], Any]] = [type(each) for each in cast(Any, astuple(self.kind()))]
+        rows = ([own(number) for own, number in zip(types, row, strict=True)] for row in numbers)
+        return type(self)(self.kind, {name: self.kind(*row) for name, row in zip(names, rows, strict=True)})
+
+
+DIFFERENCES = partial(Outputs, Differences)
+"""Makes measures of the SQNR of outputs."""

@@ -24,7 +24,7 @@ Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized l
 With --measure kl, alone and spared are the divergence of the outputs' probabilities in nats, for classifiers: the larger, the
 more it costs. Outputs that are not probabilities are logits, whose softmax counts.
 
-Samples are held back from calibration as amct quantize does it; all outputs of the network count together. Values that do not
+Samples are held back from calibration as amct quantize does it; the worst output of the network counts. Values that do not
 depend on the layer are computed once for all layers."""
 
 

@@ -44,7 +44,7 @@ float, the costliest first and as few as possible. It stops at the first options
 is reached. Options that are given hold for all trials; --weight-bits and --bits are where the search for widths begins, and
 --layer-weight-bits and --layer-bits hold for their layers.
 
-The goal is an SQNR of the outputs (--sqnr), the largest drop of the first output's top-1 in points (--labels, --drop) or of a
+The goal is an SQNR of each output (--sqnr), the largest drop of the first output's top-1 in points (--labels, --drop) or of a
 metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an evaluator as amct auto-calibration takes it
 (--evaluator FILE.py). It is measured on samples that are held back from calibration as amct quantize does it, or on those of
 --test; a function gets them by model.batches().
@@ -73,7 +73,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "tune", usage, summary, _DESCRIPTION, run)
     add_model_and_folder(parser.add_argument)
     add = parser.add_argument_group("the goal").add_argument
-    add("--sqnr", type=float, metavar="DB", help="SQNR of the outputs against the float model, in dB")
+    add("--sqnr", type=float, metavar="DB", help="SQNR of each output against the float model, in dB")
     text = "a Python file with an evaluator of amct auto-calibration, or a function of it that takes a model and returns a number"
     add("--evaluator", metavar="FILE.py[:FUNCTION]", help=text)
     text = "with --labels or a function: points of top-1, or how much of its number, may be lost"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...frontends.folders import model_in
 from ...ir.metadata import tool_version
+from ...runtime.metrics import Outputs
 from ...session import Session
 from ...support.files import alone, made
 from ...support.tables import Table, Tabled, some
@@ -163,7 +165,7 @@ def tune_file(
     with made(folder), alone(folder / LOCK):
         measuring = in_batches(whole, [], held)
         judge = goal.judge(whole, measuring, session, runner_of(running))
-        work, rank = work_of(whole, measuring, session), MEASURES[rank_by]
+        work, rank = work_of(whole, measuring, session), partial(Outputs, MEASURES[rank_by])
         timed = None if budget.ms is None else next(iter(held.batches()))
         trials = TrialNetwork(network, options, measuring, rank, work, timed)
         results = Trials(outputs["onnx"], log, _digest(read, repr(known)), judge.original)

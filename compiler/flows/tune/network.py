@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class TrialNetwork:
     network: Network
     options: QuantizeOptions
     measuring: Samples
-    rank_by: type[Measure]
+    rank_by: Callable[[], Measure]
     work: Work
     timed: Inputs | None = None
     """The inputs of one run of the model, if the budget is one of time."""

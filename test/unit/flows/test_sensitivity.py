@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 import amct_opt
@@ -12,11 +13,13 @@ from amct_opt.data import load_samples
 from amct_opt.flows.sensitivity import sensitivity_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.metrics import Differences, Divergences, Measure
+from amct_opt.runtime.metrics import Differences, Divergences
 from amct_opt.transforms.quantization.options import DataOptions, QuantizeOptions
 
+from ..values import normal
+
+M = TypeVar("M", Differences, Divergences)
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-M = TypeVar("M", bound=Measure)
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
 
@@ -68,3 +71,45 @@ def test_each_layer_is_measured_by_divergence() -> None:
     spared = quantized("ascend", f"skip-layers={worst.name}", Divergences()).noise
     assert (worst.alone, worst.spared) == (pytest.approx(alone, rel=1e-3), pytest.approx(spared, rel=1e-3))
     assert worst.gain == pytest.approx(found.quantized - worst.spared)
+
+
+TWO_OUTPUTS = """
+func.func @main(%x: tensor<1x16xf32> {nn.name = "x"})
+    -> (tensor<1x16xf32> {nn.name = "loud"}, tensor<1x16xf32> {nn.name = "quiet"}) {
+  %w = nn.constant dense<EVEN> : tensor<16x16xf32>
+  %v = nn.constant dense<OUTLIER> : tensor<16x16xf32>
+  %a = nn.matmul %x, %w from <onnx, "MatMul", "even"> : (tensor<1x16xf32>, tensor<16x16xf32>) -> tensor<1x16xf32>
+  %b = nn.matmul %x, %v from <onnx, "MatMul", "outlier"> : (tensor<1x16xf32>, tensor<16x16xf32>) -> tensor<1x16xf32>
+  func.return %a, %b : tensor<1x16xf32>, tensor<1x16xf32>
+}
+"""
+
+
+@pytest.fixture
+def two_outputs(tmp_path: Path) -> tuple[Path, Path]:
+    """A network with a loud output that is fine and a quiet one that becomes zero, by a weight that no sample needs; its data."""
+    weight, x = normal(16, 16) / 1000, normal(64, 16)
+    weight[0, 0], x[:, 0] = 2, 0
+    text = TWO_OUTPUTS.replace("OUTLIER", str(weight.tolist())).replace("EVEN", str((normal(16, 16) * 10).tolist()))
+    (tmp_path / "net.mlir").write_text(text)
+    np.save(tmp_path / "x.npy", x)
+    return tmp_path / "net.mlir", tmp_path / "x.npy"
+
+
+@pytest.mark.parametrize(
+    ("measure", "worst", "layers"), [("sqnr", "quiet", ["outlier", "even"]), ("kl", "loud", ["even", "outlier"])]
+)
+def test_the_worst_output_counts(measure: str, worst: str, layers: list[str], two_outputs: tuple[Path, Path]) -> None:
+    """By SQNR the quiet output, whose probabilities are all alike."""
+    model, data = two_outputs
+    found = sensitivity_of(model, QuantizeOptions(), DataOptions(str(data)), amct_opt.new_session(), measure=measure)
+    assert (found.output, [layer.name for layer in found.layers]) == (worst, layers)
+    assert f"(output '{worst}', the worst)" in str(found.tables()[1].rows[0])
+    assert measure == "kl" or found.quantized < 1 < 30 < found.layers[1].alone
+
+
+def test_a_goal_is_for_the_worst_output(two_outputs: tuple[Path, Path], tmp_path: Path) -> None:
+    model, data = two_outputs
+    found = amct_opt.tune(model, tmp_path / "out", data, sqnr=25)
+    assert not found.trials[0].reached
+    assert (found.best.reached, found.best.changes["skip_layers"]) == (True, ("outlier",))

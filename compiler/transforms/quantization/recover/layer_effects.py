@@ -7,11 +7,10 @@ workers share the layers, and each runs all samples: what a layer costs is a sum
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
@@ -27,7 +26,7 @@ from ....ir.array import Array
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
 from ....runtime.executor import Executable
-from ....runtime.metrics import Measure
+from ....runtime.metrics import Measure, Outputs
 from ....session import Session
 from ..decide.sites import Site, shift_of, sites
 from ..profiles import profile_of
@@ -62,7 +61,7 @@ class _Sent(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """Identifies the measurement, as plain data, apart from the layers and the samples."""
-        return *(each.digest for each in self[:3]), type(self.measure()).__name__
+        return *(each.digest for each in self[:3]), repr(self.measure())
 
 
 def exchanged(
@@ -78,9 +77,9 @@ def exchanged(
 ) -> dict[str, M]:
     """The distance of `base`'s outputs from those of `reference` if `other` computes this one layer, by layer.
 
-    The three modules are float or quantized forms of one network without fused regions, with the same layer names. All
-    outputs count together. `session.on_progress` is called with `phase`. `measure` is a dataclass of numbers: the checkpoint of
-    a cluster keeps the layers that are done. Raises CompileError if a module cannot be run.
+    The three modules are float or quantized forms of one network without fused regions, with the same layer names.
+    `session.on_progress` is called with `phase`. With a cluster, `measure` makes `Outputs`: its checkpoint keeps the layers that
+    are done. Raises CompileError if a module cannot be run.
     """
     if runner.cluster is None:
         return _exchanged(_Forms(base, other, reference, samples, measure), layers, session, phase)
@@ -91,7 +90,8 @@ def exchanged(
     digest = partial(digest_of, samples, session, runner.cluster)
     checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, digest(), samples.batch_size))
     merged, kept = checkpoint.taken_up()
-    found = {layers[int(number)]: _measure_of(measure(), numbers) for number, numbers in kept.items()}
+    names, none = output_names(main_function(reference)), cast(Outputs, measure())
+    found: dict[str, Any] = {layers[int(number)]: none.taken_up(names, numbers) for number, numbers in kept.items()}
     sizes = [len(share) for share in shares]
     bar = Bar(phase, sizes[merged:], sum(sizes[:merged]), len(layers))
     for parts in in_order(runner.cluster, _on_worker, common, shares[merged:], session, bar, _halves):
@@ -104,12 +104,7 @@ def exchanged(
 
 def _arrays(layers: Sequence[str], found: Mapping[str, Any]) -> Mapping[str, Array]:
     """The measures of the layers that are done, by the layer's number."""
-    return {str(i): np.array(astuple(found[name]), np.float64) for i, name in enumerate(layers) if name in found}
-
-
-def _measure_of(zero: Any, numbers: Array) -> Any:
-    """A measure with these numbers, converted to the types of the fields of `zero`."""
-    return type(zero)(*(type(first)(number) for first, number in zip(astuple(zero), numbers, strict=True)))
+    return {str(i): found[name].numbers() for i, name in enumerate(layers) if name in found}
 
 
 def _halves(layers: Sequence[str]) -> Sequence[Sequence[str]]:
@@ -152,7 +147,7 @@ def rounded(
     `quantized`, the same network in its quantized form, and all else computes in float: by layer, a measure for each of
     its `places` in `layer_values`. Values that have no point there are left out.
 
-    All outputs count together. Raises CompileError if a module cannot be run.
+    Raises CompileError if a module cannot be run.
     """
     values, forms = layer_values(whole), layer_values(quantized)
     found = [
@@ -196,9 +191,7 @@ def _measure(
         outputs = whole.run(batch, lambda value, array, seen=seen: seen.update({value: array.copy()}))
         expected = wanted.run(batch)
         for each in found:
-            changed = {**outputs, **each.run(seen)}
-            for name, array in expected.items():
-                each.measured.add(array, changed[name])
+            each.measured.add(expected, {**outputs, **each.run(seen)})
         session.progress(phase, i + 1, samples.runs)
 
 

@@ -11,7 +11,7 @@ from .....data import Samples
 from .....engines import Runner
 from .....rewriting import layer_of
 from .....runtime.executor import Executable
-from .....runtime.metrics import Differences
+from .....runtime.metrics import DIFFERENCES
 from .....session import Session
 from ....inline_fused import inline_fused
 from ...decide.sites import sites
@@ -70,7 +70,7 @@ class EqualizationTrial:
         return ", ".join(f"{name} has {sqnr:.2f} dB" for name, sqnr in self._best.sqnr.items())
 
     def noise(self, layers: Collection[str]) -> Mapping[str, float]:
-        """The square error of all outputs when only one layer is quantized, before any change, by layer.
+        """The noise of the worst output when only one layer is quantized, before any change, by layer.
 
         Layers whose names others have, which only modules written by hand contain, are left out.
         """
@@ -81,7 +81,7 @@ class EqualizationTrial:
         names = Counter(layer_of(site.compute) for site in sites(exact, self._request.profile.rows))
         told_apart = [name for name in layers if names[name] == 1]
         samples = judging.head(min(judging.count, max(RANKED, judging.batch_size)))
-        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Differences)
+        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", DIFFERENCES)
         return {name: each.noise for name, each in found.items()}
 
     def _compared(self, module: ModuleOp) -> Compared:
