@@ -81,26 +81,34 @@ def page() -> str:
     count = Counter(group for parser in commands for group in groups(parser) if group[0])
     shared = [group for group in count if count[group] > 1]
     assert len({title for title, _ in shared}) == len(shared), "each has a heading of its own"
+    own = Counter(row for parser in commands for group in groups(parser) if group not in shared for row in group[1])
+    grouped = {row for group in shared for row in group[1]}
+    repeated = [row for row in own if row[0].startswith("`-") and (own[row] > 1 or row in grouped)]
     parts = [
         _PREFACE,
-        *(part for parser in commands for part in section(parser, shared)),
+        *(part for parser in commands for part in section(parser, shared, repeated)),
         "## Options of several commands",
     ]
-    for group in shared:
+    for group in (("single options", tuple(row for row in repeated if row not in grouped)), *shared):
         parts += [f"### {group[0].capitalize()}", table([group])]
     return "\n\n".join([*parts, _PASSES, _JSON]) + "\n"
 
 
-def section(parser: argparse.ArgumentParser, shared: Collection[Group]) -> Iterator[str]:
-    """What a command does, a table of its own options, and links to groups of others."""
+def section(
+    parser: argparse.ArgumentParser, shared: Collection[Group], repeated: Collection[tuple[str, str]]
+) -> Iterator[str]:
+    """What a command does, a table of its own options, and the names of others, which are explained once."""
     yield f"## `{parser.prog}`"
     yield f"```text\n{parser.description}\n```"
-    own = [group for group in groups(parser) if group not in shared]
-    if own:
+    rest = [group for group in groups(parser) if group not in shared]
+    own = [(title, tuple(row for row in rows if row not in repeated)) for title, rows in rest]
+    if own := [group for group in own if group[1]]:
         yield table(own)
+    names = [name for _, rows in rest for name, text in rows if (name, text) in repeated]
     links = [f"[{group[0]}](#{group[0].replace(' ', '-')})" for group in groups(parser) if group in shared]
+    links += [f"single ones: {', '.join(names)}"] if names else []
     if links:
-        yield f"Further options: {', '.join(links)}."
+        yield f"[Further options](#options-of-several-commands): {'; '.join(links)}."
 
 
 def groups(parser: argparse.ArgumentParser) -> list[Group]:
