@@ -123,7 +123,7 @@ class Engine(Protocol):
     """Prepares modules to be run."""
 
     def __call__(self, module: ModuleOp, session: Session, watched: Sequence[SSAValue] = (), /) -> Watched:
-        """What runs a module by input and output name, and shows `watched` values in every run.
+        """Returns an object that runs a module by input and output name, and shows `watched` values in every run.
 
         Raises CompileError, located, for a module that it cannot run.
         """

@@ -245,7 +245,7 @@ ENGINES = {
     "numpy": ".runtime.executor:interpreted",
     "iree": "amct_linalg.iree:IreeModule",
 }
-"""What runs a module: a function from module, session and watched values to a `Watched`."""
+"""Engines by name: functions from module, session and watched values to a `Watched`."""
 PROFILES = {
     "ascend": ".lowering.ascend.profiles:ASCEND",
     "ascend-a2": ".lowering.ascend.profiles:ASCEND_A2",

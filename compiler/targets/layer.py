@@ -23,7 +23,7 @@ _Graph = TypeVar("_Graph", bound="OnnxGraph | TensorFlowGraph | Net")
 
 
 class Layer(ABC, Generic[_Graph]):
-    """What a format has for one operation."""
+    """The form of one operation in a format."""
 
     FORMAT: ClassVar[str]
 

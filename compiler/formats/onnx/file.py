@@ -94,8 +94,8 @@ def write_model(
 
 
 def write_to_run(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer], path: Path) -> None:
-    """Writes a model that this process runs and deletes: its large arrays go into a separate file unless they are mapped from a
-    file of the same folder, there is no checksum, and nothing waits for the disk. Raises CompileError if it cannot be written.
+    """Writes a model that this process runs and deletes, without a checksum, and without waiting for the disk. Large arrays go
+    into a separate file unless they are mapped from a file of the same folder. Raises CompileError if it cannot be written.
     """
     beside = external_file(path)
     small = [i for i in initializers if i.array.nbytes <= INLINE]

@@ -15,8 +15,9 @@ from ...support.diagnostics import CompileError
 from .layer import OnnxLayer, converter
 
 _REDEFINED = frozenset({"GridSample", "RoiAlign", "Split"})
-"""Operators whose newer versions do more than add features: modes have other names (20), the default is a different computation
-(16), an attribute is needed where there are no sizes (18). Everywhere else, what a version adds has the older meaning by default.
+"""Operators whose newer versions change what an older node means: opset 20 renames the modes of GridSample, 16 changes the
+default of RoiAlign, and 18 needs an attribute of a Split without sizes. Newer versions of all other operators add only options,
+whose defaults keep the older meaning.
 """
 
 

@@ -57,7 +57,7 @@ def product_of(op: NNOp) -> Product:
 
 
 class _Axis(NamedTuple):
-    """Windows over one spatial axis: element i is at `begin + step * i`, and zeros are wherever there is no element."""
+    """Windows over one spatial axis: element i is at `begin + step * i`. Positions without an element read zeros."""
 
     size: int
     """The number of elements."""

@@ -214,7 +214,7 @@ def _scale_axis(layer: IntegerLayer) -> int | None:
 def _rounded(
     layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks, *, once: bool
 ) -> IntegerLayer:
-    """The layer with the integers that are found, or as it is if these are no better than the nearest."""
+    """The layer with the integers that a method finds; with the nearest ones if they are at least as good."""
     method, options = _method(layer, asked)
     weights = layer.product.matrices(layer.float_weight).astype(np.float64)
     grid = layer.grid(*weights.shape[:2])
