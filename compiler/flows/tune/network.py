@@ -17,7 +17,6 @@ from ...rewriting import layer_of
 from ...runtime.metrics import Measure
 from ...support.files import scratch
 from ...targets.onnx import OnnxTarget
-from ...transforms.inline_fused import inline_fused
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.options import QuantizeOptions
@@ -85,10 +84,11 @@ class TrialNetwork:
     def program(self, recipe: Changes, *, low_bits: bool) -> Program:
         """The cost of each layer at each width; with `low_bits` also at fewer bits than the options have."""
         evened, session = self.network.quiet.asking(self.request(recipe)).evened(), self.network.session
-        whole, given = evened.inlined().module, self.quantized(recipe)
-        rest = self.costs(given)
-        given = given.clone()
-        inline_fused(given)
+        whole, given = (
+            evened.inlined().module,
+            self._in_form(evened, recipe),
+        )  # as all other forms, without recovery by default
+        rest = self.costs(self.quantized(recipe))
         samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
         layers = quantized_layers(given, session)
         found: dict[str, list[Choice]] = {name: [] for name in layers}

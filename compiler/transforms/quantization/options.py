@@ -234,8 +234,8 @@ class RecoveryOptions:
     """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
     """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`; `nearest` does not. When not given:
-    by `mismatch`, on part of `data`, those of layers that have one scale for uneven output channels, unless there is a
-    configuration or a record, or only weights are quantized.
+    by `mismatch`, on part of `data`, those of layers that have 4 bits or less, or one scale for uneven output channels, unless
+    there is a configuration or a record, or only weights are quantized.
     """
     correct_bias: bool | None = None
     """Correct biases for the mean shift of layers' outputs by quantization. When not given: on part of `data`, at most 48

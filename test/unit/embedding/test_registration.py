@@ -243,16 +243,26 @@ def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", ["raise ValueError('broken')", "def register(session): raise ValueError('broken')"])
-def test_a_plugin_that_fails_is_named(code: str, site: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        ("raise ValueError('broken')", "add_parser"),
+        ("add_parser = str\ndef register(session): raise ValueError('broken')", "register"),
+    ],
+)
+def test_a_plugin_that_fails_is_named(code: str, command: str, site: Path, tmp_path: Path) -> None:
+    """`amct` asks for commands before it makes a session."""
     broken = shutil.copytree(site, tmp_path / "site")
     (broken / "extra.py").write_text(code)
     (tmp_path / "net.mlir").write_text(NET)
-    for name, arguments in (("amct_opt", ["net.mlir"]), ("amct", ["support", "net.mlir"])):
+    for name, failing, arguments in (
+        ("amct_opt", "register", ["net.mlir"]),
+        ("amct", command, ["support", "net.mlir"]),
+    ):
         done = tool(name, *arguments, site=broken, cwd=tmp_path)
         assert done.returncode == 1
         error, hint = done.stderr.splitlines()
-        assert error == "error: plugin 'extra' (extra:register) fails: broken"
+        assert error == f"error: plugin 'extra' (extra:{failing}) fails: broken"
         assert hint == "  hint: repair or uninstall the package extra, which brings it"
 
 

@@ -115,7 +115,7 @@ def _watch(layer: Any, adds: Adds, patch: pytest.MonkeyPatch) -> tuple[dict[str,
     found: dict[str, dict[bool, set[str]]] = {}
     nodes: dict[str, set[str]] = {}
     expanded: set[str] = set()
-    add, for_step = getattr(layer, adds.method), layer.for_step
+    add, by_steps = getattr(layer, adds.method), layer.expanded
 
     def added(self: Any, *args: Any, **kwargs: Any) -> Any:
         of_kind = found.setdefault(self.op.name, {True: set(), False: set()})
@@ -125,10 +125,10 @@ def _watch(layer: Any, adds: Adds, patch: pytest.MonkeyPatch) -> tuple[dict[str,
 
     def stepped(self: Any, *args: Any) -> Any:
         expanded.add(self.op.name)
-        return for_step(self, *args)
+        return by_steps(self, *args)
 
     patch.setattr(layer, adds.method, added)
-    patch.setattr(layer, "for_step", stepped)
+    patch.setattr(layer, "expanded", stepped)
     return nodes, expanded
 
 

@@ -706,9 +706,11 @@ def two_products(factor: float, columns: int = 16) -> ModuleOp:
         ("", "ascend", 20, 1024, 40, {"wide"}),
         ("round-weights=nearest", "ascend", 20, 16, 400, set()),
         ("weight-only=true", "ascend", 20, 16, 400, set()),
+        ("weight-bits=4 portable=off", "qdq", 1, 16, 400, {"rounded"}),
+        ("weight-bits=6 portable=off", "qdq", 1, 16, 400, set()),
     ],
 )
-def test_uneven_weights_with_one_scale_are_rounded_by_default(
+def test_coarse_weights_are_rounded_by_default(
     options: str, profile: str, factor: float, columns: int, count: int, rules: set[str]
 ) -> None:
     session = new_session()
@@ -719,7 +721,8 @@ def test_uneven_weights_with_one_scale_are_rounded_by_default(
     run_passes(module, [replace(each, calibration=given)], session)
     found = [r for r in session.remarks if r.pass_name == "round-weights"]
     assert {r.rule for r in found} == rules
-    assert len(found) == len(rules)  # the second product is even
+    coarse = 2 if "bits=4" in options else 1  # the second product is even
+    assert len(found) == coarse * len(rules)
 
 
 @pytest.mark.parametrize(("count", "tried"), [(15, False), (16, True)])
@@ -737,7 +740,8 @@ def test_few_runs_of_a_large_network_round_nothing_by_default(
     assert ("(on 4 samples held back)" in found.reason) == tried
 
 
-def test_what_is_rounded_by_default_comes_closer() -> None:
+@pytest.mark.parametrize(("profile", "factor", "bits"), [("ascend", 20, 8), ("qdq", 1, 4), ("qdq", 1, 3)])
+def test_what_is_rounded_by_default_comes_closer(profile: str, factor: float, bits: int) -> None:
     (every,) = rows(1, 464, 16)
     data, other = every[:400], every[400:, None]
 
@@ -747,9 +751,10 @@ def test_what_is_rounded_by_default_comes_closer() -> None:
 
     found: list[float] = []
     for options in ("round-weights=nearest", ""):
-        module = two_products(20)
+        module, session = two_products(factor), new_session()
+        session.profile = profile
         exact = outputs(module.clone())
-        (each,) = parse_pipeline(f"quantize{{correct-bias=false {options}}}", (session := new_session()).passes)
+        (each,) = parse_pipeline(f"quantize{{correct-bias=false weight-bits={bits} {options}}}", session.passes)
         run_passes(module, [replace(each, calibration=DataOptions(samples_from(data, module)))], session)
         found.append(sqnr(exact, outputs(module)))
     assert found[1] > found[0] + 2

@@ -46,6 +46,8 @@ are fitted to them alone.
 """
 _QUICK = Usual(share=10, fewest=16, most=1 << 14)
 """The runs that make up for larger scales, which cost 2 dB at most."""
+_FEW_BITS = 4
+"""Bits of weights that are rounded by data by default: rounding to the nearest costs their networks many dB."""
 _UNEVEN = 4.0
 """Factor of noise by which one scale must be worse for a weight than scales of its output channels to round it by
 default: 6 dB.
@@ -81,12 +83,12 @@ def round_weights(
     module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session, runner: Runner = HERE
 ) -> None:
     """Round the weights of the layers whose plans have integer ones, by their plans' method or this one. The cluster of `runner`,
-    if it has one, computes the sums. None stands for `mismatch` on some samples, and uneven weights with one scale.
+    if it has one, computes the sums. None stands for `mismatch` on some samples, of weights that need it (`_is_coarse`).
 
     Raises CompileError, located at a layer or in the data.
     """
     if method is None:
-        _round_some(module, _is_uneven, _USUAL, samples, session, once=False)
+        _round_some(module, _is_coarse, _USUAL, samples, session, once=False)
         _round_some(module, _loses_by_scale, _QUICK, samples, session, once=True)
         return
     asked = None if method == "nearest" else method
@@ -138,10 +140,16 @@ def _loses_by_scale(layer: IntegerLayer) -> bool:
     return layer.plain is not None
 
 
-def _is_uneven(layer: IntegerLayer) -> bool:
-    """Whether its weight has one scale, which the largest output channel decides, and most others need a finer one."""
-    known = is_product(layer.compute) and layer.second is None
-    if not known or layer.weight.how.axis is not None or layer.weight.how.levels is not None:
+def _is_coarse(layer: IntegerLayer) -> bool:
+    """Whether its integers are too few for rounding to the nearest: by their bits, or because they have one scale, which the
+    largest output channel decides, and most others need a finer one.
+    """
+    how = layer.weight.how
+    if not is_product(layer.compute) or layer.second is not None or how.levels is not None:
+        return False
+    if how.bits <= _FEW_BITS:
+        return True
+    if how.axis is not None:
         return False
     largest = np.abs(layer.product.matrices(layer.float_weight)).max(axis=2).astype(np.float64)
     return bool(np.square(largest).max() > _UNEVEN * np.square(largest).mean())
