@@ -74,7 +74,7 @@ ROWS: Sequence[Row] = (
     Row("weights", "ARQ, one scale", "channel-wise=false observer=minmax"),
     Row("weights", "ARQ, int7", "weight-bits=7 observer=minmax"),
     Row("weights", "ARQ, int6", "weight-bits=6 observer=minmax"),
-    Row("weights", "ARQ, int4", "weight-bits=4 observer=minmax", lowered=False),
+    Row("weights", "ARQ, int4", "weight-bits=4 round-weights=nearest observer=minmax", lowered=False),
     Row("weights", "NUQ, 32 levels", config=_common("nuq_quantize { num_steps: 32 }")),
     Row("weights", "NUQ, 16 levels", config=_common("nuq_quantize { num_steps: 16 }")),
     Row("weights", "NUQ of the heaviest layers", config="enable_auto_nuq: true"),

@@ -42,7 +42,7 @@ finite are null.
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
 | `amct convert` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct create-config` | `layers`, `files` |
-| `amct sensitivity` | `layers`, `quantized`, `samples`, `held_back`, `measure` |
+| `amct sensitivity` | `layers`, `quantized`, `output`, `samples`, `held_back`, `measure` |
 | `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \
 `layers`, `accuracy`, `onnxruntime`, `latency`, `inexact`, `bytes`, `files` |
 | `amct run` | `runs`, `outputs`, `files` |

@@ -16,6 +16,7 @@ from amct_opt.ir.functions import input_names, main_function
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
+from ...exact import exact_file
 from ...frameworks import later, needs
 from .layers import FAMILIES, LEFT_OUT, REFUSED, Case, Family, families, first_of_each, together
 
@@ -140,7 +141,7 @@ def test_quantized(profile: str, tmp_path: Path) -> None:
     lowered = module.clone()
     amct_opt.run_pipeline(lowered, "lower-to-ascend", session)
     amct_opt.save(module, tmp_path / "m.onnx", session, "onnx")
-    peer = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    peer = onnxruntime.InferenceSession(exact_file(tmp_path / "m.onnx"))
     named = {i.name: arrays[i.name] for i in peer.get_inputs()}
     computed = (
         *(amct_opt.execute(each, arrays).values() for each in (module, lowered)),
