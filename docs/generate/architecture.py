@@ -31,9 +31,9 @@ _WORDS = {
     "examine": "checks, reports, reduction",
     "frontends": "models in",
     "targets": "files out",
-    "lowering": "to ascend, to linalg",
+    "lowering": "to ascend",
     "transforms": "fusion, quantization",
-    "engines": "cluster, IREE, onnxruntime",
+    "engines": "cluster, onnxruntime",
     "pipelines": "passes and options",
     "configuration": "settings, records",
     "rewriting": "patterns, conditions",
@@ -72,7 +72,7 @@ def picture() -> str:
     forward = {name: {b for a, b in counts if a == name} for name in _WORDS}
     back: set[tuple[str, str]] = set()
     while cycle := _cycle(forward):
-        a, b = min(pairwise(cycle), key=lambda pair: counts[pair])
+        a, b = min(pairwise(cycle), key=lambda pair: (counts[pair], pair))
         forward[a].remove(b)
         back.add((a, b))
 
@@ -106,7 +106,7 @@ def picture() -> str:
 def _cycle(graph: Mapping[str, set[str]]) -> list[str] | None:
     """Folders that import each other in a circle, the first one again at the end."""
     try:
-        TopologicalSorter(graph).prepare()
+        TopologicalSorter({name: sorted(below) for name, below in graph.items()}).prepare()
     except CycleError as e:
         return list(reversed(e.args[1]))
     return None
