@@ -49,7 +49,7 @@ class RawEvaluator(AutoCalibrationEvaluatorBase):
         self._types = [TYPES[t] for t in types]
         for folder in folders:
             if not folder.is_dir():
-                raise CompileError("there is no such folder", where=str(folder))
+                raise CompileError("the folder does not exist", where=str(folder))
         self._files = [sorted(f for f in folder.iterdir() if f.is_file()) for folder in folders]
         if len({len(files) for files in self._files}) > 1 or not self._files[0]:
             raise CompileError("the folders must have equally many files, at least one", where=data_dir)

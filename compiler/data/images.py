@@ -242,7 +242,7 @@ def images_in(folder: Path) -> list[Path]:
     Hidden files and tables next to the images are left out. Raises CompileError, located, if there are none, and for a pipe.
     """
     if not folder.is_dir():
-        raise CompileError("there is no such folder", where=str(folder))
+        raise CompileError("the folder does not exist", where=str(folder))
     groups: dict[Path, list[Path]] = {}
     for file in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)

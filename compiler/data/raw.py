@@ -111,7 +111,7 @@ def files_of(folder: Path) -> list[Path]:
     Raises CompileError, located, if there are none, and for a pipe.
     """
     if not folder.is_dir():
-        raise CompileError("there is no such folder", where=str(folder), hint=_FOLDERS)
+        raise CompileError("the folder does not exist", where=str(folder), hint=_FOLDERS)
     entries = sorted(e for e in folder.iterdir() if not e.name.startswith("."))
     for entry in entries:
         refuse_pipe(entry)

@@ -158,8 +158,8 @@ class Remarks:
         return Reported(reported)
 
     def flush_requested(self, outcome: str, nothing: str) -> Reported:
-        """Reports the remarks of a pass that was asked for. If none says that something was done, the session warns of the
-        `outcome`, with the first reason, or with `nothing` if there are no remarks.
+        """Reports the remarks of a pass that the user asked for. If the pass changed nothing, the session warns of the `outcome`
+        with the reason of the first missed remark. `nothing` is the reason if there is no such remark.
         """
         own = self.flush()
         if not own.applied:

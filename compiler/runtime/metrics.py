@@ -210,12 +210,12 @@ class Outputs:
 
     @property
     def noise(self) -> float:
-        """That of the worst output, as a share of its signal."""
+        """The noise of the worst output, as a share of its signal."""
         return self.worst[1].share
 
     @property
     def sqnr(self) -> float:
-        """That of the worst output in dB, of `Differences`."""
+        """The SQNR of the worst output, in dB; `kind` is `Differences`."""
         worst = self.worst[1]
         assert isinstance(worst, Differences)
         return worst.sqnr
@@ -235,11 +235,11 @@ class Outputs:
         return np.array([astuple(each) for each in self.by_name.values()], np.float64)
 
     def taken_up(self, names: Iterable[str], numbers: Array) -> Self:
-        """One with these numbers for outputs of these names, with the types that a kind's fields have."""
+        """A measure of this kind from names of outputs and what `numbers` returned for them."""
         types: list[Callable[[float], Any]] = [type(each) for each in cast(Any, astuple(self.kind()))]
         rows = ([own(number) for own, number in zip(types, row, strict=True)] for row in numbers)
         return type(self)(self.kind, {name: self.kind(*row) for name, row in zip(names, rows, strict=True)})
 
 
 DIFFERENCES = partial(Outputs, Differences)
-"""Makes measures of the SQNR of outputs."""
+"""Makes an empty measure of the SQNR of each output."""

@@ -60,7 +60,7 @@ def call_plugins(group: str, given: Any) -> None:
 
 @cache
 def _entry_points(group: str) -> EntryPoints:
-    """Those of a group, read once per process: reading the metadata of every package takes milliseconds."""
+    """The entry points of a group. They are read once per process: reading the metadata of all packages takes milliseconds."""
     from importlib.metadata import entry_points
 
     return entry_points(group=group)

@@ -31,8 +31,8 @@ class Layer(ABC, Generic[_Graph]):
         self.graph = graph
         self.op = op
         self.label: str = label or label_of(op)
-        self.of: Operation | None = None
-        """The operation of the module whose expansion `op` is a step of."""
+        self.source = op
+        """The operation of the module: `op`, or the one whose expansion has `op` as a step."""
 
     def write(self, written: Callable[[Any, Self], str | Sequence[Any] | None]) -> None:
         """Writes the operation as `written` says. Raises CompileError, located, if the format cannot express it."""
@@ -50,7 +50,7 @@ class Layer(ABC, Generic[_Graph]):
         with expansion:
             for step in expansion.steps:
                 layer = copy(self)
-                layer.op, layer.of = step, self.of or self.op
+                layer.op = step
                 if step is not expansion.results[0].owner:  # the last step has the name of the layer
                     layer.label = f"{self.label}/{step.name.partition('.')[2]}"
                 if (results := written(step, layer)) is not None:
@@ -59,13 +59,14 @@ class Layer(ABC, Generic[_Graph]):
             return made[0] if len(made) == 1 else made
 
     def error(self, message: str, hint: str = "") -> CompileError:
-        return op_error(self.of or self.op, self.told(message), hint)
+        return op_error(self.source, self.explained(message), hint)
 
-    def told(self, message: str) -> str:
-        return message if self.of is None else f"becomes {self.op.name}, which {message}"
+    def explained(self, message: str) -> str:
+        """The message about `source`: it names the step of the expansion that the message is about."""
+        return message if self.op is self.source else f"becomes {self.op.name}, which {message}"
 
     def note(self, rule: str, reason: str) -> None:
-        self.graph.remarks.note(self.of or self.op, rule, reason)
+        self.graph.remarks.note(self.source, rule, reason)
 
     @abstractmethod
     def value(self, operand: Any) -> str | None:

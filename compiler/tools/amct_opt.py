@@ -359,7 +359,7 @@ def _target(args: argparse.Namespace, known: Session, passes: Sequence[ModulePas
     if args.elide is not None and (output is not None or args.elide < 0):
         raise CompileError("--elide N is for text on stdout, and N is at least 0", hint="leave out -o")
     if output is not None and not output.parent.is_dir():
-        raise CompileError("there is no such folder", where=str(output.parent))
+        raise CompileError("the folder does not exist", where=str(output.parent))
     if isinstance(target, MlirTarget):
         if output is not None:
             check_ending(output, known)

@@ -428,4 +428,4 @@ def protect(writes: Sequence[Path], reads: Iterable[Path]) -> None:
     refuse_overwriting(writes, reads)
     for path in writes:
         if not path.parent.is_dir():
-            raise CompileError("there is no such folder", where=str(path.parent))
+            raise CompileError("the folder does not exist", where=str(path.parent))

@@ -144,7 +144,7 @@ class OnnxLayer(Layer[Graph]):
         """The error of an operation that this opset cannot express; `newer` is the first that can, None if none."""
         if newer is not None:
             hint = f"write a newer opset: -t '{self.graph.form.target}{{opset={newer}}}'"
-        return OpsetError(self.of or self.op, self.told(message), newer, hint)
+        return OpsetError(self.source, self.explained(message), newer, hint)
 
     def finish(self, results: Sequence[str | None]) -> None:
         """Name the values of the operation's results (None: nothing, as it is not used), then everything in between,

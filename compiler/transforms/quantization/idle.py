@@ -37,10 +37,8 @@ def warn_of_idle(options: QuantizeOptions, module: ModuleOp, session: Session) -
             return other == known[name].default
 
     for name in given:
-        default, choices = (
-            known[name].default,
-            known[name].choices or ((True, False) if known[name].type is bool else ()),
-        )
+        default, switches = known[name].default, (True, False) if known[name].type is bool else ()
+        choices = known[name].choices or switches
         others = [default, *(each for each in choices if each not in (default, values[name]))]
         if not any(decides(name, other) for other in others):
             session.warn(f"{known[name].name} changes nothing: without it, each layer is quantized in the same way")

@@ -98,7 +98,7 @@ def test_shapes_for_some_inputs_only(tmp_path: Path) -> None:
 
 def test_folders_that_are_missing_or_empty(tmp_path: Path) -> None:
     f, form = function("%x: tensor<2x3xf32>"), Form(("float32",))
-    with pytest.raises(CompileError, match="none: error: there is no such folder"):
+    with pytest.raises(CompileError, match="none: error: the folder does not exist"):
         load_samples(tmp_path / "none", f, form)
     with pytest.raises(CompileError, match="holds no files"):
         load_samples(folder(tmp_path / "empty"), f, form)

@@ -180,7 +180,7 @@ def test_gpu_id_is_ignored(calibration):
     ("options", "message"),
     [
         (("--batch_num", "9"), "error: holds samples for 8 runs, not 9 (batch_num)"),
-        (("--data_dir", "nowhere"), "nowhere: error: there is no such folder"),
+        (("--data_dir", "nowhere"), "nowhere: error: the folder does not exist"),
         (("--data_dir", "a;b"), "a;b: error: 2 folders for 1 inputs: image"),
         (("--input_shape", "images:16,1,8,8"), "input-shape: the model has no input images"),
         (("--input_shape", "image:16,1,x"), "--input_shape: 'image:16,1,x' is malformed"),

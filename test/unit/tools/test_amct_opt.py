@@ -103,7 +103,7 @@ def test_blank_input_is_an_empty_module(tool: Tool) -> None:
             "o.onnx: error: the target mlir writes module text, which a file of this ending is not",
             "-t onnx or -t onnx-ascend writes such files",
         ),
-        ("net.mlir -o no/out.mlir", "no: error: there is no such folder", ""),
+        ("net.mlir -o no/out.mlir", "no: error: the folder does not exist", ""),
         ("net.mlir -o o.mlir --split-input-file", "error: --split-input-file prints to stdout", "leave out -o"),
         ("net.mlir --remarks=some", "amct-opt: error: argument --remarks: invalid choice: 'some'", None),
         ("bad.mlir", "bad.mlir:2:12: error: Operation nn.dance is not registered", ""),

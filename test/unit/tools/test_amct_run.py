@@ -124,7 +124,7 @@ def test_inputs_are_not_overwritten(amct_tool, files):
 def test_a_missing_output_folder(amct_tool, files, tmp_path):
     result = amct_tool("run", files.module(), "--data", files.npz(x=X), "-o", tmp_path / "no" / "y.npz")
     assert result.status == 1
-    assert f"{tmp_path / 'no'}: error: there is no such folder" in result.err
+    assert f"{tmp_path / 'no'}: error: the folder does not exist" in result.err
 
 
 def test_an_output_called_file(amct_tool, files, tmp_path):
