@@ -19,7 +19,7 @@ from ..data.given import Given
 from ..engines import Runner
 from ..examine.reduction import SECONDS
 from ..flows.network import simplify_and_fuse
-from ..flows.options import ResultOptions
+from ..flows.options import AS_USUAL, ResultOptions
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import run_passes
 from ..rewriting import Remarks
@@ -146,7 +146,7 @@ def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last overloa
     `torch.nn.Module` with batches as `data`), fuses, calibrates, quantizes and measures it, and returns a `Quantized`: it prints
     as tables, `save` writes its files. A session tells the profile, and its `on_remark` hears all remarks. `labels` are the
     classes of the samples, int [samples] or what `--labels` takes; `matmul_nbits`, `quantize_cache`, `simulate_formats`,
-    `faster_than_float` and `recipe` are those of `quantize_file`.
+    `faster_than_float`, `effort` and `recipe` are those of `quantize_file`.
 
     `quantize(module, session)` quantizes a module in place: observers, calibration, integers. Run fusions before: the session
     warns if there are batch norms and no fusion ran. It returns the module and its session.
@@ -168,8 +168,9 @@ def quantize(  # pyright: ignore[reportInconsistentOverload]  # the last overloa
     if _in_one_step(module, session):
         asked = asked_by(others, client, config=settings)
         return _quantized(module, asked, data, labels, _session(session, profile), results)
-    given_results = {**asdict(results), "labels": labels is not None}
-    if name := next((name for name, given in given_results.items() if given), None):
+    usual = asdict(AS_USUAL)
+    given_results = {**asdict(results), "labels": None if labels is None else "given"}
+    if name := next((name for name, given in given_results.items() if given != usual[name]), None):
         raise CompileError(f"only a model in one step takes {name}", hint=f"quantize(model, data=..., {name}=...)")
     if not loading:
         check_session(session, "quantize(module, session)")
@@ -283,8 +284,9 @@ def quantize_file(
     `matmul_nbits` writes products with groups as MatMulNBits of onnxruntime, `simulate_formats` weights of `weight_format` as
     float32. `check` runs every pass and file compared with what was before it, on the samples that measure or on those of a path.
     `faster_than_float` returns layers to float until onnxruntime takes less time for the ONNX file than for the float model, or
-    raises. `recipe="detection"` gives 16 bits to activations of the layers that need them, by what they cost at the outputs.
-    `client` shares calibration among machines, as in `quantize`. `report(folder)` draws the page of the results. Raises
+    raises. `effort` is what is tried where outputs are poor: 0 nothing, 2 everything. `recipe="detection"` gives 16 bits to
+    activations of the layers that need them, by what they cost at the outputs. `client` shares calibration among machines, as
+    in `quantize`. `report(folder)` draws the page of the results. Raises
     CompileError, located.
     """
     from ..flows.quantization import FileOptions, quantize_file as quantized
@@ -341,7 +343,7 @@ def tune(
     asked_for = (asked.quantization, given, Path(folder), within, goal, running, measuring, bounds, "sqnr")
     found = tune_file(Path(model), *asked_for, faster_than_float)
     best = wanted_of(merged(merged(asked.quantization, {"skip_layers": found.returned}), found.best.changes))
-    results = from_keywords(ResultOptions, "tune", {"faster_than_float": faster_than_float, "also": also})
+    results = from_keywords(ResultOptions, "tune", {"faster_than_float": faster_than_float, "also": also, "effort": 0})
     quantized(Path(model), Path(folder), FileOptions(best, given, running, results), within.clone())
     return found
 

@@ -120,6 +120,7 @@ class FileKeywords(Keywords, total=False):
     quantize_cache: bool
     simulate_formats: bool
     faster_than_float: bool
+    effort: Literal[0, 1, 2]
     recipe: Literal["detection"] | None
 
 

@@ -263,6 +263,8 @@ class Settings:
     """The weights that have exact sums of products on every processor, in profiles for onnxruntime: all, those that
     lose little by it or are at risk, or none. An option; AMCT's files do not have it.
     """
+    observed_by_default: bool = field(default=False, compare=False)
+    """Whether nobody has named the observer: of few samples, ranges then cover everything that was seen."""
     as_amct: bool = field(default=False, compare=False)
     """Whether to calibrate as AMCT does, as its files imply: weights first, and DMQ's factors from the first run of the model."""
     where: str = field(default="", compare=False)

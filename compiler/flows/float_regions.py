@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -165,11 +165,10 @@ def _owners(graph: onnx.GraphProto, layers: Iterable[str]) -> dict[int, str]:
     return owners
 
 
-def with_reasons(remarks: Iterable[Remark], returned: Iterable[Returned]) -> list[Remark]:
-    """The remarks, with the measurements as the reason for layers that went back to float."""
-    reasons = {each.layer: each.reason for each in returned}
+def with_reasons(remarks: Iterable[Remark], rule: str, reasons: Mapping[str, str]) -> list[Remark]:
+    """The remarks, with this rule and these reasons, by layer, for layers that went back to float."""
     return [
-        replace(remark, rule=RULE, reason=reasons[remark.layer])
+        replace(remark, rule=rule, reason=reasons[remark.layer])
         if remark.rule == "skip-layers" and remark.layer in reasons
         else remark
         for remark in remarks

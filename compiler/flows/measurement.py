@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, count
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..ir.metadata import metadata
 from ..runtime.boundary import Boundary, InReals, Watched, boundary_of
 from ..runtime.executor import Array, Executable
 from ..runtime.integer_plan import in_integers
-from ..runtime.metrics import Difference, Differences
+from ..runtime.metrics import Difference, Differences, Parts
 from ..runtime.plan import RunError
 from ..session import Session
 from ..support.diagnostics import CompileError
@@ -61,6 +61,8 @@ class Measurement:
     """The lowered module, where there is one."""
     expected: Expected
     """The expected outputs of the ONNX file."""
+    parts: Parts = field(default_factory=Parts)
+    """The errors of the outputs that the target computes, sample by sample, once `differences` has measured them."""
 
     @cached_property
     def boundary(self) -> Boundary:
@@ -73,7 +75,7 @@ class Measurement:
         programs: dict[str, Callable[[], Executable]] = {"fake_quantized": partial(Executable, self.network.module)}
         if self.ascend is not None:
             programs["integer"] = partial(Executable, self.ascend)
-        if (kernels := _integer_kernels(self.network.module, self.network.session)) is not None:
+        if (kernels := integer_kernels(self.network.module, self.network.session)) is not None:
             programs["kernels"] = kernels
         return {name: partial(_in_reals, program, self.boundary) for name, program in programs.items()}
 
@@ -100,6 +102,7 @@ class Measurement:
                 network.session,
                 self.expected,
                 simulated,
+                self.parts,
             )
             for weight in weights_of(network.original):
                 weight.release()
@@ -213,9 +216,10 @@ def measure(
     session: Session,
     expected: Expected,
     simulated: int | None,
+    parts: Parts,
 ) -> list[dict[str, Difference]]:
     """Run modules on the same samples, one thread per core. Returns each module's difference from the exact outputs. Those of the
-    module with number `simulated` are expected of the file, on some further samples as well.
+    module with number `simulated` are expected of the file, on some further samples as well, and make `parts`.
     """
     totals = [{name: Differences() for name in exact.outputs} for _ in others]
     done = count(1)
@@ -228,6 +232,7 @@ def measure(
                     total[name].add(outputs[name], array)
             if simulated is not None:
                 expected.add(outputs, found[simulated])
+                parts.add(outputs, found[simulated])
             session.progress("measure", next(done), samples.runs)
 
     with session.phase("measure"):
@@ -242,7 +247,7 @@ def _in_reals(program: Callable[[], Executable], boundary: Boundary) -> Watched:
     return InReals(program(), boundary)
 
 
-def _integer_kernels(quantized: ModuleOp, session: Session) -> Callable[[], Executable] | None:
+def integer_kernels(quantized: ModuleOp, session: Session) -> Callable[[], Executable] | None:
     """The module as integer kernels compute it; None unless the profile targets them and the module has work for them."""
     if not profile_of(session).facts.kernels:
         return None

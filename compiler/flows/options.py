@@ -40,6 +40,13 @@ class ResultOptions:
     """Return layers to float, those first that lose most time in int8, until onnxruntime takes less time for the ONNX file than
     for the float model, with one thread on this machine. If no file is faster, that is an error, and nothing is written.
     """
+    effort: Literal[0, 1, 2] = option(1, group="recovery of accuracy")
+    """What is tried where the worst output has less than 20 dB, or 26 and 6 less than its layers predict or profile ascend gives:
+    biases as they are, other ranges, `equalize`, float for the layers that cost most, `fit-ranges`, `round-weights`. 0 tries
+    nothing; 1 tries until outputs are better than that, on few samples, in about three times the time at most; 2 tries
+    everything, on all samples. What gains on samples that decided nothing in it is kept. What a configuration, a record or an
+    option says stays as it is; with `faster-than-float` nothing is tried.
+    """
     recipe: Literal["detection"] | None = option(None, group="ranges and widths")
     """detection: 16 bits for activations of the layers that need them, as those of heads and depthwise convolutions often do, and
     8 for the rest. What 16 bits of each take off the noise of each class and each coordinate of boxes is measured at the outputs;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from ..configuration.settings import Arq
 from ..dialects.nn import DequantizeOp, QuantizeOp, constant_of
@@ -35,10 +37,11 @@ from ..transforms.quantization.options import AUTOMATIC, NO_DATA, DataOptions, E
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request, Wanted
-from . import latency
+from . import float_regions, latency, mending
 from .float_regions import Returned, in_float_too, layers_to_return, with_reasons
 from .labels import load_labels
 from .measurement import HUGE, STAGES, Measurement, compared
+from .mending import Mended
 from .network import Network, companions, files_read, read_network
 from .options import AS_USUAL, ResultOptions
 from .peer import CLOSE, Expected, Peer
@@ -142,20 +145,19 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     _warn_of_integers(network)
     outputs.onnx.check(network.module, session)
     network, returned = _as_results_need(network, results, outputs.onnx)
-    network = network.evened()
-    network = network.quantized()  # what it was is not kept
-    if results.quantize_cache:
-        network = network.after(QuantizeCachePass())
-    session.remarks[:] = with_reasons(session.remarks, returned)
-    lowers = not profile_of(session).facts.kernels or {"ascend", "deploy"} & outputs.files.keys()
-    deployable, ascend = network.deployed() if lowers else (None, None)
-    measurement = Measurement(network, ascend, Expected(compared(network.samples)))
-    differences = measurement.differences()
+    lowers = not profile_of(session).facts.kernels or bool({"ascend", "deploy"} & outputs.files.keys())
+    result, mended = _mended(network, options, lowers)
+    measurement, differences = result.measurement, result.differences
+    reasons = {each.layer: each.reason for each in returned}
+    session.remarks[:] = with_reasons(session.remarks, float_regions.RULE, reasons)
+    if mended is not None:
+        session.remarks[:] = with_reasons(session.remarks, mending.RULE, mended.reasons)
     measurement.warn_of_doubts(differences, options.wanted.recovery)
     answers = {} if labels is None else measurement.answers(labels)
-    summary = _summary(measurement, differences, answers, outputs)
+    summary = replace(_summary(measurement, differences, answers, outputs), mended=mended)
     layers = _layers(measurement) if options.report else None
-    modules = {**dict.fromkeys(outputs.targets, network.module), "ascend": ascend, "deploy": deployable}
+    modules = dict.fromkeys(outputs.targets, measurement.network.module)
+    modules |= {"ascend": measurement.ascend, "deploy": result.deployable}
     summary = _write(summary, outputs, modules, layers, measurement, options)
     outputs.note_left(summary, session)
     return summary
@@ -198,6 +200,64 @@ def _as_results_need(network: Network, results: ResultOptions, onnx: OnnxTarget)
         _check_bits(results.opset, network.request)
     returned = layers_to_return(network, onnx) if results.faster_than_float else []
     return network.asking(in_float_too(network.request, returned)), returned
+
+
+class _Result(NamedTuple):
+    """A quantized network, as it is measured and deployed."""
+
+    measurement: Measurement
+    differences: Mapping[str, Mapping[str, Difference]]
+    deployable: ModuleOp | None
+
+
+def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
+    """The result of a fused network, after some further passes."""
+    network = network.evened()
+    network = network.quantized()  # what it was is not kept
+    if further:
+        network = network.after(*further)
+    deployable, ascend = network.deployed() if lowers else (None, None)
+    measurement = Measurement(network, ascend, Expected(compared(network.samples)))
+    return _Result(measurement, measurement.differences(), deployable)
+
+
+def _mended(fused: Network, options: FileOptions, lowers: bool) -> tuple[_Result, Mended | None]:
+    """The result of a fused network, or the one of what serves better if that is poor; and what was tried."""
+    session, further = fused.session, [QuantizeCachePass()] if options.results.quantize_cache else []
+    before, started = len(session.remarks), time.perf_counter()
+    result = _result(fused, lowers, *further)
+    if not _may_mend(fused, options):
+        if options.results.effort > AS_USUAL.effort:
+            session.warn(
+                "effort changes nothing: what is given says how each layer is quantized, or how fast the file is"
+            )
+        return result, None
+    began, first = time.perf_counter(), result.measurement.parts
+    with session.phase("mend"):
+        mended = mending.mend(fused, first, options.results.effort)
+    if options.results.effort > AS_USUAL.effort and mended.request == fused.request:
+        why = "nothing that was tried gains" if mended.attempts else "there are too few samples to try anything"
+        session.note(f"effort: {why}")
+    if mended.request != fused.request:
+        remarks = session.remarks[before:]
+        del session.remarks[before:]
+        better = _result(fused.asking(mended.request), lowers, *further)
+        mended = replace(mended, after=better.measurement.parts.worst)
+        if mended.gains:
+            result = better
+        else:
+            session.remarks[before:] = remarks
+    return result, replace(mended, seconds=time.perf_counter() - began, first_seconds=began - started)
+
+
+def _may_mend(fused: Network, options: FileOptions) -> bool:
+    """Whether the options leave open how accuracy is won back: not with AMCT's configuration or record, nor where weights are
+    quantized by themselves.
+    """
+    settings, given = fused.request.settings, options.wanted.options.settings
+    alone = settings.common is not None and settings.common.weight_compress_only
+    asks = options.results.faster_than_float
+    return given.config is None and fused.request.record is None and not alone and not asks
 
 
 def _warn_of_training(network: Network) -> None:

@@ -4,14 +4,16 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
+from ..data import Samples
 from ..ir.array import Array
 from ..rewriting import Remarks, layer_of
+from ..runtime.metrics import Measure
 from ..support.diagnostics import CompileError
 from ..support.tables import some
 from ..transforms.quantization.calibrate.observing import in_batches
@@ -22,6 +24,8 @@ from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request
 from .network import Network
 from .widening import WIDE, can_widen, own_values
+
+M = TypeVar("M", bound=Measure)
 
 RULE = "recipe"
 SHARE = 0.9
@@ -67,29 +71,34 @@ def widenings(network: Network) -> list[Widening]:
 
 def _gains(network: Network, names: Sequence[str]) -> dict[str, dict[Group, float]]:
     """The noise of each group of outputs that activations of 16 bits take away, by quantized layer."""
-    evened, session, held = network.quiet.evened(), network.session, network.samples.held
-    request = evened.request
-    of_values = request.profile.points == "values"
-    places = own_values(evened.module, request, session) if of_values else {}
-    forms = evened, evened.quantized(), evened.quantized(widened(request, names))
-    whole, narrow, wide = (form.inlined().module for form in forms)
-    layers = set(quantized_layers(narrow, session))
-    names = [name for name in names if name in layers]
-    measuring = in_batches(whole, [], held.head(min(RANKED, held.count)))
-    noise: list[dict[str, dict[Group, float]]] = []
-    for form in (narrow, wide):
-        if of_values:
-            own = {name: places[name] for name in names if name in places}
-            found = rounded(whole, form, own, measuring, session, RULE, _ByGroup)
-        else:
-            alone = exchanged(whole, form, names, whole, measuring, session, RULE, _ByGroup)
-            found = {name: [each] for name, each in alone.items()}
-        noise.append({name: _sum(each.groups for each in own) for name, own in found.items()})
-    before, after = noise
+    evened, held = network.quiet.evened(), network.samples.held
+    samples = held.head(min(RANKED, held.count))
+    forms = evened.quantized(), evened.quantized(widened(evened.request, names))
+    before, after = (
+        {name: _sum(each.groups for each in own) for name, own in found.items()}
+        for found in (rounding(evened, form, names, samples, RULE, _ByGroup) for form in forms)
+    )
     return {
         name: {group: max(0.0, each - after[name].get(group, 0.0)) for group, each in own.items()}
         for name, own in before.items()
     }
+
+
+def rounding(
+    evened: Network, quantized: Network, names: Sequence[str], samples: Samples, phase: str, measure: Callable[[], M]
+) -> dict[str, list[M]]:
+    """The distance of the outputs from those in float if only activations of a layer are rounded as in the quantized network: by
+    quantized layer of these names, a measure for each of the values that are its own, or for its inputs.
+    """
+    whole, form = evened.inlined().module, quantized.inlined().module
+    layers, samples = set(quantized_layers(form, evened.session)), in_batches(whole, [], samples)
+    names = [name for name in names if name in layers]
+    if evened.request.profile.points == "layers":
+        alone = exchanged(whole, form, names, whole, samples, evened.session, phase, measure)
+        return {name: [each] for name, each in alone.items()}
+    places = own_values(evened.module, evened.request, evened.session)
+    own = {name: places[name] for name in names if name in places}
+    return rounded(whole, form, own, samples, evened.session, phase, measure)
 
 
 def widened(request: Request, layers: Iterable[str]) -> Request:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,7 +17,7 @@ from ..engines import Runner
 from ..engines.threads import OrderedBatches, Turn, threads_here
 from ..rewriting import layer_of
 from ..runtime.executor import Array, Executable
-from ..runtime.metrics import DIFFERENCES, Differences, Divergences, Outputs
+from ..runtime.metrics import DIFFERENCES, Differences, Divergences, Measure, Outputs
 from ..session import Session
 from ..support.diagnostics import CompileError
 from ..support.tables import Table, Tabled
@@ -32,6 +33,8 @@ from .network import read_network
 from .plausibility import warn_of_data
 from .shared_difference import shared_difference
 from .summary import measured_on
+
+M = TypeVar("M", bound=Measure)
 
 SAMPLES = 32
 """The default number of samples to measure with."""
@@ -174,8 +177,8 @@ def difference_of(
     other: Runnable,
     samples: Samples,
     session: Session,
-    measure: Callable[[], Outputs] = DIFFERENCES,
-) -> Outputs:
+    measure: Callable[[], M],
+) -> M:
     """The difference of the outputs of two modules; one thread per core runs them."""
     total = measure()
     done = count(1)

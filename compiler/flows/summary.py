@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -24,6 +24,9 @@ from .latency import Latencies
 from .options import ALSO
 from .peer import Peer, described
 from .significance import EXPLAINED, Pair, Share
+
+if TYPE_CHECKING:
+    from .mending import Mended
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
@@ -148,6 +151,8 @@ class Summary(Tabled):
     """The model in float and the ONNX file, timed in onnxruntime; None if that was not asked for, or not possible."""
     target: str = ""
     """The purpose of the profile."""
+    mended: Mended | None = None
+    """What was tried for accuracy; None where the options leave nothing open."""
     inexact: tuple[str, ...] = ()
     """The layers whose sums of products onnxruntime may get wrong on some processors."""
     warnings: tuple[str, ...] = ()
@@ -202,6 +207,7 @@ def _brief(summary: Summary) -> Iterator[tuple[str, str]]:
     if also := [files[role] for role in ALSO if role in files]:
         yield "files", ", ".join(map(str, also))
     yield from _brief_accuracy(summary)
+    yield from _brief_mending(summary.mended)
     yield "onnxruntime", described(summary.peer)
     if summary.peer is not None and summary.peer.wrong:
         yield "processors", _processors(summary)
@@ -236,6 +242,28 @@ def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "accuracy", found if accuracy.answers else f"{found}, {on}"
     if len(outputs) > _ROWS:
         yield "accuracy", f"a higher SQNR for {numbered(len(outputs) - _ROWS, 'more output')}"
+
+
+def _brief_mending(mended: Mended | None) -> Iterator[tuple[str, str]]:
+    """What was tried for accuracy, what it gained and what it took."""
+    if mended is None:
+        return
+    kept = [each for each in mended.attempts if each.kept and mended.gains]
+    others = [each for each in mended.attempts if each not in kept]
+    took = (
+        f"in {mended.seconds:.1f} s, {mended.seconds / max(mended.first_seconds, 1e-9):.1f} times the time without that"
+    )
+    if kept:
+        done = ", then ".join(f"{each.called} ({each.after - each.before:+.1f} dB)" for each in kept)
+        yield (
+            "mended",
+            f"'{mended.before[0]}' had {mended.before[1]:.1f} dB and has {mended.after[1]:.1f} dB by {done}; {took}",
+        )
+    if others:
+        tried = ", ".join(f"{each.called} ({each.after - each.before:+.1f} dB)" for each in others)
+        yield "no gain by", tried if kept else f"{tried}; {took}"
+    if mended.cause:
+        yield "poor", f"{mended.after[0]} has {mended.after[1]:.1f} dB: {mended.cause}"
 
 
 def _brief_reasons(layers: Layers) -> Iterator[tuple[str, str]]:
@@ -407,11 +435,21 @@ def summary_data(summary: Summary) -> dict[str, Any]:
                 for name, each in summary.accuracy.answers.items()
             },
         },
+        "mended": None if summary.mended is None else mended_data(summary.mended),
         "onnxruntime": None if summary.peer is None else peer_data(summary.peer),
         "latency": None if summary.latencies is None else summary.latencies.data(),
         "inexact": list(summary.inexact),
         "bytes": asdict(summary.sizes),
         "files": {role: path.name for role, path in summary.files.items()},
+    }
+
+
+def mended_data(mended: Mended) -> dict[str, Any]:
+    """What was tried for accuracy, as plain data."""
+    return {
+        "attempts": [finite(asdict(each)) for each in mended.attempts],
+        "cause": mended.cause,
+        **finite({"before": mended.before[1], "after": mended.after[1]}),
     }
 
 

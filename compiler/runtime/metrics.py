@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, Self, cast
 
 import numpy as np
@@ -243,3 +243,101 @@ class Outputs:
 
 DIFFERENCES = partial(Outputs, Differences)
 """Makes an empty measure of the SQNR of each output."""
+
+
+_ROWS = 256
+"""Most rows of an output whose numbers are told apart."""
+GAIN = 0.5
+"""Least gain in dB that counts."""
+CERTAIN = 2
+"""Number of standard errors that the mean gain of samples, in dB, has to exceed."""
+_FAR = 60.0
+"""Largest gain of a sample in dB."""
+
+
+def _decibels(signal: float, noise: float) -> float:
+    """The SQNR of these energies, of which the signal is not 0; noise that is not a number is endless."""
+    if np.isnan(noise):
+        return float("-inf")
+    return 10 * float(np.log10(signal / noise)) if noise else float("inf")
+
+
+@dataclass
+class Parts:
+    """The signal and the noise of each part of the float outputs, sample by sample: a measure that tells gains from chance.
+
+    An output is a part, unless it holds scores next to other numbers, as those of detectors do: boxes in pixels would hide
+    them. Rows along its shortest axis, but the first, belong to the scores if all their numbers lie between 0 and 1.
+    """
+
+    by_sample: bool = False
+    """Whether the first axis of every output counts samples; otherwise a run is one."""
+    rows: dict[str, list[Array]] = field(default_factory=dict[str, list[Array]])
+    """Least and largest number, signal and noise of each row in each sample of a run, [4, samples, rows], by output."""
+
+    @property
+    def noise(self) -> float:
+        """The noise of the worst part, as a share of its signal."""
+        return max((float(10 ** (-each / 10)) for each in self.sqnr.values()), default=0.0)
+
+    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
+        """Adds the outputs of one run."""
+        for name, reference in expected.items():
+            if reference.size and np.issubdtype(reference.dtype, np.floating):
+                a, b = (self._by_row(each.astype(np.float64)) for each in (reference, found[name]))
+                numbers = a.min(2), a.max(2), np.square(a).sum(2), np.square(a - b).sum(2)
+                self.rows.setdefault(name, []).append(np.stack(numbers))
+
+    def _by_row(self, array: Array) -> Array:
+        """The numbers of an output as [samples, rows, numbers]."""
+        samples = len(array) if self.by_sample else 1
+        shape = array.shape[1:]
+        axis = int(np.argmin(shape)) if len(shape) > 1 else 0
+        if len(shape) < 2 or shape[axis] > _ROWS:
+            return array.reshape(samples, 1, -1)
+        rows = np.moveaxis(array, 1 + axis, 1)
+        if samples == 1:
+            rows = np.moveaxis(rows, 1, 0)[None]
+        return rows.reshape(samples, shape[axis], -1)
+
+    def merge(self, other: Self) -> None:
+        """Adds the runs of another one."""
+        for name, runs in other.rows.items():
+            self.rows.setdefault(name, []).extend(runs)
+
+    @cached_property
+    def energies(self) -> dict[str, Array]:
+        """The signal and the noise of each part in each sample, [2, samples]; those without any signal are left out."""
+        found: dict[str, Array] = {}
+        for name, runs in self.rows.items():
+            low, high, signal, noise = np.concatenate(runs, axis=1)
+            scores = (low.min(0) >= 0) & (high.max(0) <= 1)
+            kinds = {f"{name} (scores)": scores, f"{name} (other numbers)": ~scores}
+            if scores.all() or not scores.any():
+                kinds = {name: np.ones_like(scores)}
+            found.update(
+                {part: np.stack([each[:, own].sum(1) for each in (signal, noise)]) for part, own in kinds.items()}
+            )
+        return {name: each for name, each in found.items() if each[0].any()}
+
+    @property
+    def sqnr(self) -> dict[str, float]:
+        """The SQNR of each part in dB."""
+        sums = {name: each.sum(1) for name, each in self.energies.items()}
+        return {name: _decibels(float(s), float(n)) for name, (s, n) in sums.items()}
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The part with the least SQNR, and that in dB; without any part nothing, and inf."""
+        return min(self.sqnr.items(), key=lambda each: each[1], default=("", float("inf")))
+
+    def gains(self, other: Self) -> bool:
+        """Whether the worst part is better in `other`, of the same samples, by `GAIN` and by more than chance explains."""
+        name, sqnr = self.worst
+        if not other.worst[1] >= sqnr + GAIN:
+            return False
+        before, after = (each.energies[name][1] for each in (self, other))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            decibels = np.nan_to_num(10 * np.log10(before / after), nan=0.0).clip(-_FAR, _FAR)
+        chance = float(decibels.std(ddof=1)) / len(decibels) ** 0.5 if len(decibels) > 1 else float("inf")
+        return bool(decibels.mean() > CERTAIN * chance)

@@ -58,8 +58,8 @@ If onnxruntime runs MODEL but not the file, the exit status is 1.
 If no layer can be quantized, a warning says why, the files are those of the float model, and the exit status is 0."""
 
 _ESSENTIAL = (
-    *("-o", "--data", "--preprocess", "--labels", "--profile", "--num-samples", "--skip-layers", "--recipe"),
-    *("--weight-bits", "--weight-only", "--round-weights", "--faster-than-float"),
+    *("-o", "--data", "--preprocess", "--labels", "--profile", "--num-samples", "--skip-layers", "--effort"),
+    *("--weight-bits", "--weight-only", "--recipe", "--round-weights", "--faster-than-float"),
 )
 """The options that most users need."""
 _ATC = {".onnx": "--framework=5", ".pb": "--framework=3", ".prototxt": "--framework=0"}

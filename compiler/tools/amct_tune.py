@@ -119,9 +119,9 @@ def run(args: argparse.Namespace) -> None:
     changed = [*found.best.changes, *(["skip_layers"] if found.returned else [])]
     session = quantizing_session(args)
     with progress_bar() as session.on_progress:
-        winning = _with(args, {name: values_of(best)[name] for name in changed})
+        winning = _with(args, {**{name: values_of(best)[name] for name in changed}, "effort": 0})
         session.commands = command_lines(winning)
-        results = replace(options_of(args, ResultOptions), labels=None)
+        results = options_of(winning, ResultOptions)
         options = FileOptions(wanted_of(best), data, running, results, timed=True)
         summary = quantize_file(args.model, args.output, options, session)
     with replacing(tuned) as stream:

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...data import Samples
 from ...engines import HERE, Runner
 from ...runtime.executor import Executable
+from ...runtime.metrics import DIFFERENCES
 from ...session import Session
 from ..evaluation import Evaluator, Labels, Metric, ranks
 from ..labels import load_labels
@@ -128,7 +129,7 @@ class _BySqnr:
             if isinstance(model, Executable):
                 found = difference_by(self.runner, self.reference, module, self.samples, self.session)
             else:
-                found = difference_of(Executable(self.reference), model, self.samples, self.session)
+                found = difference_of(Executable(self.reference), model, self.samples, self.session, DIFFERENCES)
         sqnr = found.sqnr
         return (-float("inf"), False) if np.isnan(sqnr) else (sqnr, sqnr >= self.least)
 

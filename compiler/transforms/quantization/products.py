@@ -84,11 +84,14 @@ def _windows(x: Array, axes: Sequence[_Axis], chosen: Array, groups: int) -> Arr
         each = axis.elements(windows)[:, None]
         elements = (elements[:, :, None] * axis.size + each).reshape(len(chosen), -1)
         zeros = (zeros[:, :, None] | (each < 0)).reshape(len(chosen), -1)
-    places, taps = np.unique(np.where(zeros, prod(space), elements), return_inverse=True)
+    elements = np.where(zeros, prod(space), elements)
+    held = np.zeros(prod(space) + 1, np.bool_)
+    held[elements] = True
+    places, taps = np.flatnonzero(held), (np.cumsum(held) - 1)[elements]
     read = np.zeros((len(places), samples, channels), np.float32)  # the places that windows hold, each once, and zeros
     inside = places[: np.searchsorted(places, prod(space))]
     read[: len(inside)] = x[np.unravel_index(inside, space)]
-    rows = read[taps.reshape(elements.shape)].reshape(len(chosen), -1, samples, groups, channels // groups)
+    rows = read[taps].reshape(len(chosen), -1, samples, groups, channels // groups)
     return np.ascontiguousarray(rows.transpose(3, 0, 2, 1, 4)).reshape(groups, len(chosen) * samples, -1)
 
 

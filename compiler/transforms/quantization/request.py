@@ -257,6 +257,7 @@ def settings_of(options: SettingsOptions) -> Settings:
         dynamic=bool(options.dynamic),
         embeddings=options.embeddings or given.embeddings,
         activation_format=options.activation_format,
+        observed_by_default=options.config is None and options.observer is None,
         portable=options.portable or given.portable,
         weights_first=given.weights_first if options.weights_first is None else options.weights_first,
         skip_layers=tuple(dict.fromkeys((*given.skip_layers, *options.skip_layers))),

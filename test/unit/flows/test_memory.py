@@ -58,7 +58,10 @@ def _imported(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert amct.run(["quantize", *map(str, command), "-q"]) == 0
 
 
-NEAREST = [["--profile", "ascend"], ["--profile", "qdq", "--round-weights", "nearest"]]
+NEAREST = [
+    ["--profile", "ascend", "--effort", "0"],
+    ["--profile", "qdq", "--round-weights", "nearest", "--effort", "0"],
+]
 
 
 @pytest.mark.slow
@@ -84,7 +87,7 @@ def test_weights_are_rounded_layer_by_layer(tmp_path: Path, monkeypatch: pytest.
     for module in (integer, kernels):
         monkeypatch.setattr(module, "KEPT_WEIGHT", WEIGHTS // LAYERS)
     few, many = (
-        peak_of(network(tmp_path / str(layers), layers), ["--profile", "qdq"], monkeypatch)
+        peak_of(network(tmp_path / str(layers), layers), ["--profile", "qdq", "--effort", "0"], monkeypatch)
         for layers in (LAYERS, 2 * LAYERS)
     )
     assert many - few < 0.5 * WEIGHTS

@@ -111,7 +111,7 @@ NETWORKS = {
         }""",
 }
 SAYS: Given = {
-    "observer": "minmax",
+    "observer": "percentile",
     "layer_weight_bits": ("c1:4",),
     "layer_bits": ("c1:16",),
     "dmq": 0.5,
@@ -210,8 +210,8 @@ class Network:
     def is_silent(self, given: Given, name: str) -> bool:
         """Whether files are the same with each other value of an option, and no message says so."""
         run, option = self.run(given), KNOWN[name]
-        switches = option.owner is RecoveryOptions or name == "dynamic"
-        asks_for_nothing = given[name] in ("none", "nearest") or (switches and given[name] is False)
+        switches = option.owner is RecoveryOptions or name in ("dynamic", "effort")
+        asks_for_nothing = given[name] in ("none", "nearest") or (switches and not given[name])
         if asks_for_nothing or run.names(name) or "nothing is quantized" in run.said:
             return False
         others = (option.default, *option.choices, *((True, False) if option.type is bool else ()))

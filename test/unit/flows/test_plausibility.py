@@ -118,6 +118,7 @@ def test_the_next_command_can_be_pasted(amct_tool, tmp_path: Path) -> None:
         Image.fromarray(np.rint((image[0] + 1) * 127.5).astype(np.uint8)).save(folder / f"{i:02}.png")
     data = ("--data", tmp_path / "my photos", "--scale", "255")
     few = ("--weight-bits", "3", "--observer", "percentile{percentile=0.51}", "--no-report", "--profile", "ascend")
+    few = (*few, "--effort", "0")
     lines = amct_tool("quantize", MODEL, *data, *few, "-o", tmp_path / "out").err.splitlines()
     commands = [shlex.split(line.rpartition(": ")[2]) for line in lines]
     assert [words[:2] for words in commands] == [["amct", "evaluate"], ["amct", "sensitivity"]]

@@ -69,7 +69,7 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     folder, data, session = model.parent / "out", model.parent / "data.npz", new_session()
     said: list[Remark] = []
     session.profile, session.prints, session.on_remark = profile, ("note",), said.append
-    plain = amct_opt.quantize_file(model, model.parent / "plain", data, profile=profile, equalize=False)
+    plain = amct_opt.quantize_file(model, model.parent / "plain", data, profile=profile, equalize=False, effort=0)
     found = amct_opt.quantize_file(model, folder, data, recipe="detection", equalize=False, session=session)
     remarks = {each.layer: each for each in said if each.rule == RULE}
     assert {name for name, each in remarks.items() if each.kind == "applied"} == {wide}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from ....data import Samples
@@ -20,7 +20,7 @@ from ....rewriting import Remarks
 from ....session import Session, session_of
 from ....support.diagnostics import CompileError, op_error
 from ....support.files import refuse_overwriting
-from ..data import load
+from ..data import FEW, load
 from ..decide.sites import graph_points, note_other_functions
 from ..numbers.parameters import activation_params
 from ..options import DataOptions, EngineOptions
@@ -30,6 +30,9 @@ from ..running import runner_of
 from .observing import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
 from .state import Part, Progress, merge_states, write_state
+
+COVERING = "minmax"
+"""The observer whose range covers everything."""
 
 
 @dataclass(frozen=True, init=False)
@@ -79,6 +82,14 @@ def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
     """The points without parameters, after parameters were copied within groups."""
     settle(module)
     return [point for point in graph_points(module) if point.qparams is None]
+
+
+def cover_few(module: ModuleOp, samples: Callable[[], Samples]) -> None:
+    """Give points without parameters an observer that covers everything, if there are few samples, unless they are synthetic."""
+    points = points_to_calibrate(module)
+    if points and samples().count < FEW and not samples().synthetic:
+        for point in points:
+            point.observer = StringAttr(COVERING)
 
 
 def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:

@@ -17,7 +17,7 @@ from .....engines import HERE, Runner
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
 from .....session import Session, session_of
-from ...data import load
+from ...data import FEW, load
 from ...numbers.parameters import bias_fits
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
@@ -61,7 +61,9 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None
     """The samples that correct biases by default. None if they are synthetic or, with remarks, too few."""
     if samples.synthetic:
         return None
-    found = Folds.by_default(module, samples, session, _USUAL)
+    found = f"the data has fewer than {FEW} samples"
+    if samples.count >= FEW:
+        found = Folds.by_default(module, samples, session, _USUAL)
     if isinstance(found, Folds):
         return found
     remarks = Remarks(session, CorrectBiasPass.name)
