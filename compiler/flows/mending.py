@@ -59,6 +59,8 @@ _CLIPPED = 0.01
 """Share of a value's energy that is lost by clipping, from which on ranges are to blame."""
 _SHARE, _MARGIN, _MOST = 0.9, 1.0, 0.8
 """Share of the noise of rounded values that goes at a time, dB around the goal, and largest share of layers in float."""
+_OTHERWISE = 3.0
+"""dB by which a trial that is like the result may be better for other reasons than its samples."""
 _WHOLE = 8
 """Bits of activations and weights when nobody asks for fewer."""
 
@@ -191,9 +193,11 @@ class _Trials:
             chosen = [layer for layer in _around(evened, chosen) if layer not in trial.request.settings.skip_layers]
         return chosen if len(chosen) <= _MOST * len(noise) else []
 
-    def cause(self, trial: _Trial) -> str:
-        """The likely reason why the worst output is poor: values beyond their range, or the layer that costs most."""
-        clipped = max(_clipping(trial.networks[0][1]), key=lambda each: each.share, default=None)
+    def cause(self, trial: _Trial, held: Samples) -> str:
+        """The likely reason why the worst output is poor on these samples: values beyond their range, or the layer that costs
+        most.
+        """
+        clipped = max(_clipping(trial.networks[0][1], held), key=lambda each: each.share, default=None)
         if clipped is not None and clipped.share >= _CLIPPED:
             far = f"the samples that measure reach {clipped.reach:.1f} times the range"
             return f"at '{clipped.layer}' {far}; calibrate on more kinds of samples"
@@ -232,8 +236,8 @@ class _Clipping(NamedTuple):
     more: bool = False
 
 
-def _clipping(network: Network) -> list[_Clipping]:
-    """What clipping does to the values of a quantized network, on the samples that judge."""
+def _clipping(network: Network, held: Samples) -> list[_Clipping]:
+    """What clipping does to the values of a quantized network on samples that did not calibrate it."""
     points = [op for op in main_function(network.module).body.walk() if isinstance(op, QuantizeOp)]
     by_value = {op.input: (op, _range(op)) for op in points if op.qparams.data.axis is None}
     sums = {value: np.zeros(3) for value in by_value}
@@ -247,7 +251,7 @@ def _clipping(network: Network) -> list[_Clipping]:
         reach[value] = max(reach[value], *(float(most / limit) for most, limit in ends if limit))
 
     executable = Executable(network.module, list(by_value))
-    for inputs in network.samples.held.batches():
+    for inputs in held.batches():
         executable.run(inputs, watch)
     found = list[_Clipping]()
     for value, (signal, lost, count) in sums.items():
@@ -301,7 +305,8 @@ _Remedy = Callable[[_Trials, _Trial, float], "_Change | None"]
 
 def _ranges(observer: str, called: str, trials: _Trials, best: _Trial, goal: float) -> _Change | None:
     settings = best.request.settings
-    if not settings.observed_by_default or not any(each.more for each in _clipping(best.networks[0][1])):
+    quantized = best.networks[0][1]
+    if not settings.observed_by_default or not any(each.more for each in _clipping(quantized, quantized.samples.held)):
         return None
     common = settings.common or Calibration()
     activation = replace(common.activation, observer=observer)
@@ -344,7 +349,8 @@ def _is_whole(request: Request) -> bool:
 
 def _in_float(trials: _Trials, best: _Trial, goal: float) -> _Change | None:
     settings = best.request.settings
-    if not _is_whole(best.request) or not (names := trials.noisy_layers(best, goal)):
+    goal = min(goal, POOR + BEHIND)  # more is not worth a slower file
+    if best.sqnr >= goal or not _is_whole(best.request) or not (names := trials.noisy_layers(best, goal)):
         return None
     settings = replace(settings, skip_layers=(*settings.skip_layers, *names))
     called = f"float for {numbered(len(names), 'layer')} ({some(names)})"
@@ -410,7 +416,7 @@ def mend(fused: Network, first: Parts, effort: int) -> Mended:
     if not trials.folds:
         return unchanged
     best, attempts = trials.by(request), list[Attempt]()
-    goal = POOR + max(0.0, best.sqnr - first.worst[1])
+    goal = POOR + min(_OTHERWISE, max(0.0, best.sqnr - first.worst[1]))
     if everything:
         goal = math.inf
     elif first.worst[1] >= POOR:
@@ -435,5 +441,5 @@ def mend(fused: Network, first: Parts, effort: int) -> Mended:
         attempts.append(Attempt("biases as they are", "--no-correct-bias", corrected.sqnr, best.sqnr, kept))
         if kept:
             best = replace(best, request=replace(best.request, recovery=plain))
-    cause = "" if everything or best.sqnr >= goal else trials.cause(best)
+    cause = "" if everything or (best.sqnr >= goal and attempts) else trials.cause(best, fused.samples.held)
     return replace(unchanged, request=best.request, attempts=attempts, cause=cause)

@@ -39,7 +39,7 @@ from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request, Wanted
 from . import float_regions, latency, mending
 from .float_regions import Returned, in_float_too, layers_to_return, with_reasons
-from .labels import load_labels
+from .labels import Labels, load_labels
 from .measurement import HUGE, STAGES, Measurement, compared
 from .mending import Mended
 from .network import Network, companions, files_read, read_network
@@ -146,7 +146,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     outputs.onnx.check(network.module, session)
     network, returned = _as_results_need(network, results, outputs.onnx)
     lowers = not profile_of(session).facts.kernels or bool({"ascend", "deploy"} & outputs.files.keys())
-    result, mended = _mended(network, options, lowers)
+    result, mended = _mended(network, options, lowers, labels)
     measurement, differences = result.measurement, result.differences
     reasons = {each.layer: each.reason for each in returned}
     session.remarks[:] = with_reasons(session.remarks, float_regions.RULE, reasons)
@@ -209,6 +209,10 @@ class _Result(NamedTuple):
     differences: Mapping[str, Mapping[str, Difference]]
     deployable: ModuleOp | None
 
+    def right(self, labels: Labels) -> int:
+        """The number of right answers of the form that the target computes."""
+        return self.measurement.answers(labels)[self.measurement.simulated_stage].top1.right
+
 
 def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
     """The result of a fused network, after some further passes."""
@@ -221,8 +225,10 @@ def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
     return _Result(measurement, measurement.differences(), deployable)
 
 
-def _mended(fused: Network, options: FileOptions, lowers: bool) -> tuple[_Result, Mended | None]:
-    """The result of a fused network, or the one of what serves better if that is poor; and what was tried."""
+def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels | None) -> tuple[_Result, Mended | None]:
+    """The result of a fused network, or the one of what serves better if that is poor; and what was tried. With labels, no right
+    answer may be lost.
+    """
     session, further = fused.session, [QuantizeCachePass()] if options.results.quantize_cache else []
     before, started = len(session.remarks), time.perf_counter()
     result = _result(fused, lowers, *further)
@@ -242,7 +248,8 @@ def _mended(fused: Network, options: FileOptions, lowers: bool) -> tuple[_Result
         remarks = session.remarks[before:]
         del session.remarks[before:]
         better = _result(fused.asking(mended.request), lowers, *further)
-        mended = replace(mended, after=better.measurement.parts.worst)
+        if labels is None or better.right(labels) >= result.right(labels):
+            mended = replace(mended, after=better.measurement.parts.worst)
         if mended.gains:
             result = better
         else:

@@ -20,7 +20,7 @@ from ...rewriting import Remarks, rewrite
 from ...session import Session
 from ..constant_folding import FoldConstantsPass
 from ..dead_code import erase_dead
-from .arithmetic import RemoveNeutral, merge_bounds, name_bounds, remove_involution, remove_repetition
+from .arithmetic import RemoveNeutral, merge_bounds, name_bounds, name_prelu, remove_involution, remove_repetition
 from .dilation import FormDilation
 from .identities import remove_identity
 from .pads import MergePad
@@ -39,7 +39,7 @@ class CanonicalizePass(ModulePass):
 
     PATTERNS: ClassVar[tuple[type[Any], ...]] = (
         remove_identity, remove_reshape, merge_reshapes, merge_transposes, join_transposes, name_bounds, merge_bounds,
-        RemoveNeutral, remove_involution, remove_repetition, MergePad, FormDilation,
+        name_prelu, RemoveNeutral, remove_involution, remove_repetition, MergePad, FormDilation,
     )  # fmt: skip
     """Patterns that make the module smaller or simpler, never the reverse: they end because no two undo each other."""
 

@@ -1,4 +1,4 @@
-"""Bounds (relu, relu6, clip), arithmetic with neutral numbers, and operations that undo or repeat themselves.
+"""Bounds (relu, relu6, clip), prelu, arithmetic with neutral numbers, and operations that undo or repeat themselves.
 
 Adding 0.0 is not neutral: it turns -0.0 into 0.0. Adding -0.0 and subtracting 0.0 are.
 """
@@ -12,10 +12,11 @@ import numpy as np
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from ...dialects import nn
 from ...dialects.nn.shapes import element_of
-from ...ir.dtypes import is_float
+from ...ir.dtypes import is_float, numpy_dtype
 from ...rewriting import Remarks, Roots, StepPattern, condition, fused_location, layer_of, rewrites
 from ...runtime.kernels import Array
 from .identities import give_back
@@ -59,6 +60,63 @@ def merge_bounds(op: nn.BoundOp, rewriter: PatternRewriter, remarks: Remarks) ->
     elif inner.result.has_one_use():
         remarks.applied(op, "bounds", f"merged with {layer_of(inner)}")
         rewriter.replace(op, _bounded(inner.input, merged, op, fused_location(inner, op)))
+
+
+@rewrites(nn.AddOp, nn.SubOp)
+def name_prelu(op: nn.AddOp | nn.SubOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
+    """`relu(x) + a (x - |x|) / 2` and `relu(x) - a relu(-x)`, as which TensorFlow's layers are stored, are prelu."""
+    for positive, product in [(op.lhs, op.rhs), (op.rhs, op.lhs)][: 2 if isinstance(op, nn.AddOp) else 1]:
+        relu = positive.owner
+        if not isinstance(relu, nn.ReluOp) or not positive.has_one_use() or op.result.type != relu.input.type:
+            continue
+        if (slope := _negative_slope(product, relu.input)) is None:
+            continue
+        array = (slope if isinstance(op, nn.AddOp) else -slope).astype(numpy_dtype(element_of(op.result)))
+        remarks.applied(op, "prelu", "arithmetic that gives another slope to negative numbers")
+        constant = nn.ConstantOp.of(array, f"{layer_of(op)}.slope", op.location)
+        rewriter.insert(constant, InsertPoint.before(op))
+        types = op.result_types
+        rewriter.replace(
+            op, nn.PReluOp.make(relu.input, constant.result, origin=op.origin, result_types=types, location=op.location)
+        )
+        return
+
+
+def _negative_slope(product: SSAValue, x: SSAValue) -> Array | None:
+    """The factor of negative `x` in a product that is 0 for all others, float64; None for another product. All constants but
+    one are powers of two, so that multiplying them rounds nothing.
+    """
+    slope, whole, open_factors = np.float64(1), list[Array](), [product]
+    found = False
+    while open_factors:
+        value = open_factors.pop()
+        op = value.owner
+        if (constant := nn.constant_of(value)) is not None:
+            array = constant.array.astype(np.float64)
+            whole += [array] if (np.abs(np.frexp(array)[0]) != 0.5).any() else []
+            slope = slope * array
+        elif not value.has_one_use():
+            return None
+        elif isinstance(op, nn.MulOp):
+            open_factors += op.operands
+        elif isinstance(op, nn.NegOp):
+            slope, open_factors = -slope, [*open_factors, op.input]
+        elif found or (factor := _negative_part(op, x)) is None:
+            return None
+        else:
+            slope, found = factor * slope, True
+    return np.asarray(slope) if found and len(whole) < 2 and np.isfinite(slope).all() else None
+
+
+def _negative_part(op: object, x: SSAValue) -> int | None:
+    """What an operation gives for negative `x`, in units of it, if it gives 0 for others."""
+    match op:
+        case nn.SubOp() if op.lhs is x and isinstance(op.rhs.owner, nn.AbsOp) and op.rhs.owner.input is x:
+            return 2
+        case nn.ReluOp() if isinstance(op.input.owner, nn.NegOp) and op.input.owner.input is x:
+            return -1
+        case _:
+            return None
 
 
 class Neutral(NamedTuple):

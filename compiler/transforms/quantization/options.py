@@ -68,7 +68,8 @@ class SettingsOptions:
     record: str | Record | None = option(None, group="results")
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when neither this nor `config` names one.
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`. When neither this nor `config` names one: mse,
+    or minmax if fewer than 16 samples calibrate.
     """
     bits: Bits | None = None
     """Bits of activations; 8 when neither this nor `config` gives them."""
@@ -239,7 +240,8 @@ class RecoveryOptions:
     """
     correct_bias: bool | None = None
     """Correct biases for the mean shift of layers' outputs by quantization. When not given: on part of `data`, at most 48
-    runs, unless there is a configuration or a record, weights are rounded by data, or only weights are quantized.
+    runs, if 16 samples or more calibrate, unless there is a configuration or a record, weights are rounded by data, or only
+    weights are quantized.
     """
 
     def given(self, step: RecoveryStep) -> bool:

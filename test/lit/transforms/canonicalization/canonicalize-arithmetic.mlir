@@ -82,3 +82,54 @@ func.func @refused(%x: tensor<3xf32>, %y: tensor<3xf32>) -> (tensor<2x3xf32>, te
   %e = nn.mul %x, %y : tensor<3xf32>
   func.return %a, %b, %c, %d, %e : tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
+
+// -----
+
+// prelu as TensorFlow stores it: by the absolute value, and by the relu of the negative.
+// CHECK-LABEL: @slopes
+// CHECK:       [[S:%.*]] = nn.constant dense<[2.500000e-01, 5.000000e-01]> : tensor<2xf32>
+// CHECK-NEXT:  [[A:%.*]] = nn.prelu %x, [[S]]
+// CHECK:       [[T:%.*]] = nn.constant dense<[2.500000e-01, 5.000000e-01]> : tensor<2xf32>
+// CHECK-NEXT:  [[B:%.*]] = nn.prelu [[A]], [[T]]
+// CHECK-NEXT:  func.return [[B]]
+func.func @slopes(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
+  %slope = nn.constant dense<[0.25, 0.5]> : tensor<2xf32>
+  %half = nn.constant dense<0.5> : tensor<f32>
+  %p = nn.relu %x : tensor<?x2xf32>
+  %m = nn.abs %x : tensor<?x2xf32>
+  %d = nn.sub %x, %m : tensor<?x2xf32>
+  %e = nn.mul %slope, %d : (tensor<2xf32>, tensor<?x2xf32>) -> tensor<?x2xf32>
+  %f = nn.mul %e, %half : (tensor<?x2xf32>, tensor<f32>) -> tensor<?x2xf32>
+  %a = nn.add %p, %f : tensor<?x2xf32>
+  %q = nn.relu %a : tensor<?x2xf32>
+  %n = nn.neg %a : tensor<?x2xf32>
+  %r = nn.relu %n : tensor<?x2xf32>
+  %g = nn.mul %slope, %r : (tensor<2xf32>, tensor<?x2xf32>) -> tensor<?x2xf32>
+  %b = nn.sub %q, %g : tensor<?x2xf32>
+  func.return %b : tensor<?x2xf32>
+}
+
+// -----
+
+// Not prelu: two constants whose product is rounded, another value, a value that others read.
+// CHECK-LABEL: @other_slopes
+// CHECK-NOT:   nn.prelu
+func.func @other_slopes(%x: tensor<2xf32>, %y: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) {
+  %slope = nn.constant dense<[0.3, 0.5]> : tensor<2xf32>
+  %third = nn.constant dense<0.3> : tensor<f32>
+  %p = nn.relu %x : tensor<2xf32>
+  %n = nn.neg %x : tensor<2xf32>
+  %r = nn.relu %n : tensor<2xf32>
+  %e = nn.mul %slope, %r : tensor<2xf32>
+  %f = nn.mul %e, %third : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %a = nn.add %p, %f : tensor<2xf32>
+  %q = nn.relu %y : tensor<2xf32>
+  %s = nn.relu %n : tensor<2xf32>
+  %g = nn.mul %slope, %s : tensor<2xf32>
+  %b = nn.add %q, %g : tensor<2xf32>
+  %t = nn.relu %x : tensor<2xf32>
+  %u = nn.relu %n : tensor<2xf32>
+  %h = nn.mul %slope, %u : tensor<2xf32>
+  %c = nn.sub %h, %t : tensor<2xf32>
+  func.return %a, %b, %c, %h : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+}
