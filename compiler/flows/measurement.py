@@ -93,7 +93,10 @@ class Measurement:
         # each keeps its smaller weights as float32
         for together in [[stage] for stage in stages] if network.large else [[*stages]]:
             network.settle()
-            simulated = together.index(self.simulated_stage) if self.simulated_stage in together else None
+            simulated, target = (
+                together.index(stage) if stage in together else None
+                for stage in (self.simulated_stage, self.target_stage)
+            )
             # no name keeps the programs of one turn while those of the next are made
             found += measure(
                 Executable(network.original),
@@ -102,6 +105,7 @@ class Measurement:
                 network.session,
                 self.expected,
                 simulated,
+                target,
                 self.parts,
             )
             for weight in weights_of(network.original):
@@ -150,6 +154,11 @@ class Measurement:
     def simulated_stage(self) -> str:
         """The stage that computes the same as the ONNX file."""
         return "kernels" if "kernels" in self.stages else "fake_quantized"
+
+    @property
+    def target_stage(self) -> str:
+        """The stage that the target computes."""
+        return next((each for each in ("kernels", "integer") if each in self.stages), "fake_quantized")
 
     def peer(self, file: Path) -> Peer | None:
         """Runs a file in onnxruntime, and compares it with the module if that runs."""
@@ -216,10 +225,12 @@ def measure(
     session: Session,
     expected: Expected,
     simulated: int | None,
+    target: int | None,
     parts: Parts,
 ) -> list[dict[str, Difference]]:
-    """Run modules on the same samples, one thread per core. Returns each module's difference from the exact outputs. Those of the
-    module with number `simulated` are expected of the file, on some further samples as well, and make `parts`.
+    """Run modules on the same samples, one thread per core. Returns each module's difference from the exact outputs. Those of
+    the module with number `simulated` are expected of the file, on some further samples as well; those of number `target` make
+    `parts`.
     """
     totals = [{name: Differences() for name in exact.outputs} for _ in others]
     done = count(1)
@@ -232,7 +243,8 @@ def measure(
                     total[name].add(outputs[name], array)
             if simulated is not None:
                 expected.add(outputs, found[simulated])
-                parts.add(outputs, found[simulated])
+            if target is not None:
+                parts.add(outputs, found[target])
             session.progress("measure", next(done), samples.runs)
 
     with session.phase("measure"):

@@ -211,7 +211,7 @@ class _Result(NamedTuple):
 
     def right(self, labels: Labels) -> int:
         """The number of right answers of the form that the target computes."""
-        return self.measurement.answers(labels)[self.measurement.simulated_stage].top1.right
+        return self.measurement.answers(labels)[self.measurement.target_stage].top1.right
 
 
 def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
@@ -305,6 +305,8 @@ def _summary(
             samples.apart and runs,
             samples.held.synthetic and runs,
             **{stage: differences.get(stage, {}) for stage in STAGES},
+            parts=measurement.parts.sqnr,
+            spread=measurement.parts.spread,
             answers=answers,
         ),
         target=profile.target,

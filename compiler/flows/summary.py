@@ -119,6 +119,10 @@ class Accuracy:
     fake_quantized: Mapping[str, Difference]
     integer: Mapping[str, Difference]
     kernels: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The SQNR in dB of each output that the target computes, or of the scores and the other numbers that it holds."""
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """The least and the largest SQNR in dB of a single sample, by the same names."""
     answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
     """Answers by stage (`float` and the names above), if there are labels."""
 
@@ -234,14 +238,19 @@ def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
         before, after = accuracy.answers["float"], accuracy.answers[stage]
         shares = (f"{cells[0]} % ({cells[1]})" for cells in (after.top1.cells, before.top1.cells))
         yield "accuracy", f"{next(shares)} right, the float model {next(shares)}, {on}"
-    for name, each in sorted(outputs.items(), key=lambda item: item[1].sqnr)[:_ROWS]:
-        same = math.isinf(each.sqnr) and each.sqnr > 0
-        found = (
-            f"output '{name}' {'equals that of' if same else f'has {each.sqnr:.1f} dB SQNR against'} the float model"
-        )
-        yield "accuracy", found if accuracy.answers else f"{found}, {on}"
-    if len(outputs) > _ROWS:
-        yield "accuracy", f"a higher SQNR for {numbered(len(outputs) - _ROWS, 'more output')}"
+    whole = {name: each.sqnr for name, each in outputs.items()}
+    found = {
+        **{name: sqnr for name, sqnr in whole.items() if f"{name} (scores)" not in accuracy.parts},
+        **accuracy.parts,
+    }
+    for name, sqnr in sorted(found.items(), key=lambda item: item[1])[:_ROWS]:
+        low, high = accuracy.spread.get(name, (sqnr, sqnr))
+        single = f": {low:.1f} to {high:.1f} dB in single samples" if low < high < math.inf else ""
+        same = math.isinf(sqnr) and sqnr > 0
+        text = f"output '{name}' {'equals that of' if same else f'has {sqnr:.1f} dB SQNR against'} the float model"
+        yield "accuracy", f"{text}{single}" if accuracy.answers else f"{text}, {on}{single}"
+    if len(found) > _ROWS:
+        yield "accuracy", f"a higher SQNR for {numbered(len(found) - _ROWS, 'more output')}"
 
 
 def _brief_mending(mended: Mended | None) -> Iterator[tuple[str, str]]:
@@ -430,6 +439,11 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "fake_quantized": {name: difference_data(d) for name, d in summary.accuracy.fake_quantized.items()},
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
             "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
+            "parts": finite(summary.accuracy.parts),
+            "spread": {
+                name: [*finite({"least": low, "largest": high}).values()]
+                for name, (low, high) in summary.accuracy.spread.items()
+            },
             "top1": {
                 name: {**each.top1.data(), **asdict(each.pair), "p": each.pair.p}
                 for name, each in summary.accuracy.answers.items()

@@ -327,6 +327,15 @@ class Parts:
         return {name: _decibels(float(s), float(n)) for name, (s, n) in sums.items()}
 
     @property
+    def spread(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest SQNR in dB of a single sample that has any signal, by part."""
+        found: dict[str, tuple[float, float]] = {}
+        for name, each in self.energies.items():
+            single = [_decibels(float(s), float(n)) for s, n in each.T if s]
+            found[name] = min(single), max(single)
+        return found
+
+    @property
     def worst(self) -> tuple[str, float]:
         """The part with the least SQNR, and that in dB; without any part nothing, and inf."""
         return min(self.sqnr.items(), key=lambda each: each[1], default=("", float("inf")))
