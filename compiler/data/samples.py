@@ -75,6 +75,13 @@ class Samples:
     def runs(self) -> int:
         return -(-self.count // self.batch_size)
 
+    @property
+    def total(self) -> int:
+        """The number of samples; where one is a whole input, as many as its first axis has, which may count samples."""
+        whole = [rows for name, rows in self.rows.items() if takes_whole_inputs(rows, self.types[name])]
+        sizes = [rows.read(self.first, self.first + 1).shape[1] for rows in whole if len(rows.shape) > 1]
+        return self.count * min(sizes, default=1)
+
     def take(self, name: str, start: int, count: int) -> Array:
         """Samples of an input, in its type. Raises CompileError, located, for integers beyond its type."""
         rows, type_ = self.rows[name], self.types[name]

@@ -37,7 +37,7 @@ from .measurement import HUGE, integer_kernels
 from .network import Network
 from .recipes import rounding
 from .sensitivity import difference_of
-from .summary import weight_bytes
+from .summary import Attempt, Mended, weight_bytes
 from .widening import can_widen, own_values
 
 RULE = "mend"
@@ -63,19 +63,6 @@ _OTHERWISE = 3.0
 """dB by which a trial that is like the result may be better for other reasons than its samples."""
 _WHOLE = 8
 """Bits of activations and weights when nobody asks for fewer."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What was tried, the option that asks for it, and the SQNR in dB of the worst output without it and with it."""
-
-    called: str
-    option: str
-    before: float
-    after: float
-    kept: bool
-    layers: tuple[str, ...] = ()
-    """The layers that are float by it."""
 
 
 class _Change(NamedTuple):
@@ -370,58 +357,30 @@ _BIASES, _BUDGET = 2, 9
 """The time of a trial with corrected biases, and what may be spent."""
 
 
-@dataclass(frozen=True)
-class Mended:
-    """The request that serves best, what was tried, and what that cost."""
-
-    request: Request
-    attempts: Sequence[Attempt] = ()
-    cause: str = ""
-    """The likely reason why outputs are still poor."""
-    before: tuple[str, float] = "", math.inf
-    """The worst output of the first result on all samples held back, and its SQNR in dB; `after` is that of the result."""
-    after: tuple[str, float] = "", math.inf
-    seconds: float = 0.0
-    """The time that it took, and the time until the first result was measured."""
-    first_seconds: float = 0.0
-
-    @property
-    def gains(self) -> bool:
-        """Whether the result has what was kept: with all of the data, it gains as well."""
-        return self.after[1] > self.before[1]
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """The reasons of layers that are float in the result, by layer."""
-        return {
-            layer: f"its activations cost most: the worst output gains {each.after - each.before:.1f} dB by {each.called}"
-            for each in self.attempts
-            if each.kept and self.gains
-            for layer in each.layers
-        }
-
-
-def mend(fused: Network, first: Parts, effort: int) -> Mended:
-    """Try what the options of a fused network leave open, if its first result, measured on samples held back, is poor.
+def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
+    """Try what the options of a fused network leave open, if its first result is poor on samples held back. Returns the request
+    that serves best, and what was tried.
 
     With an `effort` of 2 everything is tried in any case, and with all of the data; with 0 nothing is.
     """
     request, everything = fused.request, effort > 1
-    unchanged = Mended(request, before=first.worst, after=first.worst)
+    unchanged = Mended(before=first.worst, after=first.worst)
     if not effort or (first.worst[1] >= POOR + BEHIND and not everything):
-        return unchanged
+        return request, unchanged
     if first.worst[1] < POOR and not everything and weight_bytes(fused.module) > HUGE:
-        return replace(unchanged, cause=f"its weights have more than {HUGE >> 20} MiB, and only --effort 2 tries more")
+        return request, replace(
+            unchanged, cause=f"its weights have more than {HUGE >> 20} MiB, and only --effort 2 tries more"
+        )
     trials = _Trials.of(fused, None if everything else _CALIBRATING)
     if not trials.folds:
-        return unchanged
+        return request, unchanged
     best, attempts = trials.by(request), list[Attempt]()
     goal = POOR + min(_OTHERWISE, max(0.0, best.sqnr - first.worst[1]))
     if everything:
         goal = math.inf
     elif first.worst[1] >= POOR:
         if not trials.falls_behind(best):
-            return unchanged
+            return request, unchanged
         goal += BEHIND
     near = goal - _MARGIN  # what costs much is not tried for the last decibel
     left = math.inf if everything else _BUDGET
@@ -442,4 +401,4 @@ def mend(fused: Network, first: Parts, effort: int) -> Mended:
         if kept:
             best = replace(best, request=replace(best.request, recovery=plain))
     cause = "" if everything or (best.sqnr >= goal and attempts) else trials.cause(best, fused.samples.held)
-    return replace(unchanged, request=best.request, attempts=attempts, cause=cause)
+    return best.request, replace(unchanged, attempts=attempts, cause=cause)

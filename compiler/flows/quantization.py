@@ -41,14 +41,13 @@ from . import float_regions, latency, mending
 from .float_regions import Returned, in_float_too, layers_to_return, with_reasons
 from .labels import Labels, load_labels
 from .measurement import HUGE, STAGES, Measurement, compared
-from .mending import Mended
 from .network import Network, companions, files_read, read_network
 from .options import AS_USUAL, ResultOptions
 from .peer import CLOSE, Expected, Peer
 from .recipes import note_widenings, widened, widenings
 from .report import PAGE
 from .saving import deployed, outputs_of
-from .summary import Accuracy, Answers, Sizes, Summary, describe_layers, remedy_of, summary_data, weight_bytes
+from .summary import Accuracy, Answers, Mended, Sizes, Summary, describe_layers, remedy_of, summary_data, weight_bytes
 
 _ESCAPED = "backslashreplace"
 """Error handler for names of files that are not UTF-8."""
@@ -240,14 +239,14 @@ def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels |
         return result, None
     began, first = time.perf_counter(), result.measurement.parts
     with session.phase("mend"):
-        mended = mending.mend(fused, first, options.results.effort)
-    if options.results.effort > AS_USUAL.effort and mended.request == fused.request:
+        request, mended = mending.mend(fused, first, options.results.effort)
+    if options.results.effort > AS_USUAL.effort and request == fused.request:
         why = "nothing that was tried gains" if mended.attempts else "there are too few samples to try anything"
         session.note(f"effort: {why}")
-    if mended.request != fused.request:
+    if request != fused.request:
         remarks = session.remarks[before:]
         del session.remarks[before:]
-        better = _result(fused.asking(mended.request), lowers, *further)
+        better = _result(fused.asking(request), lowers, *further)
         if labels is None or better.right(labels) >= result.right(labels):
             mended = replace(mended, after=better.measurement.parts.worst)
         if mended.gains:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -24,9 +24,6 @@ from .latency import Latencies
 from .options import ALSO
 from .peer import Peer, described
 from .significance import EXPLAINED, Pair, Share
-
-if TYPE_CHECKING:
-    from .mending import Mended
 
 _QUANTIZING = ("insert-observers", "convert-observers", "adapt-qat")
 _LOWERING = "lower-to-ascend"
@@ -125,6 +122,49 @@ class Accuracy:
     """The least and the largest SQNR in dB of a single sample, by the same names."""
     answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
     """Answers by stage (`float` and the names above), if there are labels."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What was tried, the option that asks for it, and the SQNR in dB of the worst output without it and with it."""
+
+    called: str
+    option: str
+    before: float
+    after: float
+    kept: bool
+    layers: tuple[str, ...] = ()
+    """The layers that are float by it."""
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What was tried where a result was poor, and what that cost."""
+
+    attempts: Sequence[Attempt] = ()
+    cause: str = ""
+    """The likely reason why outputs are still poor."""
+    before: tuple[str, float] = "", math.inf
+    """The worst output of the first result on all samples held back, and its SQNR in dB; `after` is that of the result."""
+    after: tuple[str, float] = "", math.inf
+    seconds: float = 0.0
+    """The time that it took, and the time until the first result was measured."""
+    first_seconds: float = 0.0
+
+    @property
+    def gains(self) -> bool:
+        """Whether the result has what was kept: with all of the data, it gains as well."""
+        return self.after[1] > self.before[1]
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The reasons of layers that are float in the result, by layer."""
+        return {
+            layer: f"its activations cost most: the worst output gains {each.after - each.before:.1f} dB by {each.called}"
+            for each in self.attempts
+            if each.kept and self.gains
+            for layer in each.layers
+        }
 
 
 @dataclass(frozen=True)

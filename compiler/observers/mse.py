@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.affine import asymmetric_params, rounded, symmetric_scales
 from .histogram import Histogram, HistogramObserver
-from .observer import Array
+from .observer import FEW, Array
 
 _Errors = Callable[[Array], Array]
 """Maps candidates, float64 [candidates, 2], to their squared errors [candidates]."""
@@ -25,8 +25,16 @@ class MseObserver(HistogramObserver):
 
     Symmetric: one threshold for both sides. Asymmetric: each side in turn, with the other at its best, until neither moves; from
     the whole range, or from the best part of both sides. PPQ counts twice the steps that a signed symmetric range has, and
-    moves one side only.
+    moves one side only. Fewer than `fewest` samples say nothing about how far values reach: nothing is clipped then.
     """
+
+    fewest: int = FEW
+
+    def range_of(self, samples: int | None) -> tuple[float, float]:
+        if samples is None or samples >= self.fewest:
+            return self.finish()
+        histogram = self.counted()
+        return histogram.low, histogram.high
 
     def finish(self) -> tuple[float, float]:
         histogram = self.counted()

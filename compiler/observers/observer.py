@@ -12,6 +12,8 @@ from .state import Array, State, restore, state_of
 
 Merging = Literal["equal", "rounding", "resolution"]
 """The precision of merged states: equal to the last bit, up to the rounding of float64, or up to the width of bins."""
+FEW = 16
+"""Fewest samples whose extremes and means are about those of all others."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -83,6 +85,10 @@ class Observer(ABC):
         """Raises ValueError for a state that no data leads to. The types from a file are right, but the numbers may be
         arbitrary.
         """
+
+    def range_of(self, samples: int | None) -> tuple[float, float]:
+        """The range, of this many samples; of synthetic ones None. Raises NoValues if nothing was seen."""
+        return self.finish()
 
     @abstractmethod
     def finish(self) -> tuple[float, float]:

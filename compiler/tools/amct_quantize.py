@@ -59,7 +59,7 @@ If no layer can be quantized, a warning says why, the files are those of the flo
 
 _ESSENTIAL = (
     *("-o", "--data", "--preprocess", "--labels", "--profile", "--num-samples", "--skip-layers", "--effort"),
-    *("--weight-bits", "--weight-only", "--recipe", "--round-weights", "--faster-than-float"),
+    *("--weight-bits", "--weight-only", "--round-weights", "--faster-than-float"),
 )
 """The options that most users need."""
 _ATC = {".onnx": "--framework=5", ".pb": "--framework=3", ".prototxt": "--framework=0"}

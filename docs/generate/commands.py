@@ -35,7 +35,7 @@ finite are null.
 | command | keys |
 | --- | --- |
 | `amct support` | `layers`, `counts` |
-| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `onnxruntime`, `latency`, `inexact`, \
+| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `mended`, `onnxruntime`, `latency`, `inexact`, \
 `bytes`, `files` |
 | `amct report` | `files` |
 | `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
@@ -44,7 +44,7 @@ finite are null.
 | `amct create-config` | `layers`, `files` |
 | `amct sensitivity` | `layers`, `quantized`, `output`, `samples`, `held_back`, `measure` |
 | `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \
-`layers`, `accuracy`, `onnxruntime`, `latency`, `inexact`, `bytes`, `files` |
+`layers`, `accuracy`, `mended`, `onnxruntime`, `latency`, `inexact`, `bytes`, `files` |
 | `amct run` | `runs`, `outputs`, `files` |
 | `amct compare` | `outputs`, `layers`, `not_compared` |
 | `amct bisect` | `first`, `quantized`, `layers`, `not_compared` |

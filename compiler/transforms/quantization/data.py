@@ -16,10 +16,6 @@ from ...session import Session
 from ...support.diagnostics import CompileError
 from .options import NO_DATA, DataOptions, ImageOptions
 
-FEW = 16
-"""Fewest samples that calibrate of which ranges may leave some values out, and whose means correct biases, by default: a few have
-other extremes and other means than the rest.
-"""
 SMALLEST_SPLIT = 8
 """Least number of samples of which every tenth (at least one) is held back from calibration for measuring, unless a
 number of runs is specified.

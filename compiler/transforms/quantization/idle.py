@@ -47,8 +47,7 @@ def warn_of_idle(options: QuantizeOptions, module: ModuleOp, session: Session) -
 def _decided(options: QuantizeOptions, module: ModuleOp, session: Session) -> list[object]:
     """The points and the plans of layers, by their place in a copy of a module; none if all layers stay in float."""
     copy, silent, found = module.clone(), session.silent(), list[object]()
-    request = request_of(options, silent)
-    insert_observers(copy, request, silent)
+    insert_observers(copy, request_of(options, silent), silent)
     points = [(place, op.properties) for place, op in enumerate(copy.walk()) if isinstance(op, ObserveOp)]
     for place, op in enumerate(copy.walk()):
         if (plan := plan_of(op)) is not None and not plan.is_float:
@@ -57,7 +56,4 @@ def _decided(options: QuantizeOptions, module: ModuleOp, session: Session) -> li
             found.append((place, replace(plan, weights=weights)))
         elif isinstance(op, ConstantOp):
             op.properties.clear()  # operations are in reference cycles, which would keep the weights of the module
-    by_default = (
-        [request.settings.observed_by_default] if points else []
-    )  # of few samples, ranges cover everything then
-    return [*by_default, *points, *found]
+    return [*points, *found]

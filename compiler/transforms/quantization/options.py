@@ -68,8 +68,8 @@ class SettingsOptions:
     record: str | Record | None = option(None, group="results")
     """A record file of AMCT: its parameters are taken for the layers that it lists, the others stay float."""
     observer: str | None = None
-    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`. When neither this nor `config` names one: mse,
-    or minmax if fewer than 16 samples calibrate.
+    """The algorithm that finds ranges, with its options: `hfmg{num-of-bins=2048}`; mse when neither this nor `config` names one.
+    If fewer than 16 samples calibrate, mse clips nothing (`mse{fewest=1}` does).
     """
     bits: Bits | None = None
     """Bits of activations; 8 when neither this nor `config` gives them."""

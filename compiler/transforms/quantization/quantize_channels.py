@@ -13,7 +13,7 @@ from ...engines import HERE, Runner
 from ...rewriting import Reported
 from ...session import Session
 from ...support.diagnostics import Remark
-from .calibrate import calibrate_points, cover_few
+from .calibrate import calibrate_points
 from .convert.convert_observers import convert_observers
 from .convert.quantize_dynamic import quantize_dynamic
 from .convert.shift_accumulators import shift_accumulators
@@ -39,8 +39,6 @@ def quantize_channels(
     with session.phase("balance-channels"):
         balance_channels(module, samples, session, runner)
     with session.phase("calibrate"):
-        if request.settings.observed_by_default:
-            cover_few(module, samples)
         calibrate_points(module, samples, session, runner)
     if request.recovery.fit_ranges:
         with session.phase("fit-ranges"):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import amct_opt
+from amct_opt.dialects.nn import QuantizeOp
 from amct_opt.flows.mending import POOR, RULE, splits
 from amct_opt.flows.peer import CLOSE
 from amct_opt.flows.summary import Summary, summary_data
-from amct_opt.ir.metadata import metadata
+from amct_opt.observers.observer import FEW
 from amct_opt.runtime.metrics import Parts
-from amct_opt.transforms.quantization.data import FEW, Split, split
+from amct_opt.transforms.quantization.data import Split, split
 from amct_opt.transforms.quantization.options import NO_DATA, DataOptions, SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
 
@@ -174,4 +175,6 @@ def test_ranges_of_few_samples_cover_everything(model: Path, count: int) -> None
     module, session = amct_opt.load(model)
     x = np.load(model.parent / "data.npz")["x"][:count]
     amct_opt.quantize(module, session, data={"x": x})
-    assert metadata(module)["observer"] == ("minmax" if count < FEW else "mse")
+    (point,) = (op for op in module.walk() if isinstance(op, QuantizeOp) and op.input.name_hint == "x")
+    scale, largest = float(point.qparams.data.scales()), float(np.ptp(x))
+    assert (scale * 255 == pytest.approx(largest, rel=1e-3)) == (count < FEW)

@@ -46,6 +46,7 @@ def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -
     settings = yaml.safe_load((tmp_path / "tuned.yaml").read_text())
     assert settings.pop("data") == str(DATA)
     assert settings.pop("weight-bits") == 3
+    assert settings.pop("effort") == 0
     assert {name.replace("-", "_"): value for name, value in settings.items()} == best["changes"]
     written = (tmp_path / "digits_qdq.onnx").read_bytes()
     for number, again in enumerate((command[2:-2], [str(MODEL), "--settings", tmp_path / "tuned.yaml"])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ....data import Samples
@@ -20,7 +20,7 @@ from ....rewriting import Remarks
 from ....session import Session, session_of
 from ....support.diagnostics import CompileError, op_error
 from ....support.files import refuse_overwriting
-from ..data import FEW, load
+from ..data import load
 from ..decide.sites import graph_points, note_other_functions
 from ..numbers.parameters import activation_params
 from ..options import DataOptions, EngineOptions
@@ -30,9 +30,6 @@ from ..running import runner_of
 from .observing import Observation, observations, passes
 from .passes_over_data import next_step, run_all_passes, run_pass
 from .state import Part, Progress, merge_states, write_state
-
-COVERING = "minmax"
-"""The observer whose range covers everything."""
 
 
 @dataclass(frozen=True, init=False)
@@ -84,14 +81,6 @@ def points_to_calibrate(module: ModuleOp) -> list[ObserveOp]:
     return [point for point in graph_points(module) if point.qparams is None]
 
 
-def cover_few(module: ModuleOp, samples: Callable[[], Samples]) -> None:
-    """Give points without parameters an observer that covers everything, if there are few samples, unless they are synthetic."""
-    points = points_to_calibrate(module)
-    if points and samples().count < FEW and not samples().synthetic:
-        for point in points:
-            point.observer = StringAttr(COVERING)
-
-
 def calibrate_points(module: ModuleOp, samples: Callable[[], Samples], session: Session, runner: Runner) -> None:
     """Calibrate the points without parameters; reads no data if there are none. Raises CompileError, located."""
     if points := points_to_calibrate(module):
@@ -130,10 +119,11 @@ def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> No
     Raises CompileError, located at a point for which no values were seen.
     """
     source = ParamsSourceAttr(ParamsSource.SYNTHETIC if any(p.synthetic for p in parts) else ParamsSource.DATA)
+    samples = None if any(part.synthetic for part in parts) else sum(part.samples for part in parts)
     ranges: dict[ObserveOp, tuple[float, float]] = {}
     for each in observed:
         with each.located():
-            ranges.update(dict.fromkeys(each.points, _range(each.observer)))
+            ranges.update(dict.fromkeys(each.points, _range(each.observer, samples)))
     points = list(ranges)
     for point, (low, high) in zip(points, group_ranges(points, ranges.values()), strict=True):
         if low > high:
@@ -146,10 +136,10 @@ def set_parameters(observed: Sequence[Observation], parts: Sequence[Part]) -> No
 _NO_VALUES = "its arrays were empty in all samples: give samples with values, or leave the layer in float"
 
 
-def _range(observer: Observer) -> tuple[float, float]:
+def _range(observer: Observer, samples: int | None) -> tuple[float, float]:
     """The range of an observer, from infinity to minus infinity if it saw nothing."""
     try:
-        return observer.finish()
+        return observer.range_of(samples)
     except NoValues:
         return float("inf"), float("-inf")
 

@@ -40,7 +40,7 @@ class Part(NamedTuple):
     @staticmethod
     def of(samples: Samples, session: Session, cluster: str | Workers | None) -> Part:
         """Makes a part of data whose hash a cluster may help to compute. Raises CompileError if it cannot be read."""
-        return Part(digest_of(samples, session, cluster), samples.count, samples.synthetic, samples.source)
+        return Part(digest_of(samples, session, cluster), samples.total, samples.synthetic, samples.source)
 
     def among(self, parts: Iterable[Part]) -> bool:
         """Whether one of the parts has the same data."""

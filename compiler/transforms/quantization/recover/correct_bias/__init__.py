@@ -14,10 +14,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from .....data import Samples
 from .....dialects.nn import CORRECTED, ConstantOp, constant_of
 from .....engines import HERE, Runner
+from .....observers.observer import FEW
 from .....pipelines.options import Parts
 from .....rewriting import Remarks, erase_dead_constants
 from .....session import Session, session_of
-from ...data import FEW, load
+from ...data import load
 from ...numbers.parameters import bias_fits
 from ...options import ClusterOptions, DataOptions
 from ...profiles import profile_of
@@ -62,7 +63,7 @@ def few_of(module: ModuleOp, samples: Samples, session: Session) -> Folds | None
     if samples.synthetic:
         return None
     found = f"the data has fewer than {FEW} samples"
-    if samples.count >= FEW:
+    if samples.total >= FEW:
         found = Folds.by_default(module, samples, session, _USUAL)
     if isinstance(found, Folds):
         return found
