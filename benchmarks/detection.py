@@ -38,7 +38,7 @@ STRIDES = (8, 16)
 TRAINING, CALIBRATION, MEASURED = 8192, 128, 1000
 STEPS, BATCH = 4000, 64
 WIDE = (onnx.TensorProto.INT16, onnx.TensorProto.UINT16)
-OURS: Sequence[Sequence[str]] = ((), ("--no-equalize",), ("--recipe=detection",))
+OURS: Sequence[Sequence[str]] = ((), ("--effort=0",), ("--effort=0", "--recipe=detection"))
 PEERS = {
     "onnxruntime MinMax": "quantize_static",
     "onnxruntime Percentile": "quantize_static Percentile",

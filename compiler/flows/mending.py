@@ -26,6 +26,7 @@ from ..lowering.ascend.profiles import ASCEND
 from ..rewriting import layer_of
 from ..runtime.executor import Executable
 from ..runtime.metrics import Parts
+from ..support.diagnostics import CompileError
 from ..support.tables import numbered, some
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split
@@ -53,8 +54,8 @@ _FEWEST = 4
 """Fewest samples, of which each half judges what the other one has calibrated."""
 _CALIBRATING = 16
 """Most samples that calibrate a trial."""
-_RANKING = 4
-"""Most samples that rank the layers."""
+_RANKING, _RUNS = 4, 200
+"""Most samples that rank the layers, and about how often all layers together run on one."""
 _CLIPPED = 0.01
 """Share of a value's energy that is lost by clipping, from which on ranges are to blame."""
 _SHARE, _MARGIN, _MOST = 0.9, 1.0, 0.8
@@ -79,12 +80,11 @@ class _Fold(NamedTuple):
     evened: dict[bool | None, Network]
     """The network with its channels evened out, by what `equalize` asks for."""
 
-    @property
-    def ranking(self) -> Samples:
-        """The samples that rank the layers, of those that calibrate."""
+    def ranking(self, layers: Sequence[str]) -> Samples:
+        """The samples that rank these layers, of those that calibrate."""
         given = self.network.samples.calibration
         assert given is not None, "splits have samples"
-        return _first(given, _RANKING)
+        return _first(given, max(1, min(_RANKING, _RUNS // max(1, len(layers)))))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,8 @@ class _Trials:
         """The SQNR in dB that each quantized layer alone leaves to the worst output, on samples that calibrate."""
         evened, quantized = (each.inlined().module for each in trial.networks[0])
         session, name = self.folds[0].network.session, trial.errors.worst[0]
-        layers, samples = quantized_layers(quantized, session), in_batches(evened, [], self.folds[0].ranking)
+        layers = quantized_layers(quantized, session)
+        samples = in_batches(evened, [], self.folds[0].ranking(layers))
         found = exchanged(evened, quantized, layers, evened, samples, session, RULE, Parts)
         return {layer: each.sqnr.get(name, math.inf) for layer, each in found.items()}
 
@@ -163,8 +164,9 @@ class _Trials:
         """
         evened, quantized = trial.networks[0]
         name, sqnr = trial.errors.worst
-        names = can_widen(evened.request.within(evened.module, evened.session))
-        found = rounding(evened, quantized, names, self.folds[0].ranking, RULE, Parts)
+        request = evened.request.within(evened.module, evened.session)
+        names = can_widen(request)
+        found = rounding(evened, quantized, names, self.folds[0].ranking(names), RULE, Parts)
         noise = {
             layer: sum(float(each.energies[name][1].sum()) for each in own if name in each.energies)
             for layer, own in found.items()
@@ -177,7 +179,8 @@ class _Trials:
             chosen.append(layer)
             taken += noise[layer]
         if evened.request.profile.points == "values":
-            chosen = [layer for layer in _around(evened, chosen) if layer not in trial.request.settings.skip_layers]
+            able = {each.layer.name for each in request.layers.able} - {*request.settings.skip_layers}
+            chosen = [layer for layer in _around(evened, chosen) if layer in able]
         return chosen if len(chosen) <= _MOST * len(noise) else []
 
     def cause(self, trial: _Trial, held: Samples) -> str:
@@ -225,7 +228,7 @@ class _Clipping(NamedTuple):
 
 def _clipping(network: Network, held: Samples) -> list[_Clipping]:
     """What clipping does to the values of a quantized network on samples that did not calibrate it."""
-    points = [op for op in main_function(network.module).body.walk() if isinstance(op, QuantizeOp)]
+    points = [op for op in main_function(network.module).body.block.ops if isinstance(op, QuantizeOp)]
     by_value = {op.input: (op, _range(op)) for op in points if op.qparams.data.axis is None}
     sums = {value: np.zeros(3) for value in by_value}
     reach = dict.fromkeys(by_value, 0.0)
@@ -368,9 +371,8 @@ def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
     if not effort or (first.worst[1] >= POOR + BEHIND and not everything):
         return request, unchanged
     if first.worst[1] < POOR and not everything and weight_bytes(fused.module) > HUGE:
-        return request, replace(
-            unchanged, cause=f"its weights have more than {HUGE >> 20} MiB, and only --effort 2 tries more"
-        )
+        cause = f"its weights have more than {HUGE >> 20} MiB, and only --effort 2 tries more"
+        return request, replace(unchanged, cause=cause)
     trials = _Trials.of(fused, None if everything else _CALIBRATING)
     if not trials.folds:
         return request, unchanged
@@ -387,7 +389,11 @@ def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
     for cost, remedy in _REMEDIES:
         while best.sqnr < goal and cost <= left and (change := remedy(trials, best, goal)) is not None:
             left -= cost
-            tried = trials.by(change.request)
+            try:
+                tried = trials.by(change.request)
+            except CompileError as e:
+                fused.session.note(f"{change.option} cannot be tried: {e.message}")
+                break
             kept = best.errors.gains(tried.errors)
             attempts.append(Attempt(change.called, change.option, best.sqnr, tried.sqnr, kept, change.layers))
             fused.session.progress(RULE, len(attempts), len(_REMEDIES))

@@ -255,6 +255,12 @@ _FAR = 60.0
 """Largest gain of a sample in dB."""
 
 
+def _in_one_row(run: Array) -> Array:
+    """The numbers of a run, as `Parts` has them, with all rows in one."""
+    low, high, signal, noise = run
+    return np.stack([low.min(1), high.max(1), signal.sum(1), noise.sum(1)])[..., None]
+
+
 def _decibels(signal: float, noise: float) -> float:
     """The SQNR of these energies, of which the signal is not 0; noise that is not a number is endless."""
     if np.isnan(noise):
@@ -310,6 +316,8 @@ class Parts:
         """The signal and the noise of each part in each sample, [2, samples]; those without any signal are left out."""
         found: dict[str, Array] = {}
         for name, runs in self.rows.items():
+            if len({each.shape[2] for each in runs}) > 1:  # sizes that differ from run to run have no rows in common
+                runs = [_in_one_row(each) for each in runs]
             low, high, signal, noise = np.concatenate(runs, axis=1)
             scores = (low.min(0) >= 0) & (high.max(0) <= 1)
             kinds = {f"{name} (scores)": scores, f"{name} (other numbers)": ~scores}

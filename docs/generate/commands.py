@@ -35,8 +35,8 @@ finite are null.
 | command | keys |
 | --- | --- |
 | `amct support` | `layers`, `counts` |
-| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `mended`, `onnxruntime`, `latency`, `inexact`, \
-`bytes`, `files` |
+| `amct quantize` | `model`, `metadata`, `warnings`, `imported`, `layers`, `accuracy`, `mended`, `onnxruntime`, `latency`, \
+`inexact`, `bytes`, `files` |
 | `amct report` | `files` |
 | `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |

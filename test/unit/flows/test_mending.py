@@ -24,9 +24,10 @@ from .test_recipes import SAMPLES, model as model  # a fixture
 Array = np.ndarray[Any, Any]
 
 
-def quantized(model: Path, name: str, data: Path | None = None, **options: Any) -> Summary:
-    given = data or model.parent / "data.npz"
-    return amct_opt.quantize_file(model, model.parent / name, given, **{"profile": "qdq", **options})
+def quantized(model: Path, name: str, data: str = "data.npz", profile: str = "qdq", **options: Any) -> Summary:
+    return amct_opt.quantize_file(
+        model, model.parent / name, model.parent / data, profile=profile, session=None, **options
+    )
 
 
 def worst(summary: Summary) -> float:
@@ -55,8 +56,7 @@ def test_layers_around_the_value_that_costs_most_are_float(model: Path) -> None:
 
 def test_what_is_given_stays(model: Path) -> None:
     """Options say how layers are quantized, a good result needs nothing, and without data nothing can be judged."""
-    for options in ({"effort": 0}, {"weight_only": True}):
-        found = quantized(model, "given", equalize=False, **options)
+    for found in (quantized(model, "none", effort=0), quantized(model, "alone", weight_only=True)):
         assert found.mended is None or not found.mended.attempts
     good = quantized(model, "good", profile="ascend")
     assert good.mended is not None
@@ -82,7 +82,7 @@ def test_the_cause_is_named(model: Path) -> None:
     x = np.load(model.parent / "data.npz")["x"]
     x[-(SAMPLES // 10) :] *= 20
     np.savez(model.parent / "loud.npz", x=x)
-    found = quantized(model, "loud", model.parent / "loud.npz", skip_layers=["mix", "depth"])
+    found = quantized(model, "loud", "loud.npz", skip_layers=["mix", "depth"])
     assert found.mended is not None
     assert worst(found) < POOR
     assert "calibrate on more kinds of samples" in found.mended.cause
@@ -163,6 +163,10 @@ def test_parts_add_up(rng: np.random.Generator) -> None:
         part.add({"y": outputs[i : i + 1]}, {"y": (outputs + noise)[i : i + 1]})
     by_run.merge(other)
     np.testing.assert_allclose(by_run.energies["y"], whole.energies["y"])
+    sizes = Parts()
+    for i in (3, 2, 5):
+        sizes.add({"y": outputs[:1, :, :i].repeat(2, 1)}, {"y": (outputs + noise)[:1, :, :i].repeat(2, 1)})
+    assert sizes.energies["y"].shape == (2, 3)
     empty = Parts()
     empty.add({"n": np.zeros(3, np.int64), "e": np.zeros((0, 4))}, {"n": np.ones(3, np.int64), "e": np.zeros((0, 4))})
     assert empty.worst == ("", np.inf)
