@@ -54,7 +54,7 @@ _FEWEST = 4
 """Fewest samples, of which each half judges what the other one has calibrated."""
 _CALIBRATING = 16
 """Most samples that calibrate a trial."""
-_RANKING, _RUNS = 4, 200
+_RANKING, _RUNS = 4, 100
 """Most samples that rank the layers, and about how often all layers together run on one."""
 _CLIPPED = 0.01
 """Share of a value's energy that is lost by clipping, from which on ranges are to blame."""
