@@ -208,9 +208,11 @@ class _Result(NamedTuple):
     differences: Mapping[str, Mapping[str, Difference]]
     deployable: ModuleOp | None
 
-    def right(self, labels: Labels) -> int:
-        """The number of right answers of the form that the target computes."""
-        return self.measurement.answers(labels)[self.measurement.target_stage].top1.right
+    def right(self, labels: Labels) -> tuple[int, int]:
+        """The number of right answers of the float model, and of the form that the target computes."""
+        answers = self.measurement.answers(labels)
+        before, after = (answers[stage].top1.right for stage in ("float", self.measurement.target_stage))
+        return before, after
 
 
 def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
@@ -225,8 +227,8 @@ def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
 
 
 def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels | None) -> tuple[_Result, Mended | None]:
-    """The result of a fused network, or the one of what serves better if that is poor; and what was tried. With labels, no right
-    answer may be lost.
+    """The result of a fused network, or the one of what serves better if that is poor; and what was tried. With labels, a result
+    that loses no right answer is not poor, and none may be lost.
     """
     session, further = fused.session, [QuantizeCachePass()] if options.results.quantize_cache else []
     before, started = len(session.remarks), time.perf_counter()
@@ -236,6 +238,9 @@ def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels |
             session.warn(
                 "effort changes nothing: what is given says how each layer is quantized, or how fast the file is"
             )
+        return result, None
+    wanted, right = (1, 0) if labels is None else result.right(labels)
+    if right >= wanted and options.results.effort <= AS_USUAL.effort:
         return result, None
     began, first = time.perf_counter(), result.measurement.parts
     with session.phase("mend"):
@@ -247,7 +252,7 @@ def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels |
         remarks = session.remarks[before:]
         del session.remarks[before:]
         better = _result(fused.asking(request), lowers, *further)
-        if labels is None or better.right(labels) >= result.right(labels):
+        if labels is None or better.right(labels)[1] >= right:
             mended = replace(mended, after=better.measurement.parts.worst)
         if mended.gains:
             result = better

@@ -22,6 +22,7 @@ from amct_opt.transforms.quantization.request import settings_of
 from .test_recipes import SAMPLES, model as model  # a fixture
 
 Array = np.ndarray[Any, Any]
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
 
 def quantized(model: Path, name: str, data: str = "data.npz", profile: str = "qdq", **options: Any) -> Summary:
@@ -182,3 +183,26 @@ def test_ranges_of_few_samples_cover_everything(model: Path, count: int) -> None
     (point,) = (op for op in module.walk() if isinstance(op, QuantizeOp) and op.input.name_hint == "x")
     scale, largest = float(point.qparams.data.scales()), float(np.ptp(x))
     assert (scale * 255 == pytest.approx(largest, rel=1e-3)) == (count < FEW)
+
+
+def test_answers_count_more_than_noise(tmp_path: Path) -> None:
+    """With labels, noise that changes no answer is not mended."""
+    module, _ = amct_opt.load(DIGITS / "digits.onnx")
+    (logits,) = amct_opt.execute(module, {"image": np.load(DIGITS / "calib.npz")["image"]}).values()
+    np.save(tmp_path / "labels.npy", logits.argmax(1))
+
+    def noisy(labels: Path | None) -> Summary:
+        return amct_opt.quantize_file(
+            *(DIGITS / "digits.onnx", tmp_path / "out", DIGITS / "calib.npz"),
+            profile="qdq",
+            labels=None if labels is None else str(labels),
+            weight_bits=3,
+            round_weights="nearest",
+        )
+
+    right, without = noisy(tmp_path / "labels.npy"), noisy(None)
+    assert right.accuracy.answers["kernels"].top1.right == 12
+    assert worst(right) < POOR - 5
+    assert right.mended is None
+    assert without.mended is not None
+    assert without.mended.attempts
