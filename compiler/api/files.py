@@ -284,10 +284,10 @@ def quantize_file(
     `matmul_nbits` writes products with groups as MatMulNBits of onnxruntime, `simulate_formats` weights of `weight_format` as
     float32. `check` runs every pass and file compared with what was before it, on the samples that measure or on those of a path.
     `faster_than_float` returns layers to float until onnxruntime takes less time for the ONNX file than for the float model, or
-    raises. `effort` is what is tried where outputs are poor: 0 nothing, 2 everything. `recipe="detection"` gives 16 bits to
-    activations of the layers that need them, by what they cost at the outputs. `client` shares calibration among machines, as
-    in `quantize`. `report(folder)` draws the page of the results. Raises
-    CompileError, located.
+    raises. `effort` says how much is tried where outputs are poor: 0 nothing, 1 until they are better, 2 everything.
+    `recipe="detection"` gives 16 bits to activations of the layers that need them, by what they cost at the outputs. `client`
+    shares calibration among machines, as in `quantize`. `report(folder)` draws the page of the results. Raises CompileError,
+    located.
     """
     from ..flows.quantization import FileOptions, quantize_file as quantized
 

@@ -264,7 +264,7 @@ class Settings:
     lose little by it or are at risk, or none. An option; AMCT's files do not have it.
     """
     observed_by_default: bool = field(default=False, compare=False)
-    """Whether nobody has named the observer: of few samples, ranges then cover everything that was seen."""
+    """Whether nobody has named the observer, so that others may be tried."""
     as_amct: bool = field(default=False, compare=False)
     """Whether to calibrate as AMCT does, as its files imply: weights first, and DMQ's factors from the first run of the model."""
     where: str = field(default="", compare=False)

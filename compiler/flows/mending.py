@@ -45,8 +45,8 @@ RULE = "mend"
 POOR = 20.0
 """SQNR in dB of an output below which options are tried."""
 BEHIND = 6.0
-"""Options are tried as well if an output has so many dB less than its layers predict, or than profile ascend gives, and not as
-many more than `POOR`.
+"""Options are also tried for an output that has up to this many dB more than `POOR`, if its layers predict this many dB more, or
+profile ascend gives them.
 """
 _JUDGING = 8, 64
 """Fewest and most samples that judge. If fewer are held back, others are."""
@@ -266,7 +266,7 @@ def splits(samples: Split, most_calibrating: int | None) -> list[Split]:
     or if these are few as well each half of them. None if there are hardly any, or they are synthetic.
     """
     given, (fewest, most) = samples.calibration, _JUDGING
-    if given is None or given.synthetic or samples.batch_num is not None:
+    if given is None or given.synthetic:
         return []
     if samples.apart and samples.held.count >= fewest:
         return [Split(_first(given, most_calibrating), _first(samples.held, most), True, None)]
@@ -343,12 +343,12 @@ def _in_float(trials: _Trials, best: _Trial, goal: float) -> _Change | None:
     if best.sqnr >= goal or not _is_whole(best.request) or not (names := trials.noisy_layers(best, goal)):
         return None
     settings = replace(settings, skip_layers=(*settings.skip_layers, *names))
-    called = f"float for {numbered(len(names), 'layer')} ({some(names)})"
+    called = f"{numbered(len(names), 'layer')} in float ({some(names)})"
     return _Change(called, f"--skip-layers {','.join(names)}", replace(best.request, settings=settings), tuple(names))
 
 
 _REMEDIES: Sequence[tuple[int, _Remedy]] = (
-    (1, partial(_ranges, "minmax", "ranges of all that was seen")),
+    (1, partial(_ranges, "minmax", "ranges that cover everything")),
     (1, partial(_ranges, "percentile", "ranges without the largest values")),
     (2, _in_float),
     (2, _fitted),
@@ -375,7 +375,13 @@ def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
         return request, replace(unchanged, cause=cause)
     trials = _Trials.of(fused, None if everything else _CALIBRATING)
     if not trials.folds:
-        return request, unchanged
+        given = fused.samples.calibration
+        few = (
+            f"nothing else is tried with fewer than {_FEWEST} samples"
+            if given is not None and not given.synthetic
+            else ""
+        )
+        return request, replace(unchanged, cause=few if first.worst[1] < POOR else "")
     best, attempts = trials.by(request), list[Attempt]()
     goal = POOR + min(_OTHERWISE, max(0.0, best.sqnr - first.worst[1]))
     if everything:
@@ -403,7 +409,7 @@ def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
     if best.sqnr < goal and left >= _BIASES and best.request.recovery.correct_bias is None:
         corrected, plain = trials.as_it_is(best.request), replace(best.request.recovery, correct_bias=False)
         kept = corrected.errors.gains(best.errors)
-        attempts.append(Attempt("biases as they are", "--no-correct-bias", corrected.sqnr, best.sqnr, kept))
+        attempts.append(Attempt("uncorrected biases", "--no-correct-bias", corrected.sqnr, best.sqnr, kept))
         if kept:
             best = replace(best, request=replace(best.request, recovery=plain))
     cause = "" if everything or (best.sqnr >= goal and attempts) else trials.cause(best, fused.samples.held)

@@ -41,11 +41,11 @@ class ResultOptions:
     for the float model, with one thread on this machine. If no file is faster, that is an error, and nothing is written.
     """
     effort: Literal[0, 1, 2] = option(1, group="recovery of accuracy")
-    """What is tried where the worst output has less than 20 dB, or 26 and 6 less than its layers predict or profile ascend gives:
-    biases as they are, other ranges, `equalize`, float for the layers that cost most, `fit-ranges`, `round-weights`. 0 tries
-    nothing; 1 tries until outputs are better than that, on few samples, in about three times the time at most; 2 tries
-    everything, on all samples. What gains on samples that decided nothing in it is kept. What a configuration, a record or an
-    option says stays as it is; with `faster-than-float` nothing is tried.
+    """How much is tried where the worst output has less than 20 dB, or less than 26 dB and 6 dB less than its layers predict or
+    profile ascend gives: other ranges, float for the layers that cost most, `fit-ranges`, `round-weights`, `equalize`,
+    uncorrected biases. 0: nothing; 1: until outputs are better than that, on few samples, in about three times the time at
+    most; 2: everything, on all samples. What improves samples that decided nothing is kept. Nothing is tried with a
+    configuration, a record, `weight-only` or `faster-than-float`, and no option that is given is changed.
     """
     recipe: Literal["detection"] | None = option(None, group="ranges and widths")
     """detection: 16 bits for activations of the layers that need them, as those of heads and depthwise convolutions often do, and

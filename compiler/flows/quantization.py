@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ..configuration.settings import Arq
 from ..dialects.nn import DequantizeOp, QuantizeOp, constant_of
@@ -145,18 +146,17 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     outputs.onnx.check(network.module, session)
     network, returned = _as_results_need(network, results, outputs.onnx)
     lowers = not profile_of(session).facts.kernels or bool({"ascend", "deploy"} & outputs.files.keys())
-    result, mended = _mended(network, options, lowers, labels)
-    measurement, differences = result.measurement, result.differences
+    result, mended = _mended(network, options, partial(_result, options=options, lowers=lowers, labels=labels))
+    measurement, differences, answers, deployable = result
     reasons = {each.layer: each.reason for each in returned}
     session.remarks[:] = with_reasons(session.remarks, float_regions.RULE, reasons)
     if mended is not None:
         session.remarks[:] = with_reasons(session.remarks, mending.RULE, mended.reasons)
     measurement.warn_of_doubts(differences, options.wanted.recovery)
-    answers = {} if labels is None else measurement.answers(labels)
     summary = replace(_summary(measurement, differences, answers, outputs), mended=mended)
     layers = _layers(measurement) if options.report else None
     modules = dict.fromkeys(outputs.targets, measurement.network.module)
-    modules |= {"ascend": measurement.ascend, "deploy": result.deployable}
+    modules |= {"ascend": measurement.ascend, "deploy": deployable}
     summary = _write(summary, outputs, modules, layers, measurement, options)
     outputs.note_left(summary, session)
     return summary
@@ -206,69 +206,106 @@ class _Result(NamedTuple):
 
     measurement: Measurement
     differences: Mapping[str, Mapping[str, Difference]]
+    answers: Mapping[str, Answers]
+    """By stage; empty without labels."""
     deployable: ModuleOp | None
 
-    def right(self, labels: Labels) -> tuple[int, int]:
-        """The number of right answers of the float model, and of the form that the target computes."""
-        answers = self.measurement.answers(labels)
-        before, after = (answers[stage].top1.right for stage in ("float", self.measurement.target_stage))
-        return before, after
+    @property
+    def right(self) -> int:
+        """The number of right answers of the form that the target computes."""
+        stage = self.answers.get(self.measurement.target_stage)
+        return 0 if stage is None else stage.top1.right
+
+    @property
+    def loses_none(self) -> bool:
+        """Whether there are labels, and as many right answers as the float model has."""
+        return bool(self.answers) and self.right >= self.answers["float"].top1.right
 
 
-def _result(network: Network, lowers: bool, *further: ModulePass) -> _Result:
-    """The result of a fused network, after some further passes."""
+def _result(network: Network, options: FileOptions, lowers: bool, labels: Labels | None) -> _Result:
+    """The result of a fused network; it is lowered if a file or the target needs that."""
     network = network.evened()
     network = network.quantized()  # what it was is not kept
-    if further:
-        network = network.after(*further)
+    if options.results.quantize_cache:
+        network = network.after(QuantizeCachePass())
     deployable, ascend = network.deployed() if lowers else (None, None)
     measurement = Measurement(network, ascend, Expected(compared(network.samples)))
-    return _Result(measurement, measurement.differences(), deployable)
+    differences = measurement.differences()
+    return _Result(measurement, differences, {} if labels is None else measurement.answers(labels), deployable)
 
 
-def _mended(fused: Network, options: FileOptions, lowers: bool, labels: Labels | None) -> tuple[_Result, Mended | None]:
-    """The result of a fused network, or the one of what serves better if that is poor; and what was tried. With labels, a result
-    that loses no right answer is not poor, and none may be lost.
+def _mended(fused: Network, options: FileOptions, make: Callable[[Network], _Result]) -> tuple[_Result, Mended | None]:
+    """The result of a fused network, or a better one if that is poor, and what was tried; only the remarks of that which is taken
+    are heard. With labels, a result that loses no right answer is not poor, and a better one must not lose any.
     """
-    session, further = fused.session, [QuantizeCachePass()] if options.results.quantize_cache else []
-    before, started = len(session.remarks), time.perf_counter()
-    result = _result(fused, lowers, *further)
-    if not _may_mend(fused, options):
-        if options.results.effort > AS_USUAL.effort:
-            session.warn(
-                "effort changes nothing: what is given says how each layer is quantized, or how fast the file is"
-            )
-        return result, None
-    wanted, right = (1, 0) if labels is None else result.right(labels)
-    if right >= wanted and options.results.effort <= AS_USUAL.effort:
-        return result, None
-    began, first = time.perf_counter(), result.measurement.parts
-    with session.phase("mend"):
-        request, mended = mending.mend(fused, first, options.results.effort)
-    if options.results.effort > AS_USUAL.effort and request == fused.request:
-        why = "nothing that was tried gains" if mended.attempts else "there are too few samples to try anything"
-        session.note(f"effort: {why}")
-    if request != fused.request:
-        remarks = session.remarks[before:]
-        del session.remarks[before:]
-        better = _result(fused.asking(request), lowers, *further)
-        if labels is None or better.right(labels)[1] >= right:
+    session, effort = fused.session, options.results.effort
+    with _heard_at_the_end(session):
+        kept, started = len(session.remarks), time.perf_counter()
+        result = make(fused)
+        if not _may_mend(fused, options):
+            if effort > AS_USUAL.effort:
+                session.warn(
+                    "effort changes nothing: with a configuration, a record, weights alone or faster-than-float, "
+                    "nothing is tried"
+                )
+            return result, None
+        if effort <= AS_USUAL.effort and result.loses_none:
+            return result, None
+        began = time.perf_counter()
+        with session.phase("mend"):
+            request, mended = mending.mend(fused, result.measurement.parts, effort)
+        if effort > AS_USUAL.effort and request == fused.request:
+            session.note(f"effort 2: {mended.cause or 'nothing that was tried improves the worst output'}")
+        if request != fused.request:
+            remarks = session.remarks[kept:]
+            del session.remarks[kept:]
+            with _said_once(session):
+                better = make(fused.asking(request))
             mended = replace(mended, after=better.measurement.parts.worst)
-        if mended.gains:
-            result = better
-        else:
-            session.remarks[before:] = remarks
-    return result, replace(mended, seconds=time.perf_counter() - began, first_seconds=began - started)
+            if mended.after[1] > mended.before[1] and better.right >= result.right:
+                result = better
+            else:
+                session.remarks[kept:] = remarks
+                mended = mended.undone
+        return result, replace(mended, seconds=time.perf_counter() - began, first_seconds=began - started)
+
+
+@contextmanager
+def _heard_at_the_end(session: Session) -> Generator[None]:
+    """Call `on_remark` at the end, with the remarks that are left then."""
+    hear, known = session.on_remark, len(session.remarks)
+    session.on_remark = None
+    try:
+        yield
+    finally:
+        session.on_remark = hear
+        if hear is not None:
+            for remark in session.remarks[known:]:
+                hear(remark)
+
+
+@contextmanager
+def _said_once(session: Session) -> Generator[None]:
+    """Print nothing but warnings that were not given before."""
+    prints, known = session.prints, [*session.warnings]
+    session.prints = ()
+    try:
+        yield
+    finally:
+        new = dict.fromkeys(each for each in session.warnings[len(known) :] if each not in known)
+        session.prints, session.warnings[:] = prints, known
+        for message in new:
+            session.warn(message)
 
 
 def _may_mend(fused: Network, options: FileOptions) -> bool:
-    """Whether the options leave open how accuracy is won back: not with AMCT's configuration or record, nor where weights are
-    quantized by themselves.
+    """Whether the options leave open how accuracy is won back: not with AMCT's configuration or record, nor where only weights
+    are quantized, or where the time of the file decides.
     """
     settings, given = fused.request.settings, options.wanted.options.settings
     alone = settings.common is not None and settings.common.weight_compress_only
-    asks = options.results.faster_than_float
-    return given.config is None and fused.request.record is None and not alone and not asks
+    free = not alone and not options.results.faster_than_float
+    return free and given.config is None and fused.request.record is None
 
 
 def _warn_of_training(network: Network) -> None:

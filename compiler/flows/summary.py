@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class Accuracy:
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
     """The SQNR in dB of each output that the target computes, or of the scores and the other numbers that it holds."""
     spread: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    """The least and the largest SQNR in dB of a single sample, by the same names."""
+    """The least and the largest SQNR in dB of a single run, by the same names."""
     answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
     """Answers by stage (`float` and the names above), if there are labels."""
 
@@ -134,7 +134,12 @@ class Attempt:
     after: float
     kept: bool
     layers: tuple[str, ...] = ()
-    """The layers that are float by it."""
+    """The layers that go back to float."""
+
+    @property
+    def gain(self) -> float:
+        """What the worst output gains, in dB."""
+        return self.after - self.before
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ class Mended:
 
     attempts: Sequence[Attempt] = ()
     cause: str = ""
-    """The likely reason why outputs are still poor."""
+    """The likely reason why outputs are still poor, or why nothing was tried."""
     before: tuple[str, float] = "", math.inf
     """The worst output of the first result on all samples held back, and its SQNR in dB; `after` is that of the result."""
     after: tuple[str, float] = "", math.inf
@@ -152,17 +157,21 @@ class Mended:
     first_seconds: float = 0.0
 
     @property
-    def gains(self) -> bool:
-        """Whether the result has what was kept: with all of the data, it gains as well."""
-        return self.after[1] > self.before[1]
+    def kept(self) -> list[Attempt]:
+        """The attempts that the result has."""
+        return [each for each in self.attempts if each.kept]
+
+    @property
+    def undone(self) -> Mended:
+        """The same with the first result, because what was kept gains nothing with all of the data."""
+        return replace(self, attempts=[replace(each, kept=False) for each in self.attempts], after=self.before)
 
     @property
     def reasons(self) -> dict[str, str]:
         """The reasons of layers that are float in the result, by layer."""
         return {
-            layer: f"its activations cost most: the worst output gains {each.after - each.before:.1f} dB by {each.called}"
-            for each in self.attempts
-            if each.kept and self.gains
+            layer: f"its activations cost most: in a trial the worst output gained {each.gain:.1f} dB with {each.called}"
+            for each in self.kept
             for layer in each.layers
         }
 
@@ -285,7 +294,7 @@ def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
     }
     for name, sqnr in sorted(found.items(), key=lambda item: item[1])[:_ROWS]:
         low, high = accuracy.spread.get(name, (sqnr, sqnr))
-        single = f": {low:.1f} to {high:.1f} dB in single samples" if low < high < math.inf else ""
+        single = f": {low:.1f} to {high:.1f} dB in single runs" if low < high < math.inf else ""
         same = math.isinf(sqnr) and sqnr > 0
         text = f"output '{name}' {'equals that of' if same else f'has {sqnr:.1f} dB SQNR against'} the float model"
         yield "accuracy", f"{text}{single}" if accuracy.answers else f"{text}, {on}{single}"
@@ -294,25 +303,22 @@ def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _brief_mending(mended: Mended | None) -> Iterator[tuple[str, str]]:
-    """What was tried for accuracy, what it gained and what it took."""
+    """What was tried for accuracy, what it gained and how long it took."""
     if mended is None:
         return
-    kept = [each for each in mended.attempts if each.kept and mended.gains]
-    others = [each for each in mended.attempts if each not in kept]
-    took = (
-        f"in {mended.seconds:.1f} s, {mended.seconds / max(mended.first_seconds, 1e-9):.1f} times the time without that"
-    )
+    kept, others = mended.kept, [each for each in mended.attempts if not each.kept]
+    (name, before), (name_now, now) = mended.before, mended.after
+    times = mended.seconds / max(mended.first_seconds, 1e-9)
+    took = f"this took {mended.seconds:.1f} s, {times:.1f} times as long as the first result"
     if kept:
-        done = ", then ".join(f"{each.called} ({each.after - each.before:+.1f} dB)" for each in kept)
-        yield (
-            "mended",
-            f"'{mended.before[0]}' had {mended.before[1]:.1f} dB and has {mended.after[1]:.1f} dB by {done}; {took}",
-        )
+        done = ", then ".join(f"{each.called} ({each.gain:+.1f} dB in a trial)" for each in kept)
+        where = f"'{name}'" if name == name_now else f"'{name}', now '{name_now}',"
+        yield "mended", f"the worst output {where} went from {before:.1f} to {now:.1f} dB: {done}; {took}"
     if others:
-        tried = ", ".join(f"{each.called} ({each.after - each.before:+.1f} dB)" for each in others)
-        yield "no gain by", tried if kept else f"{tried}; {took}"
+        tried = ", ".join(f"{each.called} ({each.gain:+.1f} dB)" for each in others)
+        yield "not kept", tried if kept else f"{tried}; {took}"
     if mended.cause:
-        yield "poor", f"{mended.after[0]} has {mended.after[1]:.1f} dB: {mended.cause}"
+        yield "poor", f"output '{name_now}' has {now:.1f} dB: {mended.cause}"
 
 
 def _brief_reasons(layers: Layers) -> Iterator[tuple[str, str]]:

@@ -246,7 +246,7 @@ DIFFERENCES = partial(Outputs, Differences)
 
 
 _ROWS = 256
-"""Most rows of an output whose numbers are told apart."""
+"""Most rows that an output may have for `Parts` to look at each of them."""
 GAIN = 0.5
 """Least gain in dB that counts."""
 CERTAIN = 2

@@ -64,7 +64,9 @@ def merge_bounds(op: nn.BoundOp, rewriter: PatternRewriter, remarks: Remarks) ->
 
 @rewrites(nn.AddOp, nn.SubOp)
 def name_prelu(op: nn.AddOp | nn.SubOp, rewriter: PatternRewriter, remarks: Remarks) -> None:
-    """`relu(x) + a (x - |x|) / 2` and `relu(x) - a relu(-x)`, as which TensorFlow's layers are stored, are prelu."""
+    """`relu(x) + a (x - |x|) / 2` and `relu(x) - a relu(-x)`, as which TensorFlow stores its layers, are prelu for
+    finite numbers; of infinity the first one makes NaN.
+    """
     for positive, product in [(op.lhs, op.rhs), (op.rhs, op.lhs)][: 2 if isinstance(op, nn.AddOp) else 1]:
         relu = positive.owner
         if not isinstance(relu, nn.ReluOp) or not positive.has_one_use() or op.result.type != relu.input.type:

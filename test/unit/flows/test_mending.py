@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 
 import amct_opt
 from amct_opt.dialects.nn import QuantizeOp
+from amct_opt.flows import mending
 from amct_opt.flows.mending import POOR, RULE, splits
 from amct_opt.flows.peer import CLOSE
 from amct_opt.flows.summary import Summary, summary_data
 from amct_opt.observers.observer import FEW
 from amct_opt.runtime.metrics import Parts
+from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import Remark
 from amct_opt.transforms.quantization.data import Split, split
 from amct_opt.transforms.quantization.options import NO_DATA, DataOptions, SettingsOptions
 from amct_opt.transforms.quantization.request import settings_of
@@ -46,11 +50,11 @@ def test_layers_around_the_value_that_costs_most_are_float(model: Path) -> None:
     assert {"mix", "depth"} <= set(kept.layers)
     found = {each.layer: each for each in after.layers.left_in_float}
     assert {found[name].rule for name in kept.layers} == {RULE}
-    assert found["depth"].reason.startswith("its activations cost most: the worst output gains ")
+    assert found["depth"].reason.startswith("its activations cost most: in a trial the worst output gained ")
     assert after.peer is not None
     assert min(each.sqnr for each in after.peer.outputs.values()) >= CLOSE
     ((_, text),) = (row for row in after.tables()[0].rows if row[0] == "mended")
-    assert "float for 2 layers (" in text
+    assert "2 layers in float (" in text
     assert summary_data(after)["mended"]["attempts"][-1]["kept"] is True
     assert quantized(model, "again", equalize=False).files["onnx"].read_bytes() == after.files["onnx"].read_bytes()
 
@@ -88,6 +92,61 @@ def test_the_cause_is_named(model: Path) -> None:
     assert worst(found) < POOR
     assert "calibrate on more kinds of samples" in found.mended.cause
     assert any(row[0] == "poor" for row in found.tables()[0].rows)
+
+
+def test_remarks_are_those_of_the_result(model: Path) -> None:
+    """Each is heard once, although the network was quantized twice."""
+    session, heard = new_session(), list[Remark]()
+    session.profile, session.on_remark = "qdq", heard.append
+    found = amct_opt.quantize_file(
+        model, model.parent / "out", model.parent / "data.npz", equalize=False, session=session
+    )
+    quantized_once = [each.layer for each in heard if each.rule == "quantized"]
+    assert len(quantized_once) == len({*quantized_once}) == len(found.layers.quantized)
+    assert {"mix", "depth"}.isdisjoint(quantized_once)
+
+
+def test_what_loses_with_all_of_the_data_is_undone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first result stays, and nothing says that something was kept."""
+
+    def worse(trials: Any, best: Any, goal: float) -> Any:
+        common = best.request.settings.common
+        if common.activation.observer != "mse":
+            return None
+        activation = replace(common.activation, observer="percentile{percentile=0.6}")
+        settings = replace(best.request.settings, common=replace(common, activation=activation))
+        return mending._Change("worse", "--worse", replace(best.request, settings=settings))  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(mending, "_REMEDIES", [(1, worse)])
+    monkeypatch.setattr(Parts, "gains", lambda *_: True)
+    options: dict[str, Any] = {"equalize": False, "correct_bias": False}
+    before, found = quantized(model, "before", effort=0, **options), quantized(model, "found", **options)
+    assert found.mended is not None
+    assert [(each.called, each.kept) for each in found.mended.attempts] == [("worse", False)]
+    assert found.mended.after == found.mended.before
+    assert found.files["onnx"].read_bytes() == before.files["onnx"].read_bytes()
+    assert not any(row[0] == "mended" for row in found.tables()[0].rows)
+
+
+def test_a_trial_that_fails_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(trials: Any, best: Any, goal: float) -> Any:
+        settings = replace(best.request.settings, skip_layers=("nowhere",))
+        return mending._Change("fails", "--skip-layers nowhere", replace(best.request, settings=settings))  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(mending, "_REMEDIES", [(1, fails)])
+    quantized(model, "out", equalize=False)
+    assert "note: --skip-layers nowhere cannot be tried: " in capsys.readouterr().err
+
+
+def test_too_few_samples_are_named(model: Path) -> None:
+    np.savez(model.parent / "few.npz", x=np.load(model.parent / "data.npz")["x"][:3])
+    found = quantized(model, "few", "few.npz", equalize=False)
+    assert found.mended is not None
+    assert found.mended.cause == "nothing else is tried with fewer than 4 samples"
+    ((_, text),) = (row for row in found.tables()[0].rows if row[0] == "poor")
+    assert text.endswith(f" dB: {found.mended.cause}")
 
 
 @pytest.mark.parametrize(
