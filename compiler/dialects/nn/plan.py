@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Data, Operation
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -192,9 +191,9 @@ def check_plan(op: Operation) -> None:
             raise VerifyException(f"nn.plan: axis {weight.axis} is out of range for a weight of rank {rank}")
 
 
-def weights_of(module: ModuleOp) -> Iterator[Weight]:
-    """Every array that a module stores next to its text: constants and scales, including scales in plans."""
-    for op in module.walk():
+def weights_of(root: Operation) -> Iterator[Weight]:
+    """Every array that a module or an operation stores next to its text: constants and scales, including scales in plans."""
+    for op in root.walk():
         plan = plan_of(op)
         planned = () if plan is None else [how.given for how in (*plan.weights, *plan.of_points)]
         for attribute in (*op.properties.values(), *op.attributes.values(), *planned):

@@ -35,6 +35,10 @@ class Product(Protocol):
         """The rows of the chosen places: float32 [G, R, K]."""
         ...
 
+    def total(self, x: Array) -> Array:
+        """The sum of the rows of all places: float64 [G, K]."""
+        ...
+
 
 def is_product(op: NNOp) -> bool:
     """Whether `product_of` knows the layer: the operation of a plugin may have a weight, too."""
@@ -75,6 +79,12 @@ class _Axis(NamedTuple):
         found, between = np.divmod(at, self.step)
         return np.where((between == 0) & (found >= 0) & (found < self.size), found, -1)
 
+    @property
+    def counts(self) -> Array:
+        """The number of windows that hold each element at each of their positions: float64 `[size, kernel]`."""
+        found = self.elements(np.arange(self.output))[..., None] == np.arange(self.size)
+        return found.sum(axis=0, dtype=np.float64).T
+
 
 def _windows(x: Array, axes: Sequence[_Axis], chosen: Array, groups: int) -> Array:
     """The chosen windows over all samples of an input `[*space, N, C]`: `[G, R * N, taps * C/G]`."""
@@ -93,6 +103,14 @@ def _windows(x: Array, axes: Sequence[_Axis], chosen: Array, groups: int) -> Arr
     read[: len(inside)] = x[np.unravel_index(inside, space)]
     rows = read[taps].reshape(len(chosen), -1, samples, groups, channels // groups)
     return np.ascontiguousarray(rows.transpose(3, 0, 2, 1, 4)).reshape(groups, len(chosen) * samples, -1)
+
+
+def _sum_of_windows(x: Array, axes: Sequence[_Axis], groups: int) -> Array:
+    """The sum of all windows of all samples, `[G, taps * C/G]`: axis by axis, each element as often as windows hold it."""
+    total = x.sum(axis=-2, dtype=np.float64)
+    for axis in axes:
+        total = np.tensordot(total, axis.counts, axes=(0, 0))
+    return np.moveaxis(total.reshape(groups, -1, prod(total.shape[1:])), 1, 2).reshape(groups, -1)
 
 
 @dataclass(frozen=True)
@@ -123,12 +141,17 @@ class _Convolution:
         return prod(self._window.output_for(_space(x, self.op), self._kernel)), x.shape[0]
 
     def rows(self, x: Array, chosen: Array) -> Array:
+        return _windows(_channels_last(x, self.op), self._axes(x), chosen, self.op.group_count)
+
+    def total(self, x: Array) -> Array:
+        return _sum_of_windows(_channels_last(x, self.op), self._axes(x), self.op.group_count)
+
+    def _axes(self, x: Array) -> list[_Axis]:
         space, window = _space(x, self.op), self._window
         begins = window.pads_for(space, self._kernel)[: len(space)]
         output = window.output_for(space, self._kernel)
         each = zip(space, begins, self._kernel, window.dilations, window.strides, output, strict=True)
-        axes = [_Axis(size, begin, 1, *others) for size, begin, *others in each]
-        return _windows(_channels_last(x, self.op), axes, chosen, self.op.group_count)
+        return [_Axis(size, begin, 1, *others) for size, begin, *others in each]
 
 
 @dataclass(frozen=True)
@@ -152,6 +175,12 @@ class _TransposedConvolution:
         return prod(self.op.output_sizes(_space(x, self.op))), x.shape[0]
 
     def rows(self, x: Array, chosen: Array) -> Array:
+        return _windows(_channels_last(x, self.op), self._axes(x), chosen, self.op.group_count)
+
+    def total(self, x: Array) -> Array:
+        return _sum_of_windows(_channels_last(x, self.op), self._axes(x), self.op.group_count)
+
+    def _axes(self, x: Array) -> list[_Axis]:
         op, space = self.op, _space(x, self.op)
         pads = op.resolved_pads(space)
         assert pads is not None, "the sizes of an array are known"
@@ -159,11 +188,10 @@ class _TransposedConvolution:
         each = zip(
             space, begins, op.stride_list, op.kernel_shape, op.dilation_list, op.output_sizes(space), strict=True
         )
-        axes = [
+        return [
             _Axis(size, dilation * (kernel - 1) - begin, step, kernel, dilation, 1, output)
             for size, begin, step, kernel, dilation, output in each
         ]
-        return _windows(_channels_last(x, op), axes, chosen, op.group_count)
 
 
 def _space(x: Array, op: ConvolutionOp) -> tuple[int, ...]:
@@ -198,6 +226,10 @@ class _MatrixProduct:
         turned, rows, groups = self._by_rows(x)
         found = turned[np.unravel_index(chosen, turned.shape[:rows])].astype(np.float32, copy=False)
         return np.ascontiguousarray(found.reshape(len(chosen), groups, -1).swapaxes(0, 1))
+
+    def total(self, x: Array) -> Array:
+        turned, rows, groups = self._by_rows(x)
+        return turned.sum(axis=tuple(range(rows)), dtype=np.float64).reshape(groups, -1)
 
     @property
     def _batch(self) -> Shape:
@@ -236,3 +268,6 @@ class _RecurrentInput:
 
     def rows(self, x: Array, chosen: Array) -> Array:
         return x.reshape(-1, x.shape[-1])[chosen].astype(np.float32)[None]
+
+    def total(self, x: Array) -> Array:
+        return x.reshape(-1, x.shape[-1]).sum(axis=0, dtype=np.float64)[None]

@@ -6,7 +6,7 @@ Layers are changed one after the other, each for the inputs that the changed lay
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from .....dialects.nn import weights_of
+from .....dialects.nn import constant_of, weights_of
 from .....engines import HERE, Runner
 from .....engines.data_hash import digest_of
 from .....engines.sharing import shares_of
@@ -144,9 +144,8 @@ class Networks:
         if self._rival is not None:
             read = self._rival.inputs(layer.compute)
             few = min(self._fit, self._rival.batches)
-            self.rival_means = merged_sums(
-                [Wish(Means.of_layer, wish.rows).sums(((x, x) for x in islice(read, few)), layer, 0)]
-            )
+            self.rival_means = Means.of_layer(layer)
+            self.rival_means.read(((x, x) for x in islice(read, few)), layer, wish.rows, 0)
             deque(read, maxlen=0)
         if self._alone:
             kept = list(inputs)
@@ -262,15 +261,16 @@ def layer_by_layer(
             module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict, rivals=others
         )
         undo: list[_Undo] = []
+        _set_aside([module], folder / "weights.safetensors")
         for i, layer in enumerate(layers):
             networks.unchanged[layer.compute].update(layer.operands())
             back, given = _back(layer), tuple(layer.site.owner.operands)
             if others:
                 networks.oppose(layer, others.get(layer.compute, layer).operands())
             networks.change(layer, step(layer, networks, remarks).operands())
-            _set_aside(module, folder / f"{i}.safetensors")
             if tuple(layer.site.owner.operands) != given:
                 undo.append((layer, back))
+                _set_aside(filter(None, map(constant_of, layer.site.owner.operands)), folder / f"{i}.safetensors")
             networks.reach(layer)
             return_freed_memory()
             session.progress("layers", number * len(layers) + i + 1, (1 + len(folds.turns)) * len(layers))
@@ -298,10 +298,10 @@ def layer_by_layer(
     return outcome
 
 
-def _set_aside(module: ModuleOp, file: Path) -> None:
-    """Keep large weights that changed in a file: nothing reads them until all layers are done."""
+def _set_aside(operations: Iterable[Operation], file: Path) -> None:
+    """Keep large weights of operations in a file: nothing reads them until all layers are done."""
     try:
-        set_aside(weights_of(module), file)
+        set_aside(chain.from_iterable(map(weights_of, operations)), file)
     except OSError as e:
         raise CompileError(f"temporary files cannot be written: {e.strerror}", where=str(file.parent)) from None
 

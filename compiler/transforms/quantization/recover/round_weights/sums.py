@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import inf
+from math import inf, prod
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from .....ir.array import Array
-from .....support.diagnostics import op_error
+from .....support.diagnostics import CompileError, op_error
 from .integer_layers import IntegerLayer
 from .rounding import WIDE
 
@@ -27,8 +27,10 @@ _TERMS = 64
 class Summed(Protocol):
     """Sums over the rows of a layer's inputs."""
 
-    def add(self, q: Array, f: Array) -> None:
-        """Add rows [G, R, K] of the quantized network, and the same rows of the float network."""
+    def read(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int) -> None:
+        """Add rows of these inputs in both networks, which are those of the runs from number `first` on: about as many of each
+        run as are wanted, or all. Raises CompileError, located at the layer, for NaN and Inf.
+        """
         ...
 
     def merge(self, other: Self) -> None:
@@ -71,8 +73,26 @@ class Sums:
             return Sums(h)
         return Sums(h, np.zeros((groups, columns, weights.shape[1])), weights.astype(np.float32))
 
+    def read(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int) -> None:
+        """Rows wait until they are as many as columns, or many: their product costs more than adding it to the sums."""
+        waiting: list[tuple[Array, Array]] = []
+        for each in rows_of(inputs, layer, wanted, first):
+            waiting.append(each)
+            if sum(q.shape[1] for q, _ in waiting) >= min(each[0].shape[2], _ENOUGH):
+                self._add_all(waiting)
+        self._add_all(waiting)
+
+    def _add_all(self, waiting: list[tuple[Array, Array]]) -> None:
+        if waiting:
+            q = np.concatenate([each for each, _ in waiting], axis=1)
+            same = all(f is each for each, f in waiting)
+            self.add(q, q if same else np.concatenate([f for _, f in waiting], axis=1))
+            waiting.clear()
+
     def add(self, q: Array, f: Array) -> None:
-        """Products are computed in float32, because there are few rows at a time."""
+        """Add rows [G, R, K] of the quantized network, and the same rows of the float network. Products are computed in float32,
+        because there are few rows at a time.
+        """
         before = self.rows
         self.rows += q.shape[1]
         q, f = _filled(q), f if f is q else _filled(f)
@@ -142,8 +162,14 @@ class Means:
         """Sums of no rows."""
         return Means(np.zeros((groups, columns)), np.zeros((groups, columns)))
 
-    def add(self, q: Array, f: Array) -> None:
-        self.merge(Means(q.sum(axis=1, dtype=np.float64), f.sum(axis=1, dtype=np.float64), q.shape[1]))
+    def read(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int) -> None:
+        """All rows are added: their sum costs less than choosing among them."""
+        for q, f in inputs:
+            sums = layer.product.total(q)
+            beside = sums if f is q else layer.product.total(f)
+            if not (np.isfinite(sums).all() and np.isfinite(beside).all()):
+                raise _not_finite(layer)
+            self.merge(Means(sums, beside, prod(layer.product.places(q))))
 
     def merge(self, other: Means) -> None:
         """Add the sums of other rows."""
@@ -225,17 +251,9 @@ class Wish(NamedTuple):
     """Approximate number of rows to choose of each run."""
 
     def sums(self, inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, first: int) -> Summed:
-        """The sums of these inputs, which are those of the runs from number `first` on.
-
-        Raises CompileError, located at the layer, for NaN and Inf.
-        """
+        """The sums of these inputs (`Summed.read`)."""
         sums = self.make(layer)
-        waiting: list[tuple[Array, Array]] = []
-        for each in rows_of(inputs, layer, self.rows, first):
-            waiting.append(each)
-            if sum(q.shape[1] for q, _ in waiting) >= min(each[0].shape[2], _ENOUGH):
-                _add(waiting, sums)
-        _add(waiting, sums)
+        sums.read(inputs, layer, self.rows, first)
         return sums
 
 
@@ -254,9 +272,12 @@ def rows_of(
         rows = product.rows(q, chosen)
         beside = rows if f is q else product.rows(f, chosen)
         if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
-            message = "has NaN or Inf in its input"
-            raise op_error(layer.compute, message, "look for an overflow in the model or its data")
+            raise _not_finite(layer)
         yield rows, beside
+
+
+def _not_finite(layer: IntegerLayer) -> CompileError:
+    return op_error(layer.compute, "has NaN or Inf in its input", "look for an overflow in the model or its data")
 
 
 def merged_sums(parts: Iterable[Any]) -> Any:
@@ -273,15 +294,6 @@ def _filled(rows: Array) -> Array:
     """Rows with zeros after them, up to a multiple of `_TERMS`."""
     missing = -rows.shape[1] % _TERMS
     return np.pad(rows, ((0, 0), (0, missing), (0, 0))) if missing else rows
-
-
-def _add(waiting: list[tuple[Array, Array]], sums: Summed) -> None:
-    """Add rows that waited until they are as many as columns, or many: their product costs more than adding it to the sums."""
-    if waiting:
-        q = np.concatenate([each for each, _ in waiting], axis=1)
-        same = all(f is each for each, f in waiting)
-        sums.add(q, q if same else np.concatenate([f for _, f in waiting], axis=1))
-        waiting.clear()
 
 
 def some_of(places: int, wanted: float, seed: int) -> Array:
