@@ -29,7 +29,7 @@ from ..round_weights.integer_layers import BIAS, WEIGHT, IntegerLayer, integer_l
 from ..round_weights.networks import Networks, Rivals, Solution, layer_by_layer
 from ..round_weights.sums import Array, Means, Rows, decibels
 
-_USUAL = Usual(share=10, fewest=4, most=48)
+_USUAL = Usual(share=10, fewest=4, most=48, seconds=0.25)
 """Number of runs used by default: means take few."""
 _CERTAIN = 2
 """Number of standard deviations, by chance, of the sum of runs' errors that a loss has to exceed."""

@@ -44,6 +44,8 @@ class Usual(NamedTuple):
     fewest: int
     most: int
     """Number of runs above which the pass uses more only if outputs have few numbers, so that more runs have to judge."""
+    seconds: float = 1.0
+    """The time of the runs that it uses in any case, as `NUMBERS` has it."""
 
 
 class Fold(NamedTuple):
@@ -79,7 +81,7 @@ class Folds(NamedTuple):
         `usual.fewest`. If there are fewer than `FEW` runs, and all turns cost little, the pass uses all of them in turns.
         """
         work = Work(module, {}, samples, lambda value, array: None, lambda: None, session)
-        cheap, judged = NUMBERS * samples.runs // max(numbers(work), 1), max(outputs(work), 1)
+        cheap, judged = int(usual.seconds * NUMBERS) * samples.runs // max(numbers(work), 1), max(outputs(work), 1)
         if FEWEST <= samples.runs < FEW and samples.runs * (TURNS + 1) <= cheap:
             found = Folds.of(samples, HELD_BACK_OF_FEW)
         elif samples.runs < usual.fewest:
