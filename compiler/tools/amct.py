@@ -99,8 +99,8 @@ def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
     args = tool.parse_args(argv)
     if getattr(args, "settings", None) is None:
         return args
-    command = tool.commands()[argv[0]]
-    command.set_defaults(**settings_of(args.settings, command))
+    commands = tool.commands()
+    commands[argv[0]].set_defaults(**settings_of(args.settings, commands[argv[0]], commands["quantize"]))
     return tool.parse_args(argv)
 
 

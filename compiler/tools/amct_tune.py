@@ -84,8 +84,6 @@ def add_parser(commands: Any) -> None:
     add("--budget", metavar="BUDGET", help=text)
     add_option(add, leaves(ResultOptions)["faster_than_float"])
     add_option(add, leaves(ResultOptions)["also"])
-    text = "has no effect here; OUTDIR/tuned.yaml sets it to 0, so that amct quantize writes exactly what was tuned"
-    add("--effort", type=int, choices=(0, 1), default=1, help=text)
     text = "what layers cost at the outputs: noise (default), or for classifiers the divergence of probabilities"
     add("--rank-by", choices=("sqnr", "kl"), default="sqnr", help=text)
     add_json(parser.add_argument)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,17 +32,20 @@ def add_settings(parser: Parser) -> None:
     parser.add_argument("--settings", type=Path, metavar="FILE", help=f"a .yaml, .toml or .json file with {text}")
 
 
-def settings_of(path: Path, parser: Parser) -> dict[str, Any]:
-    """The values that a file gives, by the attribute that the option sets.
+def settings_of(path: Path, parser: Parser, quantize: Parser) -> dict[str, Any]:
+    """The values that a file gives, by the attribute that the option sets. An option that only `amct quantize` has is noted.
 
     Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Raises CompileError,
-    located at the line, for what cannot be read, for keys that are not options of the command, and for values of another kind.
+    located at the line, for what cannot be read, for keys that are not options of a command, and for values of another kind.
     """
     known = _known(parser)
     found: dict[str, Any] = {}
     for entry in _entries(path):
         where, name = f"{path}:{entry.line}", _plain(entry.key)
         if (action := known.get(name)) is None:
+            if name in _known(quantize):
+                print(f"note: {where}: '{entry.key}' is for {quantize.prog} and has no effect here", file=sys.stderr)
+                continue
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"{parser.prog} --help lists the options"
             raise CompileError(f"{parser.prog} has no option '{entry.key}'", where=where, hint=hint)
@@ -65,7 +69,7 @@ def located(error: CompileError, args: argparse.Namespace, parser: Parser) -> Co
     if error.where or wrong is None:
         return error
     for entry in _entries(path):
-        if known[_plain(entry.key)] is wrong and _value(parser, wrong, entry) == getattr(args, wrong.dest):
+        if known.get(_plain(entry.key)) is wrong and _value(parser, wrong, entry) == getattr(args, wrong.dest):
             return error.at(f"{path}:{entry.line}")
     return error
 

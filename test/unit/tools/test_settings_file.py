@@ -107,7 +107,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
 def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(CompileError) as error:
-        settings_of(tmp_path / name, amct.parser().commands()["quantize"])
+        settings_of(tmp_path / name, *[amct.parser().commands()["quantize"]] * 2)
     assert message in str(error.value)
 
 
@@ -178,7 +178,16 @@ def test_aliases_that_take_much_memory(text: str, tmp_path: Path) -> None:
 def test_suggestion(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("wieght_bits: 8", "utf-8")
     with pytest.raises(CompileError, match=r"did you mean weight-bits\?"):
-        settings_of(tmp_path / "s.yaml", amct.parser().commands()["tune"])
+        settings_of(tmp_path / "s.yaml", *map(amct.parser().commands().get, ("tune", "quantize")))
+
+
+@pytest.mark.parametrize("name", ["tune", "sensitivity"])
+def test_options_of_quantize_alone_are_noted(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in `tuned.yaml`."""
+    (tmp_path / "s.yaml").write_text("observer: mse\neffort: 0", "utf-8")
+    commands = amct.parser().commands()
+    assert settings_of(tmp_path / "s.yaml", commands[name], commands["quantize"]) == {"observer": "mse"}
+    assert "s.yaml:2: 'effort' is for amct quantize and has no effect here\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["quantize", "tune", "sensitivity"])
