@@ -24,7 +24,7 @@ import zoo
 from tables import Table, update
 
 import amct_opt
-from amct_opt.runtime.metrics import DIFFERENCES
+from amct_opt.runtime.metrics import Parts
 from amct_opt.session.universe import new_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -57,10 +57,10 @@ def sqnr(task: zoo.Task, data: Mapping[str, Array], reference: list[dict[str, Ar
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "data.npz", allow_pickle=False, **data)
         made = amct_opt.quantize_file(task.model, folder, Path(folder) / "data.npz", session=session, **options)
-        found = DIFFERENCES()
+        found = Parts()
         for expected, own in zip(reference, outputs(made.files["onnx"], task), strict=True):
             found.add(expected, dict(zip(expected, own.values(), strict=True)))
-    return found.sqnr
+    return found.worst[1]
 
 
 def rows(task: zoo.Task, draws: int) -> list[tuple[str, ...]]:

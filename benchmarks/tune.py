@@ -104,7 +104,7 @@ def rows(search: Search, folder: Path) -> Iterator[tuple[str, ...]]:
         raise RuntimeError(f"{search.network}: the search began anew: {done.stderr[-300:]}")
     found = zoo.Variant(next(out.glob("*_qdq.onnx")))
     reference = zoo.measure(task, task.model, [found])
-    best = max(trials, key=_quality)
+    best = [each for each in trials if each["better"]][-1]
     head = *_key(search), " / ".join(map(str, search.samples))
     for trial in trials:
         recipe = " ".join(f"{name}={value}" for name, value in trial["changes"].items() if name not in _WIDTHS)
@@ -117,12 +117,6 @@ def rows(search: Search, folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 _WIDTHS = "skip_layers", "layer_weight_bits", "layer_bits"
-
-
-def _quality(trial: Mapping[str, Any]) -> tuple[float, ...]:
-    """The order of trials, as the search has it."""
-    spent = (-len(_floats(trial)), -trial["costs"]["read"]) if trial["reached"] else (0, 0)
-    return trial["reached"], trial["kept"], *spent, trial["quality"]
 
 
 def _floats(trial: Mapping[str, Any]) -> Sequence[str]:

@@ -32,12 +32,13 @@ from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.data import Split
 from ..transforms.quantization.options import AS_THE_PROFILE
 from ..transforms.quantization.recover.layer_effects import exchanged, layer_values
+from ..transforms.quantization.recover.outputs import few, halves
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request
 from .measurement import HUGE, integer_kernels
 from .network import Network
 from .recipes import rounding
-from .sensitivity import difference_of
+from .sensitivity import difference_of, parts_of
 from .summary import Attempt, Mended, weight_bytes
 from .widening import can_widen, own_values
 
@@ -84,7 +85,7 @@ class _Fold(NamedTuple):
         """The samples that rank these layers, of those that calibrate."""
         given = self.network.samples.calibration
         assert given is not None, "splits have samples"
-        return _first(given, max(1, min(_RANKING, _RUNS // max(1, len(layers)))))
+        return few(given, min(_RANKING, _RUNS // max(1, len(layers))))
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ class _Trials:
     @staticmethod
     def of(fused: Network, most: int | None) -> _Trials:
         """Trials on the network's samples, of which at most this many calibrate."""
-        return _Trials([_Fold(replace(fused.quiet, samples=split), {}) for split in splits(fused.samples, most)])
+        pairs = ((own, each.held) for each in splits(fused.samples) if (own := each.calibration) is not None)
+        parts = [Split(few(own, most or own.count), few(held, _JUDGING[1]), True, None) for own, held in pairs]
+        return _Trials([_Fold(replace(fused.quiet, samples=each), {}) for each in parts])
 
     def evened(self, fold: _Fold, request: Request) -> Network:
         """The network with channels evened out as this request has it."""
@@ -167,10 +170,7 @@ class _Trials:
         request = evened.request.within(evened.module, evened.session)
         names = can_widen(request)
         found = rounding(evened, quantized, names, self.folds[0].ranking(names), RULE, Parts)
-        noise = {
-            layer: sum(float(each.energies[name][1].sum()) for each in own if name in each.energies)
-            for layer, own in found.items()
-        }
+        noise = {layer: sum(each.shares.get(name, 0.0) for each in own) for layer, own in found.items()}
         total, wanted = sum(noise.values()), min(_SHARE, 1 - 10 ** (-(goal + _MARGIN - sqnr) / 10))
         taken, chosen = 0.0, list[str]()
         for layer in sorted(noise, key=lambda each: -noise[each]):
@@ -200,8 +200,7 @@ def _errors(network: Network) -> Parts:
     """The errors of a quantized network on the samples that judge."""
     held = in_batches(network.original, [], network.samples.held)
     program = integer_kernels(network.module, network.session) or partial(Executable, network.module)
-    measure = partial(Parts, held.at_a_time > 1)
-    return difference_of(Executable(network.original), program(), held, network.session, measure)
+    return difference_of(Executable(network.original), program(), held, network.session, parts_of(held))
 
 
 def _around(network: Network, layers: Sequence[str]) -> list[str]:
@@ -261,32 +260,22 @@ def _range(point: QuantizeOp) -> tuple[float, float]:
     return (least - zero_point) * scale, (largest - zero_point) * scale
 
 
-def splits(samples: Split, most_calibrating: int | None) -> list[Split]:
+def splits(samples: Split) -> list[Split]:
     """The samples that calibrate trials, and others that judge them: those that are held back, or some of those that calibrate,
     or if these are few as well each half of them. None if there are hardly any, or they are synthetic.
     """
-    given, (fewest, most) = samples.calibration, _JUDGING
+    given, fewest = samples.calibration, _JUDGING[0]
     if given is None or given.synthetic:
         return []
     if samples.apart and samples.held.count >= fewest:
-        return [Split(_first(given, most_calibrating), _first(samples.held, most), True, None)]
+        return [samples]
     batch = given.batch_size
     judging = -(-fewest // batch) * batch
     if given.count >= max(2 * judging, judging + batch):
-        return [Split(_first(given.head(given.count - judging), most_calibrating), given.tail(judging), True, None)]
-    half = given.runs // 2 * batch
-    if given.count < _FEWEST or not half or given.runs * batch != given.count:
+        return [Split(given.head(given.count - judging), given.tail(judging), True, None)]
+    if given.count < _FEWEST or given.runs < 2 or given.runs * batch != given.count:
         return []
-    first, second = given.head(half), given.tail(given.count - half)
-    return [Split(first, second, True, None), Split(second, first, True, None)]
-
-
-def _first(samples: Samples, most: int | None) -> Samples:
-    """The first of the samples, in whole batches."""
-    if most is None:
-        return samples
-    batch = samples.batch_size
-    return samples.head(min(samples.count, max(1, most // batch) * batch))
+    return [Split(own, other, True, None) for own, other in halves(given)]
 
 
 _Remedy = Callable[[_Trials, _Trial, float], "_Change | None"]
@@ -376,12 +365,9 @@ def mend(fused: Network, first: Parts, effort: int) -> tuple[Request, Mended]:
     trials = _Trials.of(fused, None if everything else _CALIBRATING)
     if not trials.folds:
         given = fused.samples.calibration
-        few = (
-            f"nothing else is tried with fewer than {_FEWEST} samples"
-            if given is not None and not given.synthetic
-            else ""
-        )
-        return request, replace(unchanged, cause=few if first.worst[1] < POOR else "")
+        named = given is not None and not given.synthetic and first.worst[1] < POOR
+        cause = f"nothing else is tried with fewer than {_FEWEST} samples" if named else ""
+        return request, replace(unchanged, cause=cause)
     best, attempts = trials.by(request), list[Attempt]()
     goal = POOR + min(_OTHERWISE, max(0.0, best.sqnr - first.worst[1]))
     if everything:

@@ -49,8 +49,8 @@ class ResultOptions:
     """
     recipe: Literal["detection"] | None = option(None, group="ranges and widths")
     """detection: 16 bits for activations of the layers that need them, as those of heads and depthwise convolutions often do, and
-    8 for the rest. What 16 bits of each take off the noise of each class and each coordinate of boxes is measured at the outputs;
-    the fewest layers that take off 90 % get them. For profiles ascend, ascend-a2 (inputs) and qdq (results).
+    8 for the rest. What 16 bits of each take off the noise of each output is measured, of scores apart from boxes; the fewest
+    layers that take 90 % off the worst output get them. For profiles ascend, ascend-a2 (inputs) and qdq (results).
     """
     labels: str | None = option(None, "LABELS")
     """The class of each sample, of which right answers are counted: `folders` (the class of an image is its folder, numbered by

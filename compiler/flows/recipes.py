@@ -5,21 +5,19 @@ names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ..data import Samples
-from ..ir.array import Array
 from ..rewriting import Remarks, layer_of
-from ..runtime.metrics import Measure
+from ..runtime.metrics import Measure, Parts
 from ..support.diagnostics import CompileError
 from ..support.tables import some
 from ..transforms.quantization.calibrate.observing import in_batches
 from ..transforms.quantization.decide.sites import sites
 from ..transforms.quantization.profiles import profile_of
 from ..transforms.quantization.recover.layer_effects import exchanged, rounded
+from ..transforms.quantization.recover.outputs import few
 from ..transforms.quantization.recover.sensitivity import quantized_layers
 from ..transforms.quantization.request import Request
 from .network import Network
@@ -30,58 +28,50 @@ M = TypeVar("M", bound=Measure)
 RULE = "recipe"
 SHARE = 0.9
 """Share of the noise that 16 bits everywhere take away which the chosen layers have to take away: what is left is 10 dB less."""
-RANKED = 32
-"""The largest number of samples used to rank the layers."""
 
 
 @dataclass(frozen=True)
 class Widening:
-    """A layer that can have activations of 16 bits, and its share of the noise at the outputs that they take away."""
+    """A layer that can have activations of 16 bits, and its share of the noise of an output that they take away."""
 
     layer: str
     share: float
+    output: str
+    """The output for which it was chosen, or else the worst one, as `Parts` has them."""
     wide: bool
 
     @property
     def reason(self) -> str:
         """The reason for its bits, as a sentence."""
         bits = "16 bits" if self.wide else "no more bits"
-        return (
-            f"{bits}: {100 * self.share:.1f} % of the noise at the outputs that 16 bits everywhere take away is its own"
-        )
+        noise = f"of the noise of output '{self.output}' that 16 bits everywhere take away"
+        return f"{bits}: {100 * self.share:.1f} % {noise} is its own"
 
 
 def widenings(network: Network) -> list[Widening]:
     """The layers of a fused network that can have activations of 16 bits, those first that take away most noise. As many are
-    chosen as take away `SHARE` of it.
+    chosen as take away `SHARE` of it from the worst output, and from others until these are no worse.
 
     Raises CompileError, located in the model, if no layer can have them.
     """
     request = network.request.layer_by_layer
     names = can_widen(request.within(network.module, network.session))
-    gains = _gains(network.asking(request), names) if names else {}
-    if not gains:
+    before, after = _noise(network.asking(request), names) if names else ({}, {})
+    if not before:
         message = (
             f"{RULE}: no layer can have activations of 16 bits in profile {request.profile.name} as the options have it"
         )
         hint = "amct support says which layers are quantized; layers that share scales or have a record keep their bits"
         raise CompileError(message, where=str(network.model), hint=hint)
-    return _chosen(gains)
+    return _chosen(before, after)
 
 
-def _gains(network: Network, names: Sequence[str]) -> dict[str, dict[Group, float]]:
-    """The noise of each group of outputs that activations of 16 bits take away, by quantized layer."""
-    evened, held = network.quiet.evened(), network.samples.held
-    samples = held.head(min(RANKED, held.count))
+def _noise(network: Network, names: Sequence[str]) -> list[dict[str, dict[str, float]]]:
+    """The noise of each output as a share of its signal, by quantized layer: as the options have it, and with 16 bits."""
+    evened, samples = network.quiet.evened(), few(network.samples.held)
     forms = evened.quantized(), evened.quantized(widened(evened.request, names))
-    before, after = (
-        {name: _sum(each.groups for each in own) for name, own in found.items()}
-        for found in (rounding(evened, form, names, samples, RULE, _ByGroup) for form in forms)
-    )
-    return {
-        name: {group: max(0.0, each - after[name].get(group, 0.0)) for group, each in own.items()}
-        for name, own in before.items()
-    }
+    found = (rounding(evened, form, names, samples, RULE, Parts) for form in forms)
+    return [{name: _sum(each.shares for each in own) for name, own in layers.items()} for layers in found]
 
 
 def rounding(
@@ -119,52 +109,34 @@ def note_widenings(network: Network, found: Sequence[Widening]) -> None:
     network.session.note(f"{RULE}: {len(names)} of {len(found)} layers have activations of 16 bits: {some(names)}")
 
 
-Group = tuple[tuple[int, ...], int]
-"""The shape of a sample of an output, and an index along its shortest axis: a coordinate of boxes, or a class."""
-
-
-@dataclass
-class _ByGroup:
-    """The noise of each group of numbers in the outputs."""
-
-    groups: dict[Group, float] = field(default_factory=dict[Group, float])
-
-    @property
-    def noise(self) -> float:
-        return sum(self.groups.values())
-
-    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
-        for name, reference in expected.items():
-            apart = np.square(found[name].astype(np.float64) - reference.astype(np.float64))
-            shape = reference.shape[1:]
-            axis = 1 + int(np.argmin(shape)) if len(shape) > 1 else 0
-            sums = apart.sum(axis=tuple(i for i in range(apart.ndim) if i != axis)) if axis else apart.sum()[None]
-            self.groups = _sum((self.groups, {(shape, i): float(each) for i, each in enumerate(sums)}))
-
-    def merge(self, other: Self) -> None:
-        self.groups = _sum((self.groups, other.groups))
-
-
-def _sum(parts: Iterable[Mapping[Group, float]]) -> dict[Group, float]:
-    """The sum of each group."""
-    total: dict[Group, float] = {}
-    for part in parts:
-        for group, each in part.items():
-            total[group] = total.get(group, 0.0) + each
+def _sum(noise: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sum of each output."""
+    total: dict[str, float] = {}
+    for each in noise:
+        for output, share in each.items():
+            total[output] = total.get(output, 0.0) + share
     return total
 
 
-def _chosen(gains: Mapping[str, Mapping[Group, float]]) -> list[Widening]:
-    """Chooses the first of all layers, ranked by the mean, over groups of outputs, of their share of the noise that all
-    take away.
+def _chosen(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> list[Widening]:
+    """Chooses the layer that takes away most of the output that is the worst one then, until no output has more noise than the
+    worst one is to have at the end, or than `SHARE` of its own leaves. The others follow, by what they cost the worst one.
     """
-    totals = {group: total for group, total in _sum(gains.values()).items() if total > 0}
-    shares = {
-        name: sum(own[group] / total for group, total in totals.items() if group in own) / max(1, len(totals))
-        for name, own in gains.items()
+    gains = {
+        name: {output: max(0.0, each - after[name].get(output, 0.0)) for output, each in own.items()}
+        for name, own in before.items()
     }
-    found, taken = list[Widening](), 0.0
-    for name in sorted(shares, key=lambda name: -shares[name]):
-        found.append(Widening(name, shares[name], taken < SHARE and shares[name] > 0))
-        taken += shares[name]
-    return found
+    left: dict[str, float] = _sum(before.values())
+    taken = _sum(gains.values())
+    worst = max(left, key=lambda output: left[output], default="")
+    goals = {output: noise - SHARE * taken[output] for output, noise in left.items()}
+    wide = dict[str, str]()
+    while len(wide) < len(gains) and (poor := [each for each in left if left[each] > max(goals[each], goals[worst])]):
+        output = max(poor, key=lambda output: left[output])
+        layer = max((each for each in gains if each not in wide), key=lambda each: gains[each].get(output, 0.0))
+        left = {each: noise - gains[layer].get(each, 0.0) for each, noise in left.items()}
+        wide[layer] = output
+    others = sorted(gains.keys() - wide.keys(), key=lambda each: (-gains[each].get(worst, 0.0), each))
+    found = {**wide, **dict.fromkeys(others, worst)}
+    shares = {each: gains[each].get(output, 0.0) / (taken.get(output) or 1.0) for each, output in found.items()}
+    return [Widening(each, shares[each], output, each in wide) for each, output in found.items()]

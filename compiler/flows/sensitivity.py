@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,9 +16,10 @@ from ..data import Samples
 from ..data.inputs import Runnable
 from ..engines import Runner
 from ..engines.threads import OrderedBatches, Turn, threads_here
+from ..ir.functions import main_function, output_names
 from ..rewriting import layer_of
 from ..runtime.executor import Array, Executable
-from ..runtime.metrics import DIFFERENCES, Differences, Divergences, Measure, Outputs
+from ..runtime.metrics import Divergences, Measure, Parts
 from ..session import Session
 from ..support.diagnostics import CompileError
 from ..support.tables import Table, Tabled
@@ -32,16 +34,25 @@ from ..transforms.quantization.running import runner_of
 from .network import read_network
 from .plausibility import warn_of_data
 from .shared_difference import shared_difference
-from .summary import measured_on
+from .summary import between, measured_on
 
 M = TypeVar("M", bound=Measure)
 
 SAMPLES = 32
 """The default number of samples to measure with."""
 
+MEASURES = "sqnr", "kl"
+"""The measures of outputs: SQNR in dB, or for classifiers the divergence of their probabilities in nats."""
 
-MEASURES: Mapping[str, type[Differences | Divergences]] = {"sqnr": Differences, "kl": Divergences}
-"""The measures of outputs by name: SQNR in dB, or for classifiers the divergence of their probabilities in nats."""
+
+def measure_of(name: str, samples: Samples) -> Callable[[], Parts | Divergences]:
+    """What makes an empty measure by its name (`MEASURES`)."""
+    return parts_of(samples) if name == "sqnr" else Divergences
+
+
+def parts_of(samples: Samples) -> Callable[[], Parts]:
+    """What makes empty `Parts` for samples in the batches in which they run."""
+    return partial(Parts, samples.at_a_time > 1)
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ class LayerSensitivity:
     op: str
     alone: float
     """The measure when only this layer is quantized."""
+    spread: tuple[float, float] | None
+    """The least and the largest of it in single runs; None for a divergence, as for `Sensitivity.spread`."""
     spared: float
     """The measure when only this layer stays in float."""
     gain: float
@@ -74,6 +87,8 @@ class Sensitivity(Tabled):
     """The samples were not used in calibration."""
     measure: str
     """`sqnr` or `kl`."""
+    spread: tuple[float, float] | None
+    """The least and the largest of `quantized` in single runs."""
 
     def __repr__(self) -> str:
         return f"Sensitivity({len(self.layers)} layers, quantized {self.shown(self.quantized)} {self.unit})"
@@ -89,14 +104,19 @@ class Sensitivity(Tabled):
 
     def tables(self) -> Sequence[Table]:
         """The layers, and how they were measured."""
-        headers = "layer", "operation", *(f"{name} {self.unit}" for name in ("alone", "spared", "gain")), "own"
+        alone, *others = (f"{name} {self.unit}" for name in ("alone", "spared", "gain"))
+        headers = "layer", "operation", alone, "in single runs", *others, "own"
         rows = [
-            (x.name, x.op, self.shown(x.alone), self.shown(x.spared), self.shown(x.gain, "+"), f"{x.own:.6f}")
+            (
+                *(x.name, x.op, self.shown(x.alone), between(x.spread) if x.spread else "-"),
+                *(self.shown(x.spared), self.shown(x.gain, "+"), f"{x.own:.6f}"),
+            )
             for x in self.layers
         ]
         worst = f" (output '{self.output}', the worst)" if self.output else ""
+        single = f": {between(self.spread)} in single runs" if self.spread else ""
         overview = [
-            ("quantized network", f"{self.shown(self.quantized)} {self.unit}{worst}"),
+            ("quantized network", f"{self.shown(self.quantized)} {self.unit}{worst}{single}"),
             ("measured on", measured_on(self.samples, self.held_back)),
         ]
         note = (
@@ -127,35 +147,40 @@ def sensitivity_of(
     if given is not None:
         warn_of_data(network.original, given, session)
     network = network.fused().evened()
-    whole, quantized = network.inlined().module, network.quantized().inlined().module
+    whole, other = network.inlined().module, network.quantized().inlined().module
     measuring = held.head(min(samples, held.count))
-    own = sensitivities(whole, quantized, measuring, session)
+    own = sensitivities(whole, other, measuring, session)
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
-    measuring, compared, names = in_batches(whole, [], measuring), partial(Outputs, MEASURES[measure]), tuple(own)
+    measuring, names = in_batches(whole, [], measuring), tuple(own)
+    compared = measure_of(measure, measuring)
     runner = runner_of(running)
-    alone = exchanged(whole, quantized, names, whole, measuring, session, "each layer alone", compared, runner)
-    spared = exchanged(quantized, whole, names, whole, measuring, session, "each layer spared", compared, runner)
-    total = difference_by(runner, whole, quantized, measuring, session, compared)
+    alone = exchanged(whole, other, names, whole, measuring, session, "each layer alone", compared, runner)
+    spared = exchanged(other, whole, names, whole, measuring, session, "each layer spared", compared, runner)
+    total = difference_by(runner, whole, other, measuring, session, compared)
     kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, network.request.profile.rows)}
     better = 1 if measure == "sqnr" else -1
     layers = [
         LayerSensitivity(
             name,
             kinds[name],
-            _shown(alone[name]),
-            _shown(spared[name]),
-            better * (_shown(spared[name]) - _shown(total)),
+            alone[name].worst[1],
+            spread_of(alone[name]),
+            spared[name].worst[1],
+            better * (spared[name].worst[1] - total.worst[1]),
             own[name],
         )
         for name in sorted(alone, key=lambda name: -alone[name].noise)
     ]
-    worst = total.worst[0] if len(total.by_name) > 1 else ""
-    return Sensitivity(layers, _shown(total), worst, measuring.count, network.samples.apart, measure)
+    (worst, quantized), outputs = total.worst, output_names(main_function(whole))
+    of_several = "" if outputs == [worst] else worst
+    apart, spread = network.samples.apart, spread_of(total)
+    return Sensitivity(layers, quantized, of_several, measuring.count, apart, measure, spread)
 
 
-def _shown(measured: Outputs) -> float:
-    return measured.sqnr if measured.kind is Differences else measured.noise
+def spread_of(measured: Parts | Divergences) -> tuple[float, float] | None:
+    """The least and the largest SQNR in dB of the worst part in single runs; None of a divergence."""
+    return measured.spread.get(measured.worst[0], (inf, inf)) if isinstance(measured, Parts) else None
 
 
 def difference_by(
@@ -164,8 +189,8 @@ def difference_by(
     other: ModuleOp,
     samples: Samples,
     session: Session,
-    measure: Callable[[], Outputs] = DIFFERENCES,
-) -> Outputs:
+    measure: Callable[[], M],
+) -> M:
     """The difference of the outputs of two modules. The cluster of `runner` shares the samples, if it has one."""
     if runner.cluster is not None:
         return shared_difference(runner.cluster, expected, other, samples, session, measure)
@@ -194,10 +219,10 @@ def difference_of(
 
 
 def ranked_at_outputs(whole: ModuleOp, quantized: ModuleOp, samples: Samples, session: Session) -> dict[str, float]:
-    """The SQNR in dB of the network's worst output when only one layer is quantized, by layer, the lowest first."""
+    """The SQNR in dB of the worst output, as `Parts` has them, when only one layer is quantized, by layer, the lowest first."""
     whole, quantized = whole.clone(), quantized.clone()
     for module in (whole, quantized):
         inline_fused(module)
     layers = quantized_layers(quantized, session)
-    alone = exchanged(whole, quantized, layers, whole, in_batches(whole, [], samples), session, "rank", DIFFERENCES)
-    return dict(sorted(((name, each.sqnr) for name, each in alone.items()), key=lambda entry: entry[1]))
+    alone = exchanged(whole, quantized, layers, whole, in_batches(whole, [], samples), session, "rank", Parts)
+    return dict(sorted(((name, each.worst[1]) for name, each in alone.items()), key=lambda entry: entry[1]))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -294,7 +294,7 @@ def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
     }
     for name, sqnr in sorted(found.items(), key=lambda item: item[1])[:_ROWS]:
         low, high = accuracy.spread.get(name, (sqnr, sqnr))
-        single = f": {low:.1f} to {high:.1f} dB in single runs" if low < high < math.inf else ""
+        single = f": {between((low, high))} in single runs" if low < high < math.inf else ""
         same = math.isinf(sqnr) and sqnr > 0
         text = f"output '{name}' {'equals that of' if same else f'has {sqnr:.1f} dB SQNR against'} the float model"
         yield "accuracy", f"{text}{single}" if accuracy.answers else f"{text}, {on}{single}"
@@ -405,6 +405,11 @@ def remedy_of(summary: Summary) -> str:
     return "--portable strict makes them exact, or --weight-bits 7 where scales are given"
 
 
+def between(ends: tuple[float, float]) -> str:
+    """`12.3 to 14.5 dB`"""
+    return "{:.1f} to {:.1f} dB".format(*ends)
+
+
 def measured_on(samples: int, held_back: bool) -> str:
     """The samples that measured, and how they relate to those that calibrated."""
     apart = "held back from calibration" if held_back else "the calibration samples: too few to hold some back"
@@ -486,10 +491,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
             "integer": {name: difference_data(d) for name, d in summary.accuracy.integer.items()},
             "kernels": {name: difference_data(d) for name, d in summary.accuracy.kernels.items()},
             "parts": finite(summary.accuracy.parts),
-            "spread": {
-                name: [*finite({"least": low, "largest": high}).values()]
-                for name, (low, high) in summary.accuracy.spread.items()
-            },
+            "spread": finite(summary.accuracy.spread),
             "top1": {
                 name: {**each.top1.data(), **asdict(each.pair), "p": each.pair.p}
                 for name, each in summary.accuracy.answers.items()
@@ -561,6 +563,11 @@ def difference_data(difference: Difference) -> dict[str, float | int | None]:
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with None in place of floats that are not finite, which JSON cannot represent."""
-    lost = [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
-    return {**values, **dict.fromkeys(lost)}
+    """The values, with None in place of floats that are not finite, also in tuples: JSON cannot represent them."""
+    return {key: _finite(value) for key, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_finite(each) for each in cast("tuple[object, ...]", value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

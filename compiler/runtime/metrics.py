@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, field
-from functools import cached_property, partial
-from typing import Any, Protocol, Self, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -43,6 +43,14 @@ class Measure(Protocol):
 
     def merge(self, other: Self) -> None:
         """Adds what was added to another one. If that was one run, the result is that of adding it here, to the bit."""
+        ...
+
+    def data(self) -> dict[str, Any]:
+        """Everything that was added, as plain data for JSON."""
+        ...
+
+    def taken_up(self, data: Mapping[str, Any]) -> Self:
+        """A measure of this kind from what `data` returned."""
         ...
 
 
@@ -88,11 +96,6 @@ class Differences:
         return Difference(self.sqnr, self.cosine, self.largest, self.differing, self.count)
 
     @property
-    def share(self) -> float:
-        """The noise as a share of the signal; inf when there is noise but no signal."""
-        return self.noise / self.signal if self.signal else float("inf") if self.noise else 0.0
-
-    @property
     def sqnr(self) -> float:
         """`10 log10(sum reference^2 / sum (reference - value)^2)`; -inf when there is noise but no signal."""
         if self.noise == 0:
@@ -134,51 +137,64 @@ _LEAST_PROBABILITY = 1e-9
 
 @dataclass
 class Divergences:
-    """The Kullback-Leibler divergence of two streams of outputs of a classifier, added pair by pair, in nats.
+    """The Kullback-Leibler divergence of each output of a classifier, in nats: a measure. The worst one counts: others do not
+    make up for it.
 
     An output is [samples, classes] or [samples, positions, classes], with any number of axes of size 1 after. Its rows are
     logits, whose softmax is compared; rows that add up to 1 are probabilities already.
     """
 
-    total: float = 0.0
-    """The sum of all rows."""
-    rows: int = 0
+    sums: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
+    """The sum of all rows of an output, and their number."""
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The output with the largest mean of all rows, and that: `sum p log(p / q)`, where p are the reference's
+        probabilities; at least 0.
+        """
+        means = ((name, max(total / rows, 0.0) if rows else 0.0) for name, (total, rows) in self.sums.items())
+        return max(means, key=lambda each: (bool(np.isnan(each[1])), each[1]))
 
     @property
     def noise(self) -> float:
-        """The mean of all rows: `sum p log(p / q)`, where p are the reference's probabilities; at least 0."""
-        return max(self.total / self.rows, 0.0) if self.rows else 0.0
+        """The divergence of the worst output."""
+        return self.worst[1]
 
-    @property
-    def share(self) -> float:
-        """The noise, which has no signal to be a share of."""
-        return self.noise
+    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
+        """Adds the outputs of one run. Raises CompileError for what is not an output of a classifier."""
+        for name, reference in expected.items():
+            self._add(name, *_divergence(reference, found[name]))
 
-    @property
-    def signal(self) -> float:
-        """The number of rows: an output without any tells nothing."""
-        return self.rows
+    def _add(self, name: str, total: float, rows: int) -> None:
+        before = self.sums.get(name, (0.0, 0))
+        self.sums[name] = before[0] + total, before[1] + rows
 
-    def add(self, reference: Array, value: Array) -> None:
-        """Adds one pair. Raises ValueError if shapes differ, and CompileError for what is not an output of a classifier."""
-        if reference.shape != value.shape:
-            raise ValueError(f"shapes {list(reference.shape)} and {list(value.shape)} differ")
-        shape = reference.shape
-        while len(shape) > 2 and shape[-1] == 1:
-            shape = shape[:-1]
-        if len(shape) not in (2, 3) or shape[-1] < 2 or not np.issubdtype(reference.dtype, np.floating):
-            message = f"an output is {reference.dtype} {list(reference.shape)}, not floats [samples, classes]"
-            raise CompileError(message, hint="measure the SQNR, which any output has")
-        a, b = (x.reshape(-1, shape[-1]).astype(np.float64) for x in (reference, value))
-        to_logs = _logs if bool((a >= 0).all()) and bool(np.allclose(a.sum(1), 1, atol=1e-3)) else _log_softmax
-        p, q = to_logs(a), to_logs(b)
-        self.total += float((np.exp(p) * (p - q)).sum())
-        self.rows += len(a)
+    def merge(self, other: Self) -> None:
+        """Adds the runs of another one."""
+        for name, each in other.sums.items():
+            self._add(name, *each)
 
-    def merge(self, other: Divergences) -> None:
-        """Adds the pairs of another one."""
-        self.total += other.total
-        self.rows += other.rows
+    def data(self) -> dict[str, Any]:
+        """Everything that was added, as plain data for JSON."""
+        return {**self.sums}
+
+    def taken_up(self, data: Mapping[str, Any]) -> Self:
+        """A measure of this kind from what `data` returned."""
+        return type(self)({name: (total, rows) for name, (total, rows) in data.items()})
+
+
+def _divergence(reference: Array, value: Array) -> tuple[float, int]:
+    """The sum of the divergences of all rows, and their number."""
+    shape = reference.shape
+    while len(shape) > 2 and shape[-1] == 1:
+        shape = shape[:-1]
+    if len(shape) not in (2, 3) or shape[-1] < 2 or not np.issubdtype(reference.dtype, np.floating):
+        message = f"an output is {reference.dtype} {list(reference.shape)}, not floats [samples, classes]"
+        raise CompileError(message, hint="measure the SQNR, which any output has")
+    a, b = (x.reshape(-1, shape[-1]).astype(np.float64) for x in (reference, value))
+    to_logs = _logs if bool((a >= 0).all()) and bool(np.allclose(a.sum(1), 1, atol=1e-3)) else _log_softmax
+    p, q = to_logs(a), to_logs(b)
+    return float((np.exp(p) * (p - q)).sum()), len(a)
 
 
 def _logs(rows: Array) -> Array:
@@ -190,59 +206,6 @@ def _logs(rows: Array) -> Array:
 def _log_softmax(rows: Array) -> Array:
     rows = rows - rows.max(1, keepdims=True)
     return rows - np.log(np.exp(rows).sum(1, keepdims=True))
-
-
-Distance = Differences | Divergences
-
-
-@dataclass
-class Outputs:
-    """The distance of each output of a network from that of another. The worst one counts: others do not make up for it."""
-
-    kind: type[Distance]
-    by_name: dict[str, Distance] = field(default_factory=dict[str, Distance])
-
-    @property
-    def worst(self) -> tuple[str, Distance]:
-        """The output with the most noise for its signal, of those that have any signal unless none has."""
-        telling = {name: each for name, each in self.by_name.items() if each.signal} or self.by_name
-        return max(telling.items(), key=lambda entry: (bool(np.isnan(entry[1].share)), entry[1].share))
-
-    @property
-    def noise(self) -> float:
-        """The noise of the worst output, as a share of its signal."""
-        return self.worst[1].share
-
-    @property
-    def sqnr(self) -> float:
-        """The SQNR of the worst output, in dB; `kind` is `Differences`."""
-        worst = self.worst[1]
-        assert isinstance(worst, Differences)
-        return worst.sqnr
-
-    def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
-        """Adds the outputs of one run. Raises as the kind does."""
-        for name, array in expected.items():
-            self.by_name.setdefault(name, self.kind()).add(array, found[name])
-
-    def merge(self, other: Outputs) -> None:
-        """Adds the runs of another one of the same kind."""
-        for name, each in other.by_name.items():
-            self.by_name.setdefault(name, self.kind()).merge(cast(Any, each))
-
-    def numbers(self) -> Array:
-        """The numbers of all outputs [outputs, numbers], float64."""
-        return np.array([astuple(each) for each in self.by_name.values()], np.float64)
-
-    def taken_up(self, names: Iterable[str], numbers: Array) -> Self:
-        """A measure of this kind from names of outputs and what `numbers` returned for them."""
-        types: list[Callable[[float], Any]] = [type(each) for each in cast(Any, astuple(self.kind()))]
-        rows = ([own(number) for own, number in zip(types, row, strict=True)] for row in numbers)
-        return type(self)(self.kind, {name: self.kind(*row) for name, row in zip(names, rows, strict=True)})
-
-
-DIFFERENCES = partial(Outputs, Differences)
-"""Makes an empty measure of the SQNR of each output."""
 
 
 _ROWS = 256
@@ -284,14 +247,17 @@ class Parts:
     @property
     def noise(self) -> float:
         """The noise of the worst part, as a share of its signal."""
-        return max((float(10 ** (-each / 10)) for each in self.sqnr.values()), default=0.0)
+        return max(self.shares.values(), default=0.0)
 
     def add(self, expected: Mapping[str, Array], found: Mapping[str, Array]) -> None:
-        """Adds the outputs of one run."""
-        for name, reference in expected.items():
-            if reference.size and np.issubdtype(reference.dtype, np.floating):
-                a, b = (self._by_row(each.astype(np.float64)) for each in (reference, found[name]))
-                numbers = a.min(2), a.max(2), np.square(a).sum(2), np.square(a - b).sum(2)
+        """Adds the outputs of one run: those of floats, or all of a network without any."""
+        floats = [name for name, each in expected.items() if np.issubdtype(each.dtype, np.floating)]
+        for name in floats or expected:
+            if expected[name].size:
+                a, b = (self._by_row(each[name].astype(np.float64)) for each in (expected, found))
+                with np.errstate(invalid="ignore"):  # equal infinities do not differ
+                    apart = np.where(a == b, 0.0, a - b)
+                numbers = a.min(2), a.max(2), np.square(a).sum(2), np.square(apart).sum(2)
                 self.rows.setdefault(name, []).append(np.stack(numbers))
 
     def _by_row(self, array: Array) -> Array:
@@ -311,6 +277,14 @@ class Parts:
         for name, runs in other.rows.items():
             self.rows.setdefault(name, []).extend(runs)
 
+    def data(self) -> dict[str, Any]:
+        """Everything that was added, as plain data for JSON."""
+        return {name: [run.tolist() for run in runs] for name, runs in self.rows.items()}
+
+    def taken_up(self, data: Mapping[str, Any]) -> Self:
+        """A measure of this kind from what `data` returned."""
+        return replace(self, rows={name: [np.array(run) for run in runs] for name, runs in data.items()})
+
     @cached_property
     def energies(self) -> dict[str, Array]:
         """The signal and the noise of each part in each sample, [2, samples]; those without any signal are left out."""
@@ -327,6 +301,11 @@ class Parts:
                 {part: np.stack([each[:, own].sum(1) for each in (signal, noise)]) for part, own in kinds.items()}
             )
         return {name: each for name, each in found.items() if each[0].any()}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The noise of each part, as a share of its signal."""
+        return {name: float(10 ** (-each / 10)) for name, each in self.sqnr.items()}
 
     @property
     def sqnr(self) -> dict[str, float]:
@@ -353,7 +332,7 @@ class Parts:
         name, sqnr = self.worst
         if not other.worst[1] >= sqnr + GAIN:
             return False
-        before, after = (each.energies[name][1] for each in (self, other))
+        before, after = (np.where(np.isnan(noise := each.energies[name][1]), np.inf, noise) for each in (self, other))
         with np.errstate(divide="ignore", invalid="ignore"):
             decibels = np.nan_to_num(10 * np.log10(before / after), nan=0.0).clip(-_FAR, _FAR)
         chance = float(decibels.std(ddof=1)) / len(decibels) ** 0.5 if len(decibels) > 1 else float("inf")

@@ -18,8 +18,9 @@ AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an o
   metric_eval(original, metric)   (ok, loss): whether the metric is good enough compared with the original's
 
 First everything is quantized. If that is not good enough, layers are ranked by the cosine between their own float and
-quantized results (or, with --sensitivity OutputSQNR, by the SQNR of the network's outputs when only one layer is quantized), and
-as few of the worst ones as possible stay in float. The command writes the files of `amct calibration`, and
+quantized results (or, with --sensitivity OutputSQNR, by the SQNR of the network's worst output when only one layer is quantized;
+scores next to other numbers are an output of their own), and as few of the worst ones as possible stay in float. The command
+writes the files of `amct calibration`, and
   accuracy_based_auto_calibration_final_config.json, _ranking_information.json and _record.json
 
 --auto_nuq is AMCT's auto_nuq instead: no layer stays in floats, and as many of the heaviest layers as the metric allows get

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized layers, the one that costs most first:
-  alone    SQNR in dB of the outputs when only this layer is quantized: the lower, the more it costs
+  alone    SQNR in dB of the outputs when only this layer is quantized: the lower, the more it costs; then the least and the
+           largest of single runs
   spared   SQNR in dB of the outputs when only this layer stays in float; gain is the difference from the quantized network
   own      similarity of the layer's own results, float and quantized, from equal inputs (as amct auto-calibration ranks)
 
 With --measure kl, alone and spared are the divergence of the outputs' probabilities in nats, for classifiers: the larger, the
 more it costs. Outputs that are not probabilities are logits, whose softmax counts.
 
-Samples are held back from calibration as amct quantize does it; the worst output of the network counts. Values that do not
-depend on the layer are computed once for all layers."""
+Samples are held back from calibration as amct quantize does it; the worst output of the network counts, and scores next to other
+numbers are an output of their own. Values that do not depend on the layer are computed once for all layers."""
 
 
 def add_parser(commands: Any) -> None:

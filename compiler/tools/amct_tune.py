@@ -47,7 +47,9 @@ is reached. Options that are given hold for all trials; --weight-bits and --bits
 The goal is an SQNR of each output (--sqnr), the largest drop of the first output's top-1 in points (--labels, --drop) or of a
 metric of yours (--evaluator FILE.py:FUNCTION, --drop), or the verdict of an evaluator as amct auto-calibration takes it
 (--evaluator FILE.py). It is measured on samples that are held back from calibration as amct quantize does it, or on those of
---test; a function gets them by model.batches().
+--test; a function gets them by model.batches(). If fewer than 8 are held back, others judge the SQNR: the last 8 of those that
+calibrate or, of fewer than 16, each half the trials of the other one. Of two SQNR that differ no more than samples do by chance,
+the options that change less count as the better ones; the table has the least and the largest SQNR in single runs.
 
 A budget limits the quantized model. Layers then get the widths that cost least within it, weights of 4 bits among them.
   bytes=150k        the ONNX file's arrays (weights, biases, scales, zero points) take at most 150,000 bytes; without its nodes

@@ -42,7 +42,7 @@ finite are null.
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
 | `amct convert` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct create-config` | `layers`, `files` |
-| `amct sensitivity` | `layers`, `quantized`, `output`, `samples`, `held_back`, `measure` |
+| `amct sensitivity` | `layers`, `quantized`, `output`, `samples`, `held_back`, `measure`, `spread` |
 | `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \
 `layers`, `accuracy`, `mended`, `onnxruntime`, `latency`, `inexact`, `bytes`, `files` |
 | `amct run` | `runs`, `outputs`, `files` |
@@ -59,6 +59,10 @@ finite are null.
 `layers` of `amct quantize`, `tune`, `calibration` and `convert` lists layers by outcome (`fused`, `quantized`, `left_in_float`,
 ...), each with `layer`, `op`, `rule` and `reason`; that of `amct sensitivity` and `support` is one list; that of `amct compare`
 has the differences by layer.
+
+`spread` has the least and the largest SQNR in single runs: of `amct sensitivity` that of the quantized network, in each of its
+`layers` that of `alone`, both null with `kl`; in `search` that of the best trial, null for another goal than SQNR. `few` in
+`search` is the number of samples held back if these are too few, so that `samples` others judged; else null.
 
 `amct quantize` writes the same into `summary.json`, with the names of files in place of their paths. `search` has the trials of
 `amct tune`, the index of the best one and whether it `reached` the goal; `again` is the command line that repeats the result, and

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...frontends.folders import model_in
 from ...ir.metadata import tool_version
-from ...runtime.metrics import Outputs
 from ...session import Session
 from ...support.files import alone, made
-from ...support.tables import Table, Tabled, some
+from ...support.tables import Table, Tabled, numbered, some
 from ...targets.onnx import OnnxTarget
 from ...transforms.quantization.calibrate.observing import in_batches
 from ...transforms.quantization.data import available
@@ -22,11 +20,12 @@ from ...transforms.quantization.options import AUTOMATIC, DataOptions, EngineOpt
 from ...transforms.quantization.request import wanted_of
 from ...transforms.quantization.running import runner_of
 from ..float_regions import layers_to_return
+from ..mending import splits
 from ..network import files_read, read_network
 from ..saving import outputs_of
-from ..sensitivity import MEASURES
+from ..sensitivity import measure_of, spread_of
 from ..significance import Share
-from ..summary import finite, measured_on
+from ..summary import between, finite, measured_on
 from .budget import UNLIMITED, Budget, work_of
 from .goal import TOP1, Goal
 from .network import TrialNetwork, merged
@@ -49,6 +48,10 @@ class Tuned(Tabled):
     """The quality of the float network, if that says anything."""
     samples: int
     held_back: bool
+    spread: tuple[float, float] | None
+    """The least and the largest SQNR in dB of the best trial in single runs; None for another goal."""
+    few: int | None
+    """The number of samples that are held back, if these are so few that others choose."""
     resumed: int
     """The number of trials taken from an earlier run."""
     returned: tuple[str, ...] = ()
@@ -81,7 +84,13 @@ class Tuned(Tabled):
         )
         rows = [(*trial.cells, "best" if trial is self.best else "") for trial in self.trials]
         size = f"{self.best.costs.bytes / 1000:,.1f} kB in the best trial, {self.float_bytes / 1000:,.1f} in float"
-        overview = [("arrays of the file", size), ("measured on", measured_on(self.samples, self.held_back))]
+        measured = measured_on(self.samples, self.held_back)
+        if self.few is not None:
+            few = f"{numbered(self.few, 'sample')} held back would be too few"
+            measured = f"{numbered(self.samples, 'sample')}, each judging trials that others calibrate: {few}"
+        overview = [("arrays of the file", size), ("measured on", measured)]
+        if self.spread is not None:
+            overview.append(("best trial", f"{self.best.quality:.2f} dB: {between(self.spread)} in single runs"))
         if self.original is not None:
             overview.insert(0, ("float model", f"{self.original:.2f} {self.measure}"))
         if self.measure == TOP1:
@@ -111,6 +120,8 @@ class Tuned(Tabled):
                 "original": self.original,
                 "samples": self.samples,
                 "held_back": self.held_back,
+                "few": self.few,
+                **finite({"spread": self.spread}),
                 "resumed": self.resumed,
                 "returned": list(self.returned),
                 "best": self.trials.index(self.best),
@@ -138,10 +149,10 @@ def tune_file(
     """Search for the smallest change of options that reaches the goal, then for the fewest bits of layers that reach it.
 
     `options` apply to all trials; with a `budget`, layers get the widths that cost least within it. `test` is for measuring; by
-    default the samples of `data` that `amct quantize` holds back. `rank_by` is one of `MEASURES`. With
-    `faster_than_float`, the layers that `layers_to_return` finds are in float in all trials. `tune.json` in `folder` lists
-    all trials, and an interrupted run resumes from it; the model of the best one is `<stem>_qdq.onnx`. Raises CompileError,
-    located, for anything that cannot be done.
+    default the samples of `data` that `amct quantize` holds back or, for a goal of SQNR, others if these are too few (`splits`).
+    `rank_by` is one of `MEASURES`. With `faster_than_float`, the layers that `layers_to_return` finds are in float in all trials.
+    `tune.json` in `folder` lists all trials, and an interrupted run resumes from it; the model of the best one is
+    `<stem>_qdq.onnx`. Raises CompileError, located, for anything that cannot be done.
     """
     outputs = outputs_of(model, folder)
     model = model_in(model)
@@ -153,8 +164,9 @@ def tune_file(
     if test is not None:
         held = available(test, network.original, session)
         network = replace(network, samples=network.samples._replace(held=held, apart=True))
-    held = network.samples.held
-    goal = goal.of(held, session)
+    samples = network.samples
+    goal = goal.of(samples.held, session)
+    folds = (splits(samples) if goal.sqnr is not None and test is None else []) or [samples]
     network = network.fused()
     whole, returned = network.module, tuple[str, ...]()
     if faster_than_float:
@@ -163,11 +175,12 @@ def tune_file(
     reading = session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
     known = data, test, options, goal.key(), budget, rank_by, reading
     with made(folder), alone(folder / LOCK):
-        measuring = in_batches(whole, [], held)
+        measuring = [in_batches(whole, [], each.held) for each in folds]
         judge = goal.judge(whole, measuring, session, runner_of(running))
-        work, rank = work_of(whole, measuring, session), partial(Outputs, MEASURES[rank_by])
-        timed = None if budget.ms is None else next(iter(held.batches()))
-        trials = TrialNetwork(network, options, measuring, rank, work, timed)
+        work, rank = work_of(whole, measuring[0], session), measure_of(rank_by, measuring[0])
+        timed = None if budget.ms is None else next(iter(samples.held.batches()))
+        networks = [replace(network, samples=each) for each in folds]
+        trials = TrialNetwork(networks, options, measuring[0], rank, work, timed)
         results = Trials(outputs["onnx"], log, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)
@@ -176,8 +189,11 @@ def tune_file(
     first = next(iter(results.programs.values()), None)  # by it widths were chosen before other options were tried
     program = results.programs.get(name_of(ranked_recipe(best.recipe)), first)
     widths = () if program is None else layer_widths(program, best.changes)
-    found = tuple(results.trials), best, judge.measure, judge.original, held.count, network.samples.apart, resumed
-    return Tuned(*found, returned, size, widths)
+    judged = sum(each.held.count for each in folds), folds[0].apart
+    spread = None if results.errors is None else spread_of(results.errors)
+    few = None if folds[0] is samples else samples.held.count if samples.apart else 0
+    found = tuple(results.trials), best, judge.measure, judge.original
+    return Tuned(*found, *judged, spread, few, resumed, returned, size, widths)
 
 
 def _digest(files: set[Path], known: str) -> str:

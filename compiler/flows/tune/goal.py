@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ...data import Samples
 from ...engines import HERE, Runner
 from ...runtime.executor import Executable
-from ...runtime.metrics import DIFFERENCES
+from ...runtime.metrics import Parts
 from ...session import Session
 from ..evaluation import Evaluator, Labels, Metric, ranks
 from ..labels import load_labels
 from ..runnable import as_file
-from ..sensitivity import difference_by, difference_of
+from ..sensitivity import difference_by, difference_of, parts_of
 from ..shared_ranks import shared_ranks
 
 TOP1 = "top-1 %"
@@ -64,10 +63,15 @@ class Goal:
             case _:
                 return self.sqnr
 
-    def judge(self, whole: ModuleOp, samples: Samples, session: Session, runner: Runner = HERE) -> Judge:
-        """Measures the float network, if that is needed. The cluster of `runner` shares the samples that labels judge.
-        Raises CompileError, located, if it cannot be measured.
+    def judge(self, whole: ModuleOp, folds: Sequence[Samples], session: Session, runner: Runner = HERE) -> Judge:
+        """Measures the float network, if that is needed. SQNR is of all the samples, each of which judges the network that
+        others calibrate; everything else is of one set. The cluster of `runner` shares the samples that labels judge. Raises
+        CompileError, located, if it cannot be measured.
         """
+        samples, *others = folds
+        if self.sqnr is not None:
+            return _BySqnr(whole, self.sqnr, folds, session, runner)
+        assert not others, "labels and evaluators are for one set"
         if self.score is not None:
             assert self.drop is not None
             assert not isinstance(self.score, str), "`of` reads labels"
@@ -76,10 +80,8 @@ class Goal:
             else:
                 measure, score = self.score.name, partial(_measured, self.score, session)
             return _ByScore(score, self.drop, samples, measure, score(whole, samples))
-        if self.evaluator is not None:
-            return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples), session)
-        assert self.sqnr is not None
-        return _BySqnr(whole, self.sqnr, samples, session, runner)
+        assert self.evaluator is not None
+        return _ByEvaluator(self.evaluator, samples, self.evaluator.measure(whole, samples), session)
 
 
 def _top1(labels: Labels, runner: Runner, session: Session, module: ModuleOp, samples: Samples) -> float:
@@ -96,6 +98,14 @@ def _measured(metric: Metric, session: Session, module: ModuleOp, samples: Sampl
         return metric.measure(module, samples, model.run)
 
 
+class Verdict(NamedTuple):
+    """The quality of a quantized network, the larger the better, whether it reaches the goal, and its errors for SQNR."""
+
+    quality: float
+    reached: bool
+    errors: Parts | None = None
+
+
 class Judge(Protocol):
     """Measures networks, as onnxruntime runs their ONNX files here."""
 
@@ -109,8 +119,8 @@ class Judge(Protocol):
         """The quality of the float network, if that says anything."""
         ...
 
-    def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        """The quality, the larger the better, and whether it reaches the goal. Raises CompileError, located."""
+    def judge(self, modules: Sequence[ModuleOp]) -> Verdict:
+        """Judges a network, quantized for each of the sets of samples. Raises CompileError, located."""
         ...
 
 
@@ -118,20 +128,25 @@ class Judge(Protocol):
 class _BySqnr:
     reference: ModuleOp
     least: float
-    samples: Samples
+    folds: Sequence[Samples]
     session: Session
     runner: Runner
     measure: str = "SQNR dB"
     original: float | None = None
 
-    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+    def judge(self, modules: Sequence[ModuleOp]) -> Verdict:
+        errors, *others = map(self._errors, modules, self.folds)
+        for each in others:
+            errors.merge(each)
+        sqnr = errors.worst[1]
+        return Verdict(sqnr, sqnr >= self.least, errors)
+
+    def _errors(self, module: ModuleOp, samples: Samples) -> Parts:
+        measure = parts_of(samples)
         with as_file(module, self.session) as model:
             if isinstance(model, Executable):
-                found = difference_by(self.runner, self.reference, module, self.samples, self.session)
-            else:
-                found = difference_of(Executable(self.reference), model, self.samples, self.session, DIFFERENCES)
-        sqnr = found.sqnr
-        return (-float("inf"), False) if np.isnan(sqnr) else (sqnr, sqnr >= self.least)
+                return difference_by(self.runner, self.reference, module, samples, self.session, measure)
+            return difference_of(Executable(self.reference), model, samples, self.session, measure)
 
 
 @dataclass(frozen=True)
@@ -142,10 +157,10 @@ class _ByScore:
     measure: str
     original: float | None
 
-    def judge(self, module: ModuleOp) -> tuple[float, bool]:
-        quality = self.score(module, self.samples)
+    def judge(self, modules: Sequence[ModuleOp]) -> Verdict:
+        quality = self.score(modules[0], self.samples)
         assert self.original is not None
-        return quality, self.original - quality <= self.drop
+        return Verdict(quality, self.original - quality <= self.drop)
 
 
 @dataclass(frozen=True)
@@ -158,8 +173,9 @@ class _ByEvaluator:
     measure: str = "- loss"
     original: float | None = None
 
-    def judge(self, module: ModuleOp) -> tuple[float, bool]:
+    def judge(self, modules: Sequence[ModuleOp]) -> Verdict:
+        (module,) = modules
         with as_file(module, self.session) as model:
             metric = self.evaluator.measure(module, self.samples, model.run)
         reached, loss = self.evaluator.judge(self.metric, metric)
-        return -self.evaluator.number(loss), reached
+        return Verdict(-self.evaluator.number(loss), reached)

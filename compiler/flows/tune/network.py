@@ -22,6 +22,7 @@ from ...transforms.quantization.decide.sites import Site, sites
 from ...transforms.quantization.options import QuantizeOptions
 from ...transforms.quantization.profiles import profile_of
 from ...transforms.quantization.recover.layer_effects import exchanged, layer_values, rounded
+from ...transforms.quantization.recover.outputs import few
 from ...transforms.quantization.recover.sensitivity import by_itself, inputs_of, quantized_layers
 from ...transforms.quantization.request import Request, request_of
 from ...transforms.quantization.running import runner_of
@@ -34,28 +35,31 @@ from .budget import Costs, Work, before_passive, bits_read, computes_on_integers
 from .trials import WIDTHS, Changes, name_of
 from .widths import FLOAT, LOW, WHOLE, Choice, Program, Width, changes_of
 
-RANKED = 32
-"""The largest number of samples used to rank the layers."""
-
 
 @dataclass
 class TrialNetwork:
     """A fused network that trials quantize, with what measures its layers."""
 
-    network: Network
+    networks: Sequence[Network]
+    """The network with each split of its samples. The first one also ranks layers, and makes the file."""
     options: QuantizeOptions
     measuring: Samples
     rank_by: Callable[[], Measure]
     work: Work
     timed: Inputs | None = None
     """The inputs of one run of the model, if the budget is one of time."""
-    kept: dict[str, ModuleOp] = field(default_factory=dict[str, ModuleOp])
-    """The module of the best trial, by its changes; no other module is kept."""
+    kept: dict[str, Sequence[ModuleOp]] = field(default_factory=dict[str, Sequence[ModuleOp]])
+    """The modules of the best trial, by its changes; no other modules are kept."""
 
-    def quantized(self, changes: Changes) -> ModuleOp:
-        """A quantized copy of the network."""
-        kept = self.kept.get(name_of(changes))
-        return kept or self.network.quiet.quantized(self.request(changes)).module
+    @property
+    def network(self) -> Network:
+        """The network with the first split of its samples."""
+        return self.networks[0]
+
+    def quantized(self, changes: Changes) -> Sequence[ModuleOp]:
+        """A quantized copy of the network for each split."""
+        kept, request = self.kept.get(name_of(changes)), self.request(changes)
+        return kept or [each.quiet.quantized(request).module for each in self.networks]
 
     def request(self, changes: Changes) -> Request:
         """The request that the options make with the changes of a trial."""
@@ -88,8 +92,8 @@ class TrialNetwork:
             evened.inlined().module,
             self._in_form(evened, recipe),
         )  # as all other forms, without recovery by default
-        rest = self.costs(self.quantized(recipe))
-        samples = in_batches(whole, [], self.measuring.head(min(RANKED, self.measuring.count)))
+        rest = self.costs(self.quantized(recipe)[0])
+        samples = in_batches(whole, [], few(self.measuring))
         layers = quantized_layers(given, session)
         found: dict[str, list[Choice]] = {name: [] for name in layers}
         times = self._times(whole, layers)

@@ -61,7 +61,7 @@ class TuneSearch:
             except CompileError as e:
                 network.session.warn(f"{', '.join(step)} is not tried: {e.message}")
                 continue
-            won = max(won, trial, key=lambda each: (each.reached, each.kept, each.quality))
+            won = trial if trial.better else won
         if not won.reached:
             self.spend(won)
 
@@ -100,13 +100,14 @@ class TuneSearch:
         if (known := self.results.find(name)) is not None:
             return known
         start = time.monotonic()
-        module = self.network.quantized(changes)
-        costs = self.network.costs(module)
-        quality, reached = self.judge.judge(module)
+        modules = self.network.quantized(changes)
+        costs = self.network.costs(modules[0])
+        quality, reached, errors = self.judge.judge(modules)
         kept = self.budget.holds(costs)
         trial = TuneTrial(dict(changes), quality, reached and kept, kept, costs, round(time.monotonic() - start, 2))
-        if self.results.add(trial, module, self.network.network.session):
-            self.network.kept = {name: module}
+        trial = self.results.add(trial, errors, modules[0], self.network.network.session)
+        if trial.better:
+            self.network.kept = {name: modules}
         return trial
 
     def narrowed(self, recipe: Changes) -> TuneTrial:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ...runtime.metrics import Parts
 from ...session import Session
 from ...support.files import filling, reading, replacing
 from ...support.tables import some
@@ -34,11 +35,18 @@ class TuneTrial:
     """The budget is kept."""
     costs: Costs
     seconds: float
+    better: bool = False
+    """It is better than all trials before."""
 
     @property
     def floats(self) -> Sequence[str]:
         """The layers that this trial left in float."""
         return self.changes.get("skip_layers", ())
+
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """The larger, the better, whatever the quality: the goal, the budget and, once it is reached, what it costs."""
+        return self.reached, self.kept, *((-len(self.floats), -self.costs.read) if self.reached else (0, 0))
 
     @property
     def recipe(self) -> Changes:
@@ -98,33 +106,40 @@ class Trials:
     trials: list[TuneTrial] = field(default_factory=list[TuneTrial])
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
     """Costs of layers, by the changes with which they were measured."""
+    errors: Parts | None = None
+    """The errors of the best trial, for a goal of SQNR."""
 
     @property
     def best(self) -> TuneTrial:
         """The best trial: of those that reach the goal the one with the fewest layers in float, then the fewest bits;
-        the first of equal ones, because it changes less.
+        the first of equal ones, because it changes less. Errors differ if they do by more than chance explains.
         """
+        return next(each for each in reversed(self.trials) if each.better)
 
-        def quality(each: TuneTrial) -> tuple[float, ...]:
-            spent = (-len(each.floats), -each.costs.read) if each.reached else (0, 0)
-            return each.reached, each.kept, *spent, each.quality
-
-        return max(self.trials, key=quality)
+    def _improves(self, trial: TuneTrial, errors: Parts | None) -> bool:
+        """Whether a new trial is better than the best one."""
+        if not self.trials or trial.worth != self.best.worth:
+            return not self.trials or trial.worth > self.best.worth
+        if self.errors is None or errors is None:
+            return trial.quality > self.best.quality
+        return self.errors.gains(errors)
 
     def find(self, name: str) -> TuneTrial | None:
         """The trial of these changes."""
         return next((t for t in self.trials if name_of(t.changes) == name), None)
 
-    def add(self, trial: TuneTrial, module: ModuleOp, session: Session) -> bool:
-        """Write a new trial and, if it is the best so far, its model; whether it is."""
+    def add(self, trial: TuneTrial, errors: Parts | None, module: ModuleOp, session: Session) -> TuneTrial:
+        """Write a new trial and, if it is the best so far, its model. Returns the trial, which says whether it is."""
+        trial = replace(trial, better=self._improves(trial, errors))
         self.trials.append(trial)
-        if self.best is not trial:
+        if not trial.better:
             self.save()
-            return False
+            return trial
+        self.errors = errors
         with filling(self.log.parent) as folder:
             OnnxTarget().write(module, folder / self.onnx.name, session)
             (folder / self.log.name).write_bytes(self.text())
-        return True
+        return trial
 
     def save(self) -> None:
         """Write all results, none of which has a better model."""
@@ -136,6 +151,7 @@ class Trials:
         data = {
             "key": self.key,
             "original": self.original,
+            "errors": self.errors and self.errors.data(),
             "trials": [asdict(trial) for trial in self.trials],
             "layers": {name: asdict(program) for name, program in self.programs.items()},
         }
@@ -150,9 +166,10 @@ class Trials:
                 return
             trials = [TuneTrial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
             programs = {name: Program.of(each) for name, each in found["layers"].items()}
+            errors = None if found["errors"] is None else Parts().taken_up(found["errors"])
         except (OSError, ValueError, KeyError, TypeError):
             return  # no earlier run, or a file of something else
-        self.trials, self.programs = trials, programs
+        self.trials, self.programs, self.errors = trials, programs, errors
 
 
 def name_of(changes: Changes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from amct_opt.engines.sharing import shares_of
 from amct_opt.flows.evaluation import Labels
 from amct_opt.flows.shared_ranks import shared_ranks
 from amct_opt.pipelines.passes import make_pass, parse_pipeline
-from amct_opt.runtime.metrics import Differences, Divergences, Outputs
+from amct_opt.runtime.metrics import Divergences, Measure, Parts
 from amct_opt.transforms.quantization.calibrate import calibrate, points_to_calibrate
 from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.recover.equalize.channels_seen import ChannelsOf, channels_seen
@@ -154,9 +153,9 @@ def test_layers_that_are_solved_are_kept(tmp_path: Path, solving: str) -> None:
     assert text(again) == text(None)
 
 
-@pytest.mark.parametrize("kind", [Differences, Divergences])
+@pytest.mark.parametrize("measure", [Parts, Divergences])
 def test_layers_that_are_measured_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Differences | Divergences]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: type[Measure]
 ) -> None:
     """Four of six."""
     monkeypatch.setattr(checkpoint, "_SECONDS", 0)
@@ -166,7 +165,8 @@ def test_layers_that_are_measured_are_kept(
     samples, layers = samples_from(X[:4], whole), [f"fc{i}" for i in range(6)]
 
     def found(runner: Runner) -> object:
-        return exchanged(whole, quantized, layers, whole, samples, session, "", partial(Outputs, kind), runner)
+        costs = exchanged(whole, quantized, layers, whole, samples, session, "", measure, runner)
+        return {layer: each.data() for layer, each in costs.items()}
 
     with pytest.raises(amct_opt.CompileError, match="gone"):
         found(Runner(cluster=Stopping(1), checkpoint=tmp_path))

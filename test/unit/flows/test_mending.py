@@ -165,12 +165,10 @@ def test_others_judge(model: Path, count: int, expected: list[tuple[int, int]]) 
     np.savez(model.parent / "n.npz", x=np.zeros((count, 3, 6, 6), np.float32))
     settings = settings_of(SettingsOptions())
     given = split(DataOptions(str(model.parent / "n.npz")), settings, module, session)
-    found = splits(given, None)
+    found = splits(given)
     assert [(own(each), each.held.count) for each in found] == expected
-    if len(found) == 1:
-        assert [own(each) for each in splits(given, 4)] == [4]
     session.prints = ()
-    assert splits(split(NO_DATA, settings, module, session), None) == []
+    assert splits(split(NO_DATA, settings, module, session)) == []
 
 
 def own(found: Split) -> int:
@@ -198,6 +196,7 @@ def test_gains_by_more_than_chance(rng: np.random.Generator) -> None:
     assert not parts(outputs, one).gains(before)  # a single sample decides
     assert not parts(outputs[:1], noise[:1]).gains(parts(outputs[:1], 0.1 * noise[:1]))
     assert before.gains(parts(outputs, 0 * noise))
+    assert parts(outputs, np.full_like(noise, np.nan)).gains(before)
 
 
 def test_scores_are_an_output_of_their_own(rng: np.random.Generator) -> None:
@@ -230,6 +229,11 @@ def test_parts_add_up(rng: np.random.Generator) -> None:
     empty = Parts()
     empty.add({"n": np.zeros(3, np.int64), "e": np.zeros((0, 4))}, {"n": np.ones(3, np.int64), "e": np.zeros((0, 4))})
     assert empty.worst == ("", np.inf)
+    integers = Parts()
+    integers.add({"n": np.array([3, 4])}, {"n": np.array([3, 3])})  # there is nothing else to judge by
+    assert integers.worst == ("n", pytest.approx(10 * np.log10(25)))
+    masked = parts(np.array([[-np.inf, 1.0]]), np.array([[0.0, 0.5]]))
+    assert masked.worst == ("y", np.inf)
     nan = parts(outputs, np.full_like(noise, np.nan))
     assert nan.worst[1] == -np.inf
 

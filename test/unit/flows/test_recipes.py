@@ -24,7 +24,7 @@ SAMPLES = 64
 
 def saved(folder: Path, weights: Mapping[str, Array], nodes: Sequence[onnx.NodeProto]) -> Path:
     """A network with these convolutions' weights, `NAME.w`, and data for it; outputs are `boxes` and `classes`."""
-    values = {"x": 3, "boxes": 4, "classes": 2}
+    values = {"x": 3, **{name: len(weights[name]) for name in ("boxes", "classes")}}
     x, *outputs = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", c, 6, 6]) for n, c in values.items())
     constants = [numpy_helper.from_array(array.astype(np.float32), f"{name}.w") for name, array in weights.items()]
     graph = helper.make_graph(nodes, "detector", [x], outputs, constants)
@@ -78,7 +78,7 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     shares = {}
     for name, each in remarks.items():
         bits, share = re.fullmatch(
-            r"(.*): (\d+\.\d) % of the noise at the outputs that 16 bits everywhere take away is its own", each.reason
+            r"(.*): (\d+\.\d) % of the noise of output '\w+' that 16 bits everywhere take away is its own", each.reason
         ).groups()  # pyright: ignore[reportOptionalMemberAccess]
         assert bits == ("16 bits" if name == wide else "no more bits")
         shares[name] = float(share)
@@ -110,6 +110,29 @@ def test_classes_count_as_much_as_boxes(tmp_path: Path) -> None:
     )
     chosen = {each.layer for each in said if each.rule == RULE and each.kind == "applied"}
     assert chosen == {"depth_boxes", "depth_classes"}
+
+
+def test_many_good_numbers_do_not_hide_a_poor_output(tmp_path: Path) -> None:
+    """A branch for each: the 80 channels of boxes are fine, and most of the noise that 16 bits take away is theirs."""
+    rng = np.random.default_rng(0)
+    plain = {"mix_boxes": rng.normal(size=(8, 3, 1, 1)), "depth_boxes": rng.normal(size=(8, 1, 3, 3))}
+    heads = {"boxes": 30 * rng.normal(size=(80, 8, 1, 1)), "classes": 0.1 * rng.normal(size=(2, 8, 1, 1))}
+    nodes = [
+        each
+        for head in heads
+        for each in (
+            conv("x", f"mix_{head}"),
+            conv(f"mix_{head}", f"depth_{head}", group=8, pads=[1, 1, 1, 1]),
+            conv(f"depth_{head}", head),
+        )
+    ]
+    session, said = new_session(), list[Remark]()
+    session.on_remark = said.append
+    file, data = saved(tmp_path, {**plain, **uneven(rng, "_classes"), **heads}, nodes), tmp_path / "data.npz"
+    amct_opt.quantize_file(file, tmp_path / "out", data, recipe="detection", equalize=False, session=session)
+    found = {each.layer: each for each in said if each.rule == RULE}
+    assert {name for name, each in found.items() if each.kind == "applied"} == {"depth_classes"}
+    assert "% of the noise of output 'classes' that" in found["depth_classes"].reason
 
 
 def test_options_that_write_the_same_file(amct_tool, model: Path) -> None:

@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import amct_opt
 from amct_opt.data import load_samples
-from amct_opt.flows.sensitivity import sensitivity_of
+from amct_opt.flows.sensitivity import ranked_at_outputs, sensitivity_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
-from amct_opt.runtime.metrics import Differences, Divergences
+from amct_opt.runtime.metrics import Divergences, Measure, Parts
 from amct_opt.transforms.quantization.options import DataOptions, QuantizeOptions
 
 from ..values import normal
 
-M = TypeVar("M", Differences, Divergences)
+M = TypeVar("M", bound=Measure)
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
 
@@ -34,9 +36,7 @@ def quantized(profile: str, options: str, total: M) -> M:
     passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {nearest} {options}")]
     amct_opt.run_pipeline(module, passes, session)
     for batch in samples.tail(held).batches():
-        found = amct_opt.execute(module, batch)
-        for name, array in amct_opt.execute(float_module, batch).items():
-            total.add(array, found[name])
+        total.add(amct_opt.execute(float_module, batch), amct_opt.execute(module, batch))
     return total
 
 
@@ -48,15 +48,18 @@ def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
     assert found.held_back
     layers = {layer.name: layer for layer in found.layers}
     assert [layer.alone for layer in found.layers] == sorted(layer.alone for layer in found.layers)
-    assert found.quantized == pytest.approx(quantized(profile, "", Differences()).sqnr, abs=1e-3)
+    assert found.quantized == pytest.approx(quantized(profile, "", Parts()).worst[1], abs=1e-3)
+    assert found.spread is not None
+    assert found.spread[0] < found.quantized < found.spread[1]
+    assert f"dB: {found.spread[0]:.1f} to {found.spread[1]:.1f} dB in single runs" in found.tables()[1].rows[0][1]
     if profile == "qdq":  # there a layer's result has a point of its own, which is its reader's here
         return
     for name in ("conv2", "pool1", "fc1"):
         assert layers[name].alone == pytest.approx(
-            quantized(profile, f"only-layers={name}", Differences()).sqnr, abs=1e-3
+            quantized(profile, f"only-layers={name}", Parts()).worst[1], abs=1e-3
         )
         assert layers[name].spared == pytest.approx(
-            quantized(profile, f"skip-layers={name}", Differences()).sqnr, abs=1e-3
+            quantized(profile, f"skip-layers={name}", Parts()).worst[1], abs=1e-3
         )
 
 
@@ -106,6 +109,33 @@ def test_the_worst_output_counts(measure: str, worst: str, layers: list[str], tw
     assert (found.output, [layer.name for layer in found.layers]) == (worst, layers)
     assert f"(output '{worst}', the worst)" in str(found.tables()[1].rows[0])
     assert measure == "kl" or found.quantized < 1 < 30 < found.layers[1].alone
+
+
+def test_boxes_do_not_hide_scores(tmp_path: Path) -> None:
+    """They share an output: numbers in the thousands, and scores that are lost by a weight that no sample needs."""
+    boxes, scores, x = normal(16, 16) * 1000, normal(16, 16), normal(64, 2, 16).astype(np.float32)
+    scores[0, 0], x[:, :, 0] = 2000, 0
+    weights = {"boxes": boxes, "scores": scores}
+    nodes = [helper.make_node("MatMul", ["x", f"{name}.w"], [name], name) for name in weights]
+    nodes += [
+        helper.make_node("Sigmoid", ["scores"], ["sure"], "sure"),
+        helper.make_node("Concat", ["boxes", "sure"], ["y"], "y", axis=1),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", c, 16]) for n, c in (("x", 2), ("y", 4))]
+    constants = [numpy_helper.from_array(each.astype(np.float32), f"{name}.w") for name, each in weights.items()]
+    graph = helper.make_graph(nodes, "detector", ends[:1], ends[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "d.onnx")
+    np.savez(tmp_path / "data.npz", x=x)
+    found = sensitivity_of(
+        tmp_path / "d.onnx", QuantizeOptions(), DataOptions(str(tmp_path / "data.npz")), amct_opt.new_session()
+    )
+    assert (found.output, found.layers[0].name) == ("y (scores)", "scores")
+    whole, session = amct_opt.load(tmp_path / "d.onnx")
+    module = whole.clone()
+    amct_opt.quantize(module, session, data={"x": x})
+    ranking = ranked_at_outputs(whole, module, load_samples(tmp_path / "data.npz", main_function(whole)), session)
+    assert next(iter(ranking)) == "scores"
+    assert ranking["scores"] < 15 < 35 < ranking["boxes"]
 
 
 def test_a_goal_is_for_the_worst_output(two_outputs: tuple[Path, Path], tmp_path: Path) -> None:

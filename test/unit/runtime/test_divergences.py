@@ -16,6 +16,11 @@ def softmax(row: np.ndarray) -> list[float]:
     return [x / sum(exps) for x in exps]
 
 
+def outputs(*arrays: np.ndarray) -> list[dict[str, np.ndarray]]:
+    """The output of a network, and of another one."""
+    return [{"y": each} for each in arrays]
+
+
 def divergence(p: list[float], q: list[float]) -> float:
     return sum(a * log(a / b) for a, b in zip(p, q, strict=True))
 
@@ -25,7 +30,7 @@ def test_logits(shape: tuple[int, ...], rng: np.random.Generator) -> None:
     total, expected = Divergences(), []
     for _ in range(3):
         a, b = (rng.normal(size=shape).astype(np.float32) * 3 for _ in range(2))
-        total.add(a, b)
+        total.add(*outputs(a, b))
         expected += [
             divergence(softmax(p), softmax(q)) for p, q in zip(a.reshape(-1, 5), b.reshape(-1, 5), strict=True)
         ]
@@ -35,25 +40,25 @@ def test_logits(shape: tuple[int, ...], rng: np.random.Generator) -> None:
 def test_probabilities_are_taken_as_they_are(rng: np.random.Generator) -> None:
     a, b = (np.array([softmax(row) for row in rng.normal(size=(6, 4))]) for _ in range(2))
     total = Divergences()
-    total.add(a, b)
+    total.add(*outputs(a, b))
     assert total.noise == pytest.approx(
         np.mean([divergence(list(p), list(q)) for p, q in zip(a, b, strict=True)]), rel=1e-6
     )
     total = Divergences()
-    total.add(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]]))  # integers make small probabilities 0
+    total.add(*outputs(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]])))  # integers make small probabilities 0
     assert 5 < total.noise < 15
 
 
 def test_large_logits_stay_finite() -> None:
     total = Divergences()
-    total.add(np.array([[1e4, 0.0]], np.float32), np.array([[0.0, 1e4]], np.float32))
+    total.add(*outputs(np.array([[1e4, 0.0]], np.float32), np.array([[0.0, 1e4]], np.float32)))
     assert total.noise == pytest.approx(1e4)
     total = Divergences()
-    total.add(np.array([[5.0, -1e30]]), np.array([[7.0, -1e30]]))
+    total.add(*outputs(np.array([[5.0, -1e30]]), np.array([[7.0, -1e30]])))
     assert total.noise == 0
 
 
 @pytest.mark.parametrize("array", [np.zeros(4), np.zeros((4, 1)), np.zeros((1, 3, 8, 8)), np.zeros((2, 3), np.int64)])
 def test_what_does_not_classify(array: np.ndarray) -> None:
     with pytest.raises(CompileError, match=r"not floats \[samples, classes\]"):
-        Divergences().add(array, array)
+        Divergences().add(*outputs(array, array))

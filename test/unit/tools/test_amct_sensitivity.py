@@ -20,6 +20,8 @@ def test_command(amct_tool, tmp_path: Path) -> None:
     worst = found["layers"][0]
     assert worst["gain"] == pytest.approx(worst["spared"] - found["quantized"])
     assert found["measure"] == "sqnr"
+    assert found["spread"][0] <= found["quantized"] <= found["spread"][1]
+    assert worst["spread"][0] <= worst["alone"] <= worst["spread"][1]
     result = amct_tool("sensitivity", MODEL, "--data", DATA, "--samples", "4", "--measure", "kl")
     assert "alone nats" in result.out
     result = amct_tool("sensitivity", MODEL, "--data", DATA, "--config", tmp_path / "none.cfg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from onnx import numpy_helper
 
 import amct_opt
 from amct_opt.flows.tune import network, search
+from amct_opt.flows.tune.budget import Costs
+from amct_opt.flows.tune.trials import Trials, TuneTrial
+from amct_opt.runtime.metrics import Parts
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
@@ -69,6 +73,47 @@ def test_widths_of_single_layers_hold(amct_tool, tmp_path: Path) -> None:
     }
     assert {"conv1:8", "conv3:16"} <= chosen
     assert not any(each.startswith(("conv2:", "fc1:")) for each in chosen)
+
+
+@pytest.mark.parametrize(
+    ("count", "judging", "held"), [(20, 8, "2 samples"), (12, 11, "1 sample"), (7, 7, "0 samples")]
+)
+def test_two_samples_do_not_choose(amct_tool, tmp_path: Path, count: int, judging: int, held: str) -> None:
+    """Others do, or each half of the samples for the other; the result is that of all samples that calibrate."""
+    given = MODEL, "--data", DATA, "--num-samples", str(count)
+    result = amct_tool("tune", *given, "--sqnr", "20", "-o", tmp_path)
+    assert result.status == 0, result.err
+    how = "each judging trials that others calibrate"
+    assert f"{judging} samples, {how}: {held} held back would be too few" in result.out
+    assert re.search(r"best trial +\d+\.\d\d dB: \d+\.\d to \d+\.\d dB in single runs", result.out)
+    log = json.loads((tmp_path / "tune.json").read_text())
+    assert sum(len(run[0]) for runs in log["errors"].values() for run in runs) == judging
+    assert amct_tool("quantize", *given, "--effort", "0", "-o", tmp_path / "again").status == 0
+    assert (tmp_path / "again" / "digits_qdq.onnx").read_bytes() == (tmp_path / "digits_qdq.onnx").read_bytes()
+
+
+def test_what_is_better_by_chance_is_not_better(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Nor does an interrupted search forget by how much the best trial missed."""
+    module, session = amct_opt.load(MODEL)
+    outputs, noise = rng.normal(size=(8, 10)), rng.normal(size=(8, 10))
+    one = noise.copy()
+    one[0] *= 30  # the worst sample alone makes it look better without it
+
+    def add(results: Trials, name: str, own: np.ndarray) -> TuneTrial:
+        errors = Parts(by_sample=True)
+        errors.add({"y": outputs}, {"y": outputs + own})
+        trial = TuneTrial({"observer": name}, errors.worst[1], False, True, Costs(1, 0, 6, 1), 0.1)
+        return results.add(trial, errors, module, session)
+
+    results = Trials(tmp_path / "m.onnx", tmp_path / "tune.json", "key", None)
+    first, second = add(results, "mse", one), add(results, "minmax", noise)
+    assert second.quality > first.quality + 20
+    assert (first.better, second.better) == (True, False)
+    again = Trials(tmp_path / "m.onnx", tmp_path / "tune.json", "key", None)
+    again.resume()
+    assert again.best == first
+    assert add(again, "ifmr", 0.1 * one).better
+    assert again.best.changes == {"observer": "ifmr"}
 
 
 def test_what_is_refused_is_not_tried(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ workers share the layers, and each runs all samples: what a layer costs is a sum
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
@@ -26,7 +28,7 @@ from ....ir.array import Array
 from ....ir.functions import main_function, output_names, return_op
 from ....rewriting import layer_of
 from ....runtime.executor import Executable
-from ....runtime.metrics import Measure, Outputs
+from ....runtime.metrics import Measure
 from ....session import Session
 from ..decide.sites import Site, shift_of, sites
 from ..profiles import profile_of
@@ -78,8 +80,8 @@ def exchanged(
     """The distance of `base`'s outputs from those of `reference` if `other` computes this one layer, by layer.
 
     The three modules are float or quantized forms of one network without fused regions, with the same layer names.
-    `session.on_progress` is called with `phase`. With a cluster, `measure` makes `Outputs`: its checkpoint keeps the layers that
-    are done. Raises CompileError if a module cannot be run.
+    `session.on_progress` is called with `phase`. The checkpoint of a cluster keeps the layers that are done. Raises CompileError
+    if a module cannot be run.
     """
     if runner.cluster is None:
         return _exchanged(_Forms(base, other, reference, samples, measure), layers, session, phase)
@@ -90,8 +92,8 @@ def exchanged(
     digest = partial(digest_of, samples, session, runner.cluster)
     checkpoint = Checkpoint.of(runner.checkpoint, lambda: (*common.key, layers, digest(), samples.batch_size))
     merged, kept = checkpoint.taken_up()
-    names, none = output_names(main_function(reference)), cast(Outputs, measure())
-    found: dict[str, Any] = {layers[int(number)]: none.taken_up(names, numbers) for number, numbers in kept.items()}
+    taken_up = measure().taken_up
+    found = {layers[int(number)]: taken_up(json.loads(text.tobytes())) for number, text in kept.items()}
     sizes = [len(share) for share in shares]
     bar = Bar(phase, sizes[merged:], sum(sizes[:merged]), len(layers))
     for parts in in_order(runner.cluster, _on_worker, common, shares[merged:], session, bar, _halves):
@@ -102,9 +104,10 @@ def exchanged(
     return found
 
 
-def _arrays(layers: Sequence[str], found: Mapping[str, Any]) -> Mapping[str, Array]:
-    """The measures of the layers that are done, by the layer's number."""
-    return {str(i): found[name].numbers() for i, name in enumerate(layers) if name in found}
+def _arrays(layers: Sequence[str], found: Mapping[str, Measure]) -> Mapping[str, Array]:
+    """The measures of the layers that are done as text, by the layer's number."""
+    texts = {i: json.dumps(found[name].data()) for i, name in enumerate(layers) if name in found}
+    return {str(i): np.frombuffer(text.encode(), np.uint8) for i, text in texts.items()}
 
 
 def _halves(layers: Sequence[str]) -> Sequence[Sequence[str]]:

@@ -16,7 +16,7 @@ from amct_opt.flows.tune.network import TrialNetwork
 from amct_opt.flows.tune.widths import Width
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.options import composed
-from amct_opt.runtime.metrics import DIFFERENCES
+from amct_opt.runtime.metrics import Parts
 from amct_opt.transforms.quantization.data import Split
 from amct_opt.transforms.quantization.options import AUTOMATIC, QuantizeOptions
 from amct_opt.transforms.quantization.request import request_of
@@ -48,7 +48,7 @@ def test_all_widths_are_those_of_one_equalized_network(tmp_path: Path) -> None:
     samples, options = given.head(32), composed(QuantizeOptions, {"weight_bits": 3})
     request, split = request_of(options, session), Split(given, samples, False, None)
     network = Network.of(tmp_path / "uneven.onnx", module, request, split, AUTOMATIC, session)
-    trials = TrialNetwork(network, options, samples, DIFFERENCES, work_of(module, samples, session))
+    trials = TrialNetwork([network], options, samples, Parts, work_of(module, samples, session))
     program = trials.program({"equalize": True, "correct_bias": False}, low_bits=False)
     noise = {(c.layer, c.width): c.noise for layer in program.layers for c in layer}
     narrow, low, whole, wide = Width(3, 8), Width(4, 8), Width(8, 8), Width(8, 16)

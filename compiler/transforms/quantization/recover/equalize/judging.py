@@ -11,14 +11,14 @@ from .....data import Samples
 from .....engines import Runner
 from .....rewriting import layer_of
 from .....runtime.executor import Executable
-from .....runtime.metrics import DIFFERENCES
+from .....runtime.metrics import Parts
 from .....session import Session
 from ....inline_fused import inline_fused
 from ...decide.sites import sites
 from ...quantize_channels import quantize_channels
 from ...request import Request
 from ..layer_effects import exchanged
-from ..outputs import Compared, compared, lost, lost_by_most
+from ..outputs import Compared, compared, few, lost, lost_by_most
 
 RANKED = 4
 """Number of samples that rank layers, or one run of the model if it takes more: the network runs again after each layer."""
@@ -80,8 +80,8 @@ class EqualizationTrial:
             inline_fused(module)
         names = Counter(layer_of(site.compute) for site in sites(exact, self._request.profile.rows))
         told_apart = [name for name in layers if names[name] == 1]
-        samples = judging.head(min(judging.count, max(RANKED, judging.batch_size)))
-        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", DIFFERENCES)
+        samples = few(judging, RANKED)
+        found = exchanged(exact, quantized, told_apart, exact, samples, self._session, "rank links", Parts)
         return {name: each.noise for name, each in found.items()}
 
     def _compared(self, module: ModuleOp) -> Compared:
