@@ -192,10 +192,9 @@ def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latenci
 
 def _goes_on(times: Sequence[Sequence[float]], passed: float, rounds: int) -> bool:
     """Whether the models run once more, `passed` seconds after the first turn."""
-    if len(times[0]) > rounds:
+    if len(times[0]) > rounds or passed >= _LONGEST * SECONDS:
         return False
-    undecided = len(times) == 2 and Latency(times[1][1:]).slower(Latency(times[0][1:])) is None
-    return passed < (_LONGEST * SECONDS if undecided else SECONDS)
+    return passed < SECONDS or (len(times) == 2 and Latency(times[1][1:]).slower(Latency(times[0][1:])) is None)
 
 
 def by_node(path: Path, inputs: Inputs) -> dict[int, float]:
