@@ -1,6 +1,7 @@
 """`--canonicalize`: brings equal modules into one form, a file per idea.
 
-Every pattern is exact: the result is the same number for number (the sign of a zero that `nn.relu` gives is not defined).
+Every pattern is exact: the result is the same number for number, but for the order in which convolutions add. (The sign of a zero
+that `nn.relu` gives is not defined.)
 Function signatures and names stay, even if operations before a result are removed.
 """
 
@@ -24,6 +25,7 @@ from .arithmetic import RemoveNeutral, merge_bounds, name_bounds, name_prelu, re
 from .dilation import FormDilation
 from .identities import remove_identity
 from .pads import MergePad
+from .products import FormConvolution
 from .reshapes import merge_reshapes, remove_reshape
 from .transposes import join_transposes, merge_transposes
 
@@ -40,6 +42,7 @@ class CanonicalizePass(ModulePass):
     PATTERNS: ClassVar[tuple[type[Any], ...]] = (
         remove_identity, remove_reshape, merge_reshapes, merge_transposes, join_transposes, name_bounds, merge_bounds,
         name_prelu, RemoveNeutral, remove_involution, remove_repetition, MergePad, FormDilation,
+        FormConvolution,
     )  # fmt: skip
     """Patterns that make the module smaller or simpler, never the reverse: they end because no two undo each other."""
 

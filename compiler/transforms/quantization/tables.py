@@ -57,6 +57,8 @@ UNIFORM: tuple[LayerRow, ...] = (
          ("Conv2DBackpropInput",)),
     _row("tensorflow", "BatchMatMulV2", (MatMulOp,), "adj-x-false weight-constant matrix-weight",
          ("BatchMatMulV2",), ("BatchMatMul", "BatchMatMulV3")),
+    _row("tensorflow", "BatchMatMulV2", (ConvOp,), "weight-constant", ("Conv2D",),
+         ("BatchMatMul", "BatchMatMulV3", "MatMul")),
     _row("tensorflow", "AvgPool", (AveragePoolOp,), "float16-off", ("AvgPool",)),
     _row("tensorflow", "Conv3D", (ConvOp,), "dilation-d-1 weight-constant", ("Conv3D",)),
     _row("tensorflow", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3"), ("MaxPoolV2",)),
@@ -65,11 +67,14 @@ UNIFORM: tuple[LayerRow, ...] = (
     _row("onnx", "Gemm", (MatMulOp,), "transpose-a-false weight-constant", ("MatMulV2",)),
     _row("onnx", "ConvTranspose", (ConvTransposeOp,), "dilation-1 filter-rank-4 weight-constant", ("Conv2DTranspose",)),
     _row("onnx", "MatMul", (MatMulOp,), "weight-constant matrix-weight", ("BatchMatMulV2",)),
+    _row("onnx", "MatMul", (ConvOp,), "weight-constant", ("Conv2D",), ("Gemm",)),
     _row("onnx", "AveragePool", _AVERAGES, "float16-off global-pooling-false", ("AvgPoolV2",), ("GlobalAveragePool",)),
     _row("onnx", "MaxPool", (MaxPoolOp,), _TENSOR, ("MaxPool", "MaxPoolV3")),
     _row("onnx", "Add", (AddOp,), _TENSOR, ("Add",)),
 )  # fmt: skip
-"""Table 1: input and weight to int8, evenly spaced."""
+"""Table 1: input and weight to int8, evenly spaced. Beyond AMCT are products with a constant on the left, which canonicalization
+makes convolutions.
+"""
 
 _OF_WEIGHTS = (DecideWeighted.weight_constant, DecideProduct.matrix_weight)
 TWO_INPUTS: tuple[LayerRow, ...] = tuple(

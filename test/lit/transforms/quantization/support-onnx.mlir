@@ -76,6 +76,22 @@ func.func @main(%x: tensor<3x?x2xf32>, %k: tensor<2x2xf32>) {
 
 // -----
 
+// A convolution that a MatMul or Gemm with its constant on the left became.
+// CHECK: [insert-observers applied observed] "mixing"
+// CHECK: [insert-observers applied observed] "gemm"
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [convert-observers applied quantized] "mixing"
+// CHECK: [convert-observers applied quantized] "gemm"
+func.func @main(%x: tensor<?x2x5xf32>, %k: tensor<2x2x1xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1xf32>
+  %0 = nn.conv %x, %w from <onnx, "MatMul", "mixing"> : (tensor<?x2x5xf32>, tensor<2x2x1xf32>) -> tensor<?x2x5xf32>
+  %1 = nn.conv %x, %w from <onnx, "Gemm", "gemm"> : (tensor<?x2x5xf32>, tensor<2x2x1xf32>) -> tensor<?x2x5xf32>
+  %2 = nn.conv %x, %k from <onnx, "MatMul", "computed"> : (tensor<?x2x5xf32>, tensor<2x2x1xf32>) -> tensor<?x2x5xf32>
+  func.return
+}
+
+// -----
+
 // AveragePool: global_pooling false.
 // CHECK: [insert-observers applied observed] "average"
 // CHECK: [insert-observers missed global-pooling-false] "whole": global pooling is not quantized

@@ -85,6 +85,19 @@ func.func @main(%x: tensor<3x2x2xf32>, %k: tensor<2x2xf32>) {
 
 // -----
 
+// A convolution that a product with its constant on the left became.
+// CHECK: [insert-observers applied observed] "mixing"
+// CHECK: [insert-observers missed weight-constant] "computed": its weight is computed at run time
+// CHECK: [convert-observers applied quantized] "mixing"
+func.func @main(%x: tensor<?x2x5xf32>, %k: tensor<2x2x1xf32>) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1xf32>
+  %0 = nn.conv %x, %w from <tensorflow, "BatchMatMulV2", "mixing"> : (tensor<?x2x5xf32>, tensor<2x2x1xf32>) -> tensor<?x2x5xf32>
+  %1 = nn.conv %x, %k from <tensorflow, "MatMul", "computed"> : (tensor<?x2x5xf32>, tensor<2x2x1xf32>) -> tensor<?x2x5xf32>
+  func.return
+}
+
+// -----
+
 // AvgPool.
 // CHECK: [insert-observers applied observed] "average"
 // CHECK: [convert-observers applied quantized] "average"

@@ -31,7 +31,7 @@ def build(net, row, kind, quantized):
     """The layer alone, as its framework's frontend leaves it, with an int32 bias among the sums where it has weights."""
     origin = nn.OriginAttr.of(row.framework, row.op_type, "layer")
     three = "Conv3D" in row.ascend and "Conv2D" not in row.ascend
-    shape = VOLUME if three else BATCHES if row.op_type == "BatchMatMulV2" else X.get(kind, PLANES)
+    shape = VOLUME if three else BATCHES if row.ascend == ("BatchMatMulV2",) else X.get(kind, PLANES)
     n = net(*shape)
     x = n.quantized(n.x, 0.5, 0 if three or row.op_type == "Conv2DBackpropInput" else 3) if quantized else n.x
     if kind in WEIGHTS:

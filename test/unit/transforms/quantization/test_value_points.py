@@ -99,6 +99,43 @@ def test_digits_in_integer_kernels(tmp_path: Path) -> None:
         assert (logits.argmax(1) == labels).mean() >= (floats.argmax(1) == labels).mean() - 0.005
 
 
+@pytest.mark.parametrize("batch", [(), (2,), ("N",), ("N", 3)], ids=str)
+def test_products_with_their_constant_on_the_left(
+    batch: tuple[str | int, ...], tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """They mix channels, with a bias for each: integer kernels, of any rank, that give the interpreter's outputs."""
+    numbers = {"W": (6, 4), "b": (6, 1), "V": (3, 6)}
+    held = [onnx.numpy_helper.from_array(rng.normal(size=s).astype(np.float32), n) for n, s in numbers.items()]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["W", "x"], ["mixed"]),
+        onnx.helper.make_node("Add", ["mixed", "b"], ["sum"]),
+        onnx.helper.make_node("Relu", ["sum"], ["positive"]),
+        onnx.helper.make_node("MatMul", ["V", "positive"], ["y"]),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(n, 1, [*batch, c, 9]) for n, c in (("x", 4), ("y", 3))]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], held),
+        opset_imports=[onnx.helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    source, data, path, optimized = (tmp_path / name for name in ("m.onnx", "x.npz", "q.onnx", "o.onnx"))
+    onnx.save(model, source)
+    inputs = {"x": rng.normal(size=[2 if size == "N" else size for size in batch] + [4, 9]).astype(np.float32)}
+    np.savez(data, **inputs)
+    session = qdq_session()
+    module = frontends.read(source, session)
+    run_passes(module, [make_pass(n) for n in ("canonicalize", "fuse-all")], session)
+    run_passes(module, [make_pass("quantize", f"data={data}")], session)
+    OnnxTarget().write(module, path, session)
+    theirs, expected = in_onnxruntime(path, inputs, optimized), in_onnxruntime(source, inputs)
+    found = kernels(optimized)
+    assert found["QLinearConv"] == 2
+    assert not {"MatMul", "Conv", "FusedConv", "Add", "Relu"} & set(found)
+    (ours,) = Executable(module, rewrite=in_integers).run(inputs).values()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert np.square(expected).sum() > 10**3 * np.square(theirs - expected).sum()  # 30 dB
+
+
 def test_activations_are_uint8_with_the_same_numbers(tmp_path: Path) -> None:
     """Every QuantizeLinear of activations gives uint8; without onnxruntime's optimizations the file is the module's numbers."""
     module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", profile="ppq")
