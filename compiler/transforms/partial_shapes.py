@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import nn
-from ..dialects.nn.shapes import DYNAMIC, Shape, axes_of, element_of, known, shape_of, size
+from ..dialects.nn.shapes import DYNAMIC, LARGEST, Shape, axes_of, element_of, known, shape_of, size
 from ..ir.dtypes import integer_range
 from ..runtime.kernels import Array, kernel_for
 
@@ -48,6 +48,9 @@ def _axis_before(op: Operation, axis: int) -> int | None:
         return axis
     if isinstance(op, nn.TransposeOp):
         return nn.ints(op.perm)[axis]
+    if isinstance(op, nn.SliceOp):
+        taken = range(LARGEST)[op.slices(len(shape_of(op.input)))[axis]]
+        return axis if len(taken) == LARGEST else None  # of any axis all, forwards or backwards
     if isinstance(op, nn.UnsqueezeOp):
         others = _axes_but(shape_of(op.result), nn.ints(op.axes))
         return others.index(axis) if axis in others else None

@@ -1,12 +1,12 @@
 """Builds the module: live nodes, in order, are bound, called, folded, converted or carried.
 
 Import is symbolic execution. Constants, variables, calls and branches are followed as TensorFlow would run them, with training
-flags set to false; everything else that happens at run time is emitted.
+flags set to false; a loop is read as the recurrent layer that it is; everything else that happens at run time is emitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -19,6 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects.nn import OpaqueOp
 from ...formats.tensorflow.schema import Message
 from ...formats.tensorflow.tensors import array_of
 from ...ir.dtypes import Tensor
@@ -34,6 +35,7 @@ from .interface import Interface, Result, is_flag
 from .node import AttrValue, Node
 from .opaque import carry
 from .ops import converter_of
+from .recurrent import Loop, NotRecurrent, TensorList, step_inputs
 from .source import Source, load
 
 _DEEPEST = 100
@@ -52,7 +54,7 @@ class _Dead(Enum):
 
 
 _DEAD = _Dead.DEAD
-_Value = Binding | _Dead
+_Value = Binding | TensorList | _Dead
 _Results = Sequence[_Value] | _Dead
 
 
@@ -89,6 +91,8 @@ class _Scope:
     values: dict[str, _Results] = field(default_factory=dict[str, _Results])
     read: dict[str, set[Output]] = field(default_factory=dict[str, set[Output]])
     """The needed outputs of each node."""
+    layer: str = ""
+    """The name of the layer that calls the function."""
 
     def where(self, node: NodeDef) -> str:
         return f"{self.graph.where}: node '{node.name}'"
@@ -146,6 +150,8 @@ class _Importer:
         value = self._value(scope, output, self.where)
         if isinstance(value, _Dead):
             raise CompileError(f"{what} lies on a branch that is not taken", where=self.where)
+        if isinstance(value, TensorList):
+            raise CompileError(f"{what} is a list of tensors, which only loops read", where=self.where)
         return self.sink.value(value)
 
     def _run(self, scope: _Scope, outputs: Sequence[Output]) -> None:
@@ -195,8 +201,11 @@ class _Importer:
         if dead or any(isinstance(scope.values[p], _Dead) for p in scope.graph.pivots(node)):
             self.report.removed()
             return _DEAD
-        if node.op in LOOPS:
-            raise _error(scope, node, "is part of a loop: loops are not supported", UNROLL)
+        lists = any(isinstance(v, TensorList) for v in inputs)
+        if lists and node.op == "Identity":
+            return inputs
+        if (lists and node.op not in _LISTS) or (node.op in LOOPS and node.op not in _BOUND):
+            raise _part_of_loop(scope, node)
         if node.op in self.library:
             return self._call(scope, node, node.op, _alive(inputs), scope.resolved(node))
         if (bind := _BOUND.get(node.op)) is not None:
@@ -307,6 +316,81 @@ class _Importer:
     def partitioned_call(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
         return self._call_of(scope, node, _attribute(scope, node, "f").func, inputs)
 
+    # Lists of tensors, and the loops of recurrent layers that read and write them
+
+    def reserved(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """A list that is filled later."""
+        self.report.removed()
+        return [TensorList()]
+
+    def listed(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """The parts of a tensor along its first axis as a list."""
+        self.report.removed()
+        return [TensorList(stack=self.sink.value(v)) for v in _alive(inputs[:1])]
+
+    def stacked(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """The elements of a list, in one tensor."""
+        self.report.removed()
+        match inputs:
+            case [TensorList(stack=SSAValue() as stack), *_]:
+                return [stack]
+            case _:
+                raise _part_of_loop(scope, node)
+
+    def item(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """The element that a step of a loop reads."""
+        match inputs:
+            case [TensorList(item=SSAValue() as item) as given, SSAValue() | Constant() as index, *_]:
+                given.read.append(index)
+                return [item]
+            case _:
+                raise _part_of_loop(scope, node)
+
+    def set_item(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """The list with the element that a step of a loop writes."""
+        match inputs:
+            case [TensorList(), SSAValue() | Constant() as index, SSAValue() | Constant() as value]:
+                return [TensorList(written=(index, value))]
+            case _:
+                raise _part_of_loop(scope, node)
+
+    def while_(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> _Results:
+        """A loop of a recurrent layer as one operation; a step is imported to be read, and is gone afterwards."""
+        functions = [_attribute(scope, node, name).func for name in ("body", "cond")]
+        block, start, mark = Block(), _live(inputs), len(self.sink.body)
+        given = step_inputs(block, start, self._passed_on(functions[0].name))
+        after, goes_on = (
+            _live(self._inlined(scope, node, f.name, given, scope.bound(f.attr), range(len(start)))) for f in functions
+        )
+        try:
+            loop = Loop.of(start, given, after, goes_on, self.sink)
+            cell = loop.cell()
+        except NotRecurrent as e:
+            raise _part_of_loop(scope, node, f", but for those of Keras's LSTM, GRU and SimpleRNN, and {e}") from None
+        made = Node(cell.op_type, self.namer.fresh(_layer(scope, node)), {}, (), self.sink, ())
+        steps, self.sink.body[mark:] = self.sink.body[mark:], []
+        results = loop.results(made, cell)
+        for op in reversed(steps):
+            op.erase()
+        for op in self.sink.body[mark:]:
+            if isinstance(op, OpaqueOp):
+                self.report.carried(op, f"the loop of a recurrent layer is ONNX's {cell.op_type}")
+        return results
+
+    def _passed_on(self, name: str) -> set[int]:
+        """The arguments of a function that it returns in the same place."""
+        if (function := self.library.get(name)) is None:
+            return set()
+        nodes, signature, found = {each.name: each for each in function.node_def}, function.signature, set[int]()
+        for i, (argument, result) in enumerate(zip(signature.input_arg, signature.output_arg, strict=False)):
+            text = function.ret.get(result.name, "")
+            while (at := nodes.pop(text.partition(":")[0], None)) is not None and at.op == "Identity" and at.input:
+                text = at.input[0]
+            found |= {i} if text == argument.name else set()
+        return found
+
+    # Calls
+
     def _known(self, scope: _Scope, node: NodeDef, inputs: Sequence[_Value]) -> np.ndarray:
         if not inputs or not isinstance(inputs[0], Constant) or inputs[0].array.size != 1:
             hint = "name what decides it in --inputs only if it is an input; a flag of training is bound to false"
@@ -320,6 +404,19 @@ class _Importer:
     def _call(
         self, scope: _Scope, node: NodeDef, name: str, inputs: Sequence[Binding], attributes: Mapping[str, AttrValue]
     ) -> _Results:
+        """A call of a function, of which the results that something reads are needed."""
+        needed = {self._index(scope, o) for o in scope.read.get(node.name, ())}
+        return self._inlined(scope, node, name, inputs, attributes, needed)
+
+    def _inlined(
+        self,
+        scope: _Scope,
+        node: NodeDef,
+        name: str,
+        inputs: Sequence[_Value],
+        attributes: Mapping[str, AttrValue],
+        needed: Collection[int | None],
+    ) -> list[_Value]:
         """Inlines the body of a function as far as its results are needed; other results are dead."""
         self.report.removed()
         if (function := self.library.get(name)) is None:
@@ -332,9 +429,8 @@ class _Importer:
         if name not in self.bodies:
             self.bodies[name] = Graph.of(function.node_def, f"{self.where}: function '{name}'", arguments)
         values: dict[str, _Results] = {a: [v] for a, v in zip(arguments, inputs, strict=True)}
-        inner = _Scope(self.bodies[name], name, attributes, scope.depth + 1, values)
+        inner = _Scope(self.bodies[name], name, attributes, scope.depth + 1, values, layer=_layer(scope, node))
         returned = [inner.graph.resolved(function.ret.get(o.name, ""), "return") for o in function.signature.output_arg]
-        needed = {self._index(scope, o) for o in scope.read.get(node.name, ())}
         self._run(inner, [o for i, o in enumerate(returned) if i in needed])
         return [self._value(inner, o, inner.graph.where) if i in needed else _DEAD for i, o in enumerate(returned)]
 
@@ -352,6 +448,12 @@ def _table() -> Iterator[tuple[str, _Bind]]:
         _Importer.if_: ["If", "StatelessIf"],
         _Importer.case: ["Case", "StatelessCase"],
         _Importer.partitioned_call: ["PartitionedCall", "StatefulPartitionedCall"],
+        _Importer.reserved: ["TensorListReserve"],
+        _Importer.listed: ["TensorListFromTensor"],
+        _Importer.stacked: ["TensorListStack"],
+        _Importer.item: ["TensorListGetItem"],
+        _Importer.set_item: ["TensorListSetItem"],
+        _Importer.while_: ["While", "StatelessWhile"],
     }
     return ((op_type, bind) for bind, op_types in kinds.items() for op_type in op_types)
 
@@ -360,15 +462,33 @@ _BOUND = dict(_table())
 """Operators that the importer follows itself."""
 
 
+_LISTS = frozenset({"TensorListStack", "TensorListGetItem", "TensorListSetItem", "While", "StatelessWhile"})
+"""Operators that take lists of tensors."""
+
+
 def _alive(values: Sequence[_Value]) -> list[Binding]:
+    """The values of a live node, without lists of tensors."""
+    return [v for v in values if not isinstance(v, _Dead | TensorList)]
+
+
+def _live(values: Sequence[_Value]) -> list[Binding | TensorList]:
     """The values of a live node."""
     return [v for v in values if not isinstance(v, _Dead)]
+
+
+def _layer(scope: _Scope, node: NodeDef) -> str:
+    """The name of the layer that a node of a loop or a call belongs to: that of the folder of its name."""
+    return node.name.rpartition("/")[0] or scope.layer or node.name
 
 
 def _attribute(scope: _Scope, node: NodeDef, name: str) -> AttrValue:
     if (value := scope.resolved(node).get(name)) is None:
         raise _error(scope, node, f"has no attribute '{name}'")
     return value
+
+
+def _part_of_loop(scope: _Scope, node: NodeDef, reason: str = "") -> CompileError:
+    return _error(scope, node, f"is part of a loop: loops are not supported{reason}", UNROLL)
 
 
 def _error(scope: _Scope, node: NodeDef, message: str, hint: str = "") -> CompileError:

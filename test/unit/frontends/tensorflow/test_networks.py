@@ -25,7 +25,6 @@ from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import run
 from amct_opt.runtime.metrics import difference
 from amct_opt.session.universe import new_session
-from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
 
 from ...exact import exact_file
@@ -363,13 +362,6 @@ def test_quantized(network: Network, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 # What cannot be read as it is
-
-
-@pytest.mark.parametrize("layer", ["LSTM", "GRU"])
-def test_recurrent_layers_that_loop(layer: str) -> None:
-    x = layers.Input((5, 4), name="x")
-    with pytest.raises(CompileError, match=r"is part of a loop: loops are not supported\n  hint: .*unroll=True"):
-        from_keras(keras.Model(x, getattr(layers, layer)(3)(x)), new_session())
 
 
 def test_a_model_that_is_a_class() -> None:
