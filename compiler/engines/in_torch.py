@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import Float32Type
+from xdsl.ir import Operation
 
 from ..dialects import nn
 from ..dialects.nn.shapes import element_of
@@ -42,15 +43,23 @@ def in_torch(program: Program) -> Program:
     return usual(replace(program, rows=rows))
 
 
-def _row(program: Program, row: Row) -> Row:
-    from ..targets.torch.functions import function_of, silu  # imports torch
+def torch_function(op: Operation) -> Callable[..., Any] | None:
+    """PyTorch's function of an operation, from tensors to a tensor or a sequence of them; points are identities. None if there
+    is none for float32. Imports torch.
+    """
+    from ..targets.torch.functions import function_of
 
-    if row.kernel is not None or not all(isinstance(element_of(v), Float32Type) for v in row.op.results):
+    return function_of(op, {}) if all(isinstance(element_of(v), Float32Type) for v in op.results) else None
+
+
+def _row(program: Program, row: Row) -> Row:
+    from ..targets.torch.functions import silu  # imports torch
+
+    if row.kernel is not None or (function := torch_function(row.op)) is None:
         return row
     if (x := _input_of_silu(program, row)) is not None:
         return row._replace(operands=(x,), kernel=_kernel(silu))
-    function = function_of(row.op, {})
-    return row if function is None else row._replace(kernel=_kernel(function))
+    return row._replace(kernel=_kernel(function))
 
 
 def _input_of_silu(program: Program, row: Row) -> int | None:

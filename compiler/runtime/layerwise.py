@@ -60,7 +60,8 @@ class Layerwise:
         return len(self._waiting)
 
     def inputs(self, layer: Operation) -> Iterator[Array]:
-        """Yields the first operand of a layer, batch by batch; the layer is after those asked for before. Must not be written to.
+        """Yields the first computed operand of a layer, batch by batch; the layer is after those asked for before. Must not be
+        written to.
 
         Every batch has to be taken: with it goes what lies between the layers.
         """
@@ -113,7 +114,8 @@ class Layerwise:
         for i, row in enumerate(program.rows):
             kernel = self._kernels.get(row.op, row.kernel)
             if row.op in self.operands:
-                self._at[row.op], self._reads[row.op] = i, row.operands[0]
+                computed = (slot for slot in row.operands if slot not in program.constants)
+                self._at[row.op], self._reads[row.op] = i, next(computed, row.operands[0])
                 kernel = _replacing(kernel_of(row._replace(op=_open(row.op), kernel=kernel)), self.operands[row.op])
             rows.append(row._replace(kernel=kernel))
         return replace(program, rows=rows)

@@ -26,7 +26,7 @@ else:  # what Python may give in place of text
 
 Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 Device = Literal["cpu", "cuda"]
-Method = Literal["nearest", "gptq", "mismatch", "adaround"]
+Method = Literal["nearest", "gptq", "mismatch", "adaround", "block"]
 """Methods of rounding weights."""
 
 _WHAT, _SHARED, _RECOVERY = "what is quantized", "which values share scales", "recovery of accuracy"
@@ -234,9 +234,10 @@ class RecoveryOptions:
     fit_ranges: bool = False
     """Choose ranges of activations by the outputs of the layers that read them."""
     round_weights: Method | None = None
-    """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`; `nearest` does not. When not given:
-    by `mismatch`, on part of `data`, those of layers that have 4 bits or less, or one scale for uneven output channels, unless
-    there is a configuration or a record, or only weights are quantized.
+    """Choose the integers of weights by layers' outputs: `gptq`, `mismatch` or `adaround`; by those of several layers together:
+    `block`, which takes PyTorch; `nearest` does not. When not given: by `mismatch`, on part of `data`, those of layers that have
+    4 bits or less, or one scale for uneven output channels, unless there is a configuration or a record, or only weights are
+    quantized.
     """
     correct_bias: bool | None = None
     """Correct biases for the mean shift of layers' outputs by quantization. When not given: on part of `data`, at most 48

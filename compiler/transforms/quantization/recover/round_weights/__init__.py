@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from .....configuration.settings import Ada
 from .....data import Samples
 from .....dialects.nn import Plan, plan_of, set_plan
-from .....engines import HERE, Runner
+from .....engines import HERE, Runner, torch_installed
 from .....ir.array import Array
 from .....pipelines.options import Parts, build
 from .....rewriting import Remarks, erase_dead_constants
@@ -29,6 +29,7 @@ from ...profiles import profile_of
 from ...running import sharing_runner
 from .adaround import adaround
 from .folds import Folds, Usual
+from .in_blocks import round_blocks
 from .integer_layers import IntegerLayer, integer_layers
 from .networks import Networks, Solution, layer_by_layer
 from .rounding import WIDE, Factor, Grid, factored, gptq, matched, rounded, with_least_error
@@ -69,7 +70,8 @@ class RoundWeightsPass(Parts, ModulePass):
     method: Method = "mismatch"
     """`gptq`: the weights that are rounded later make up for the errors of those before. `mismatch`: the same, after all of them
     have moved to where they make up for what rounding in earlier layers does to the input. `adaround`: each weight up or down, by
-    gradient (AMCT's ADA). `nearest`: only the weights whose plans say so.
+    gradient (AMCT's ADA). `block`: the same for the layers between residual sums together, in PyTorch, by the error of their last
+    output. `nearest`: only the weights whose plans say so.
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -170,6 +172,9 @@ def _round(
     changes after GPTQ, which takes a tenth of the time. Returns what is to be reported.
     """
     remarks = Remarks(session, RoundWeightsPass.name)
+    if method == "block" and not torch_installed():
+        message = "rounding of weights by block requires PyTorch to be installed"
+        raise CompileError(message, hint="pip install 'amct-opt[torch]'", option="round-weights")
     broken = {layer.compute: found for layer in wanted if (found := _broken(layer, method)) is not None}
     rounding = {layer.compute for layer in wanted} - set(broken)
     for compute, reason in broken.items():
@@ -179,10 +184,14 @@ def _round(
             if name is not None:
                 remarks.missed(op, "number-format", f"its weight is in {name}: only integers are rounded by outputs")
 
-    def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
-        return _rounded(layer, method, networks, remarks, once=once) if layer.compute in rounding else layer
+    by = "mismatch" if method == "block" else method
 
-    if rounding:
+    def step(layer: IntegerLayer, networks: Networks, remarks: Remarks) -> IntegerLayer:
+        return _rounded(layer, by, networks, remarks, once=once) if layer.compute in rounding else layer
+
+    if rounding and method == "block":
+        round_blocks(module, layers, rounding, step, folds(), remarks)
+    elif rounding:
         work = f"{RoundWeightsPass.name} {method}"
         layer_by_layer(module, layers, step, folds(), remarks, runner, work=work, beside=method == "mismatch")
     for layer in wanted:
@@ -204,11 +213,19 @@ def _broken(layer: IntegerLayer, method: Method | None) -> tuple[str, str] | Non
         return "product", "its weight is not that of a product, whose outputs choose integers"
     if layer.plan.input and layer.input_scale is None:
         return "calibrated", "its input has no parameters: --calibrate comes before --round-weights"
-    if layer.weight.how.levels is not None and (layer.plan.weights[0].rounding or method or "").startswith("adaround"):
-        return "all-levels", "adaround rounds up or down by one, but its weight has few levels: use gptq or mismatch"
+    if layer.weight.how.levels is not None and _by_steps(layer.plan.weights[0].rounding or method):
+        return (
+            "all-levels",
+            "it would be rounded up or down by one, but its weight has few levels: use gptq or mismatch",
+        )
     if layer.weight.how.axis not in (None, _scale_axis(layer)):
         return "channel-axis", "the scales of its weight are not those of output channels"
     return None
+
+
+def _by_steps(method: str | None) -> bool:
+    """Whether a method rounds each weight up or down."""
+    return (method or "").partition("{")[0] in ("adaround", "block")
 
 
 def _scale_axis(layer: IntegerLayer) -> int | None:
@@ -242,8 +259,7 @@ def _rounded(
     if not after > before:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", gain)
-        nearest = layer.product.weight(grid.integers(weights))
-        return layer.with_integers(nearest, layer.scales_of(grid)) if by_divergence else layer
+        return layer.with_nearest()
     reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
     remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", gain)
     scales = layer.scales_of(grid._replace(scale=solution["scales"]))

@@ -177,6 +177,14 @@ class IntegerLayer:
         """Scales or zero points in a shape that broadcasts to the weight."""
         return spread(parameters, self.weight.array.shape, self.weight.how.axis, self.weight.how.block)
 
+    def with_nearest(self) -> IntegerLayer:
+        """The layer as it is; with its nearest integers, if its scales would be chosen anew for these."""
+        if not self.plan.weights[0].scaled_by_divergence:
+            return self
+        weights = self.product.matrices(self.float_weight).astype(np.float64)
+        grid = self.grid(*weights.shape[:2])
+        return self.with_integers(self.product.weight(grid.integers(weights)), self.scales_of(grid))
+
     def with_integers(self, integers: Array, scales: Array) -> IntegerLayer:
         """The layer with the weight that integers (minus zero points, in its shape) represent, and the scales in its plan."""
         weight, old = self.weight, constant_of(self.weight.value)

@@ -6,7 +6,7 @@ Layers are changed one after the other, each for the inputs that the changed lay
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,7 +31,7 @@ from .folds import Fold, Folds, Judged, measured_in_turns, measured_on
 from .integer_layers import WEIGHT, IntegerLayer
 from .prefixes import Operands, Solution, Twins, accumulated, network, points_of
 from .shared_sums import SharedSums
-from .sums import Means, Rows, Summed, Wish, merged_sums, rows_of
+from .sums import Energies, Means, Rows, Summed, Wish, merged_sums, rows_of
 
 S = TypeVar("S", bound=Summed)
 
@@ -63,10 +63,11 @@ class Networks:
         beside: bool,
         verdict: Judged | None = None,
         rivals: Rivals | None = None,
+        stops: Sequence[Operation] = (),
     ):
         """`layers` in the order of the module. `work` names what is solved. `beside` is false if the float network is not needed:
         then the quantized one is used for both. `verdict` is what was found in turns, if that judges. A cluster of `runner` runs
-        the networks over the samples that are not held back. `rivals` take `beside`.
+        the networks over the samples that are not held back. `rivals` take `beside`. Both networks stop at `stops` as well.
         """
         self.judged: Judged = Judged(0 if fold.held is None else fold.held.count)
         """The findings on the samples that are held back, so far."""
@@ -89,7 +90,7 @@ class Networks:
             self._elsewhere = SharedSums(runner, module, self._shares, session, len(layers), key, beside=beside)
         self._runs = sum(samples.runs for samples in here)
         computes = list(self._numbers)
-        self._twins = Twins(module, computes, here, folder, beside=beside)
+        self._twins = Twins(module, [*computes, *stops], here, folder, beside=beside)
         self._exact = self._twins.float or network(module, computes, judging, folder / "exact")
         self._before = network(module, computes, judging, folder / "before", points_of(module))
         for layer in layers:
@@ -125,12 +126,22 @@ class Networks:
         """
         choice = None if self._verdict is None else self._verdict.choice(layer.compute)
         solution, held = self._solved(layer, weights, make, lambda sums, rows: solve(sums, rows, choice))
+        if self._verdict is None and "choice" in solution:
+            self.judged.chosen[layer.compute] = [float(solution["choice"])]
+        return solution, self.gain(layer, lambda: (held.energies(*output(None)), held.energies(*output(solution))))
+
+    def gain(self, layer: IntegerLayer, judged: Callable[[], tuple[Energies, Energies]]) -> Gain:
+        """The SQNR of an output without a solution and with it: of the one that `judged` gives, or what turns found."""
         if self._verdict is None:
-            self.judged.layers[layer.compute] = held.energies(*output(None)), held.energies(*output(solution))
-            if "choice" in solution:
-                self.judged.chosen[layer.compute] = [float(solution["choice"])]
+            self.judged.layers[layer.compute] = judged()
         before, after = (self._verdict or self.judged).layers[layer.compute]
-        return solution, Gain(before.sqnr, after.sqnr)
+        return Gain(before.sqnr, after.sqnr)
+
+    def read_by(self, stop: Operation) -> tuple[Iterator[tuple[Array, Array]], int]:
+        """What an operation reads in both networks, run by run, and the number of runs that are fitted to; the others judge. If
+        there are no others, all do. All runs have to be taken.
+        """
+        return self._twins.inputs(stop), self._fit
 
     def _solved(
         self,
@@ -242,11 +253,12 @@ def layer_by_layer(
     work: str,
     beside: bool,
     rivals: Rivals | None = None,
+    stops: Sequence[Operation] = (),
 ) -> Outcome:
     """Take a step for each layer, in the order of the module; undo all, with remarks, if the outputs of the network lose by them.
     Where turns judge, all steps are taken and undone in each of them before. `work` names what the steps do; `beside` is false if
     they do not use the float network. The cluster of `runner` computes what they sum. Steps may change what the network of rivals
-    reads (`Networks.oppose`).
+    reads (`Networks.oppose`). Networks stop at `stops` as well, for `Networks.read_by`.
 
     Raises CompileError, located in the data, and at a layer for NaN and Inf.
     """
@@ -258,7 +270,17 @@ def layer_by_layer(
         """The networks after all steps of a turn, and the functions that undo the steps."""
         others = rivals if verdict is None else None
         networks = Networks(
-            module, layers, fold, folder, session, runner, work=work, beside=beside, verdict=verdict, rivals=others
+            module,
+            layers,
+            fold,
+            folder,
+            session,
+            runner,
+            work=work,
+            beside=beside,
+            verdict=verdict,
+            rivals=others,
+            stops=stops,
         )
         undo: list[_Undo] = []
         _set_aside([module], folder / "weights.safetensors")

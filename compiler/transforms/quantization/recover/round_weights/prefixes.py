@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from .....data import Samples
-from .....dialects.nn import NNOp, QParams
+from .....dialects.nn import QParams
 from .....ir.array import Array
 from .....ir.dtypes import integer_range
 from .....runtime.kernels import Kernel
@@ -29,7 +29,7 @@ class Twins:
     """The quantized network and the float network, over the same batches; both stop before each layer."""
 
     def __init__(
-        self, module: ModuleOp, layers: Iterable[NNOp], parts: Sequence[Samples], folder: Path, *, beside: bool
+        self, module: ModuleOp, layers: Iterable[Operation], parts: Sequence[Samples], folder: Path, *, beside: bool
     ):
         """`layers` in the order of the module. Without `beside` the quantized network is used for both. Large values that wait
         between layers are stored in `folder`.
@@ -40,7 +40,7 @@ class Twins:
         self.float: Layerwise | None = network(module, layers, parts, folder / "float") if beside else None
         """The network in float."""
 
-    def inputs(self, layer: NNOp) -> Iterator[tuple[Array, Array]]:
+    def inputs(self, layer: Operation) -> Iterator[tuple[Array, Array]]:
         """The inputs of each batch in both networks; the float one computes its next batch meanwhile, in a thread."""
         if self.float is None:
             yield from ((q, q) for q in self.quantized.inputs(layer))
@@ -57,7 +57,7 @@ class Twins:
 
 def network(
     module: ModuleOp,
-    layers: Iterable[NNOp],
+    layers: Iterable[Operation],
     parts: Sequence[Samples],
     folder: Path,
     kernels: Mapping[Operation, Kernel] | None = None,
