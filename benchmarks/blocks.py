@@ -37,7 +37,7 @@ WIDTHS = {
 """Options of the observers, and the weights of the plans in place of those."""
 METHODS = ("nearest", "gptq", "adaround", "mismatch", "block")
 _OPT = (sys.executable, "-m", "amct_opt.tools.amct_opt")
-_MEAN, _DEVIATION = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+_MEAN, _DEVIATION = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)
 
 
 def normalized(images: np.ndarray) -> np.ndarray:
