@@ -1,5 +1,5 @@
-"""PyTorch in the public Python API: `amct_opt.torch` (Horizon's `fuse_modules`, quantized modules back in PyTorch), and modules
-and loaders in `quantize` and `evaluate`.
+"""PyTorch in the public Python API: `amct_opt.torch` (Horizon's `fuse_modules` and its fuser, quantized modules back in PyTorch),
+and modules and loaders in `quantize` and `evaluate`.
 
 Importing it imports torch.
 """
@@ -51,8 +51,47 @@ def fuse_modules(model: Any, names: Sequence[str] | Sequence[Sequence[str]], inp
     fused = model if inplace else copy.deepcopy(model)
     chains = [list(cast("Sequence[str]", names))] if isinstance(names[0], str) else [list(each) for each in names]
     for each in chains:
-        _fuse(fused, each)
+        try:
+            replaced = fuse_known_modules([_module(fused, name) for name in each])
+        except CompileError as e:
+            raise e if e.where else e.at(",".join(each)) from None
+        for name, module in zip(each, replaced, strict=True):
+            owner, _, own = name.rpartition(".")
+            setattr(fused.get_submodule(owner), own, module)
     return fused
+
+
+def fuse_known_modules(
+    mod_list: Sequence[Any], is_qat: bool = False, additional_fuser_method_mapping: Mapping[Any, Any] | None = None
+) -> list[Any]:
+    """The modules that take the places of those of one chain, as `fuse_modules` fuses it: the `fuser_func` of
+    `torch.ao.quantization.fuse_modules` and `fuse_modules_qat`, in place of that of Horizon's plugin.
+
+    The batch norm is absorbed in training as well (`is_qat`). Raises CompileError for other chains, and for fusers of one's own.
+    """
+    if additional_fuser_method_mapping:
+        message = "additional_fuser_method_mapping is for torch's fuse_known_modules"
+        raise CompileError(message, hint="fuse those chains in a call of their own, without fuser_func")
+    kinds = [_kind(module) for module in mod_list]
+    compute, *rest = kinds or [""]
+    norm = rest[:1] == ["BatchNorm2d"]
+    rest = rest[1:] if norm else rest
+    adds = rest[:1] == ["Add"]
+    rest = rest[1:] if adds else rest
+    activation = "".join(rest)
+    if compute not in _COMPUTING or len(kinds) < 2 or activation not in ("", *_ACTIVATIONS) or len(rest) > 1:
+        hint = "Conv2d or ConvTranspose2d, then BatchNorm2d, FloatFunctional, and ReLU or ReLU6, each of which may be absent"
+        raise CompileError(f"{', '.join(kinds)} is not a chain that is fused", hint=hint)
+    fused = copy.deepcopy(mod_list[0])
+    if norm:
+        _absorb(fused, mod_list[1])
+    if adds or activation:
+        fused.__class__ = _fused_class(compute, adds, activation)
+    fused._forward_pre_hooks = mod_list[0]._forward_pre_hooks.copy()
+    fused._forward_hooks = mod_list[-1]._forward_hooks.copy()
+    fused.train(mod_list[0].training)
+    place = kinds.index("Add") if adds else 0
+    return [fused if i == place else _nn.Identity().train(each.training) for i, each in enumerate(mod_list)]
 
 
 def fake_quantized(module: ModuleOp) -> Any:
@@ -177,34 +216,6 @@ def _fused_class(compute: str, adds: bool, activation: str) -> Any:
     return globals()[name]
 
 
-def _fuse(model: Any, names: Sequence[str]) -> None:
-    modules = [_module(model, name) for name in names]
-    kinds = [_kind(module) for module in modules]
-    where = ",".join(names)
-    compute, *rest = kinds
-    norm = rest[:1] == ["BatchNorm2d"]
-    rest = rest[1:] if norm else rest
-    adds = rest[:1] == ["Add"]
-    rest = rest[1:] if adds else rest
-    activation = "".join(rest)
-    if compute not in _COMPUTING or len(names) < 2 or activation not in ("", *_ACTIVATIONS) or len(rest) > 1:
-        hint = "Conv2d or ConvTranspose2d, then BatchNorm2d, FloatFunctional, and ReLU or ReLU6, each of which may be absent"
-        raise CompileError(f"{', '.join(kinds)} is not a chain that is fused", where=where, hint=hint)
-    fused = copy.deepcopy(modules[0])
-    if norm:
-        _absorb(fused, modules[1], where)
-    if adds or activation:
-        fused.__class__ = _fused_class(compute, adds, activation)
-    fused._forward_pre_hooks = modules[0]._forward_pre_hooks.copy()
-    fused._forward_hooks = modules[-1]._forward_hooks.copy()
-    fused.train(modules[0].training)
-    place = kinds.index("Add") if adds else 0
-    for i, name in enumerate(names):
-        owner, _, own = name.rpartition(".")
-        replacement = fused if i == place else _nn.Identity().train(modules[i].training)
-        setattr(model.get_submodule(owner), own, replacement)
-
-
 def _module(model: Any, name: str) -> Any:
     try:
         return model.get_submodule(name)
@@ -222,16 +233,16 @@ def _kind(module: Any) -> str:
     return "Add" if name in _ADDITIONS else f"{type(module).__module__}.{name}"
 
 
-def _absorb(conv: Any, norm: Any, where: str) -> None:
+def _absorb(conv: Any, norm: Any) -> None:
     """Folds the statistics of a batch norm into a convolution, in float64.
 
     Raises CompileError for a norm of the statistics of each batch, and for one of other channels.
     """
     if norm.running_mean is None:
-        raise CompileError("the batch norm has no running statistics to fold", where=where)
+        raise CompileError("the batch norm has no running statistics to fold")
     if norm.num_features != conv.out_channels:
         message = f"the batch norm has {norm.num_features} channels, the convolution gives {conv.out_channels}"
-        raise CompileError(message, where=where)
+        raise CompileError(message)
     with _torch.no_grad():
         mean, variance = norm.running_mean.double(), norm.running_var.double()
         factor = (variance + norm.eps).rsqrt() * (1.0 if norm.weight is None else norm.weight.double())

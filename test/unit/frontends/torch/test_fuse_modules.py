@@ -115,3 +115,65 @@ def test_mistakes() -> None:
         with pytest.raises(CompileError, match=message) as caught:
             amct_opt.torch.fuse_modules(model, [chain])
         assert caught.value.where
+
+
+def test_a_fuser_for_torch_in_a_sequential(recwarn: pytest.WarningsRecorder) -> None:
+    """A program for Horizon's plugin, by indices: the plugin's import alone is another."""
+    import amct_opt.torch as horizon
+    from amct_opt.torch.quantization import DeQuantStub, QuantStub
+
+    class Stem(torch.nn.Sequential):
+        def __init__(self, channels: int) -> None:
+            super().__init__(
+                QuantStub(), torch.nn.Conv2d(3, channels, 3), torch.nn.BatchNorm2d(channels), DeQuantStub()
+            )
+
+    model: Any = Stem(4).eval()
+    model[2].running_mean.uniform_(-1, 1)
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        expected = model(x)
+        torch.quantization.fuse_modules(
+            model, ["1", "2"], inplace=True, fuser_func=horizon.quantization.fuse_known_modules
+        )
+        torch.testing.assert_close(model(x), expected, rtol=1e-5, atol=1e-5)
+    assert [type(m) for m in model] == [QuantStub, torch.nn.Conv2d, torch.nn.Identity, DeQuantStub]
+
+
+@pytest.mark.parametrize("fusing", ["fuse_modules", "fuse_modules_qat"])
+def test_a_fuser_for_torch_by_names_in_training(fusing: str, recwarn: pytest.WarningsRecorder) -> None:
+    from amct_opt.torch.quantization import DeQuantStub, QuantStub, fuse_known_modules
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = QuantStub(), DeQuantStub()
+            self.convolve = torch.nn.Conv2d(3, 3, 1, bias=False)
+            self.norm, self.act = torch.nn.BatchNorm2d(3), torch.nn.ReLU(inplace=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.act(self.norm(self.convolve(self.into(x)))))
+
+    model: Any = Block().train()
+    model.norm.running_mean.uniform_(-1, 1)
+    x = torch.randn(2, 3, 4, 4)
+    with torch.no_grad():
+        expected = model.eval()(x)
+    fuse = getattr(torch.ao.quantization, fusing)
+    fused = fuse(model.train(), [["convolve", "norm", "act"]], fuser_func=fuse_known_modules)
+    assert fused is not model
+    assert type(fused.convolve).__name__ == "ConvReLU2d"
+    assert fused.convolve.training
+    assert isinstance(model.norm, torch.nn.BatchNorm2d)
+    with torch.no_grad():
+        torch.testing.assert_close(fused.eval()(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_fuser_for_torch_takes_no_other_fusers(recwarn: pytest.WarningsRecorder) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    fuse, fuser = torch.ao.quantization.fuse_modules, amct_opt.torch.fuse_known_modules
+    with pytest.raises(CompileError, match="Linear, ReLU is not a chain"):
+        fuse(model, ["0", "1"], fuser_func=fuser)
+    own = {"additional_fuser_method_mapping": {(torch.nn.Linear, torch.nn.ReLU): lambda *_: model}}
+    with pytest.raises(CompileError, match="is for torch's fuse_known_modules"):
+        fuse(model, ["0", "1"], fuser_func=fuser, fuse_custom_config_dict=own)

@@ -1,3 +1,0 @@
-"""`amct_opt.torch`: functions for programs that have PyTorch (docs/pytorch.md). Importing it imports torch."""
-
-from .api.torch import exported as exported, fake_quantized as fake_quantized, fuse_modules as fuse_modules
