@@ -12,7 +12,7 @@ from ..configuration.record import Record
 from ..configuration.settings import Settings
 from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeOp
 from ..dialects.nn.shapes import element_of
-from ..lowering.ascend.profiles import like_amct
+from ..lowering.ascend.profiles import fuse_like_amct, like_amct
 from ..pipelines.passes import run_passes, step
 from ..session import Session
 from ..support.diagnostics import CompileError
@@ -57,6 +57,7 @@ def convert_file(
     module = read_model(model, session, files.paths(), [record])
     if record is not None:
         return convert_module(module, record, files, session, settings, integers)
+    fuse_like_amct(module, session)
     run_passes(module, SIMPLIFY, session)
     _adapt(module, model, session)
     return _written(module, files, session)

@@ -39,7 +39,9 @@ class LayerSupport:
     ascend: tuple[str, ...]
     """The Ascend operators that the layer is lowered to; empty if it has no lowering."""
     ascend_of_type: tuple[str, ...]
-    """The Ascend operators that AMCT's table names for layers of its type; empty if the type is not in the table."""
+    """The Ascend operators that AMCT's table names for layers of its type. For other types, if the layer is lowered to none:
+    those that it would be lowered to without fusion.
+    """
 
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
@@ -50,7 +52,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
     FuseAllPass().apply(session.silent(), fused)
     verdicts = dict(_verdicts(fused, session, profile))
     left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
-    ascend = _ascend_operators(fused, session)
+    ascend, alone = _ascend_operators(fused, session), _ascend_operators(module, session)
     rows = {layer_of(op): row for op in module.walk() if isinstance(op, NNOp) and (row := row_of(op)) is not None}
     types = {
         layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
@@ -63,7 +65,7 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
             kind,
             *(verdicts.get(name, _not_listed(kind, profile)) if name in left else _FOLDED),
             tuple(ascend.get(name, ())),
-            rows[name].ascend if name in rows else (),
+            rows[name].ascend if name in rows else () if name in ascend else tuple(alone.get(name, ())),
         )
         for name, kind in types.items()
     ]

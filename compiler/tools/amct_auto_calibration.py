@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from ..support.tables import print_table, progress_bar
+from ..transforms.quantization.options import SessionOptions
 from .amct_quantize import amct_roles
 from .parser import add_command
-from .shared import add_amct_files, add_configuration, add_json, amct_imports, command_session, positive, print_json
+from .shared import (
+    add_amct_files,
+    add_configuration,
+    add_json,
+    amct_imports,
+    command_session,
+    options_of,
+    positive,
+    print_json,
+)
 
 _DESCRIPTION = """\
 AMCT's accuracy_based_auto_calibration. The evaluator is a Python file with an object or class that has
@@ -60,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
 
     at_outputs = args.sensitivity == "OutputSQNR"
     session = command_session(args)
-    session.profile = args.profile
+    options_of(args, SessionOptions).give(session)
     session.imports = amct_imports(args)
     with progress_bar() as session.on_progress, scratch() as folder:
         found = auto_calibrate_file(

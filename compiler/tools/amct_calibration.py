@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..pipelines.options import shapes
 from ..support.diagnostics import CompileError
 from ..support.tables import progress_bar
-from ..transforms.quantization.options import EngineOptions
+from ..transforms.quantization.options import EngineOptions, SessionOptions
 from .amct_quantize import print_saved
 from .parser import add_command
 from .shared import (
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.calibration import calibrate_file
 
     session = command_session(args)
-    session.profile = args.profile
+    options_of(args, SessionOptions).give(session)
     given = _shapes(args)
     data = _evaluated(args) if args.evaluator is not None else _raw(args, given)
     session.imports = amct_imports(args)

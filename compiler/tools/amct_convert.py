@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ..transforms.quantization.options import SessionOptions
 from .amct_quantize import print_saved
 from .parser import add_command
-from .shared import add_amct_files, add_json, amct_imports, command_session
+from .shared import add_amct_files, add_json, amct_imports, command_session, options_of
 
 _DESCRIPTION = """\
 Quantizes without calibration, with known scales and zero points:
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     from ..flows.conversion import convert_file
 
     session = command_session(args)
-    session.profile = args.profile
+    options_of(args, SessionOptions).give(session)
     session.imports = amct_imports(args)
     result = convert_file(args.model, args.record_file, args.save_path, session)
     print_saved(args, "conversion", result.layers, result.files)

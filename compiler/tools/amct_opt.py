@@ -259,8 +259,7 @@ class _Driver:
     def _session(self) -> Session:
         session = new_session()
         session.allow_unregistered = self.args.allow_unregistered_dialect
-        given = options_of(self.args, SessionOptions)
-        session.profile, session.skip_fusion = given.profile or session.profile, frozenset(given.skip_fusion)
+        options_of(self.args, SessionOptions).give(session)
         session.imports = self.imports
         if self.timer is not None:
             session.phase = self.timer.phase

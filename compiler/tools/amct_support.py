@@ -19,6 +19,7 @@ from .shared import (
     command_session,
     import_options,
     load_module,
+    options_of,
     print_json,
 )
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
-and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. If there are none, the operators
-that AMCT's table names for the type are in brackets. No data is needed, and nothing is written. docs/support.md has the rules."""
+and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. If there are none, as for a layer
+that is folded into another, the operators of its type are in brackets. No data is needed, and nothing is written.
+docs/support.md has the rules."""
 
 
 def add_parser(commands: Any) -> None:
@@ -37,7 +39,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "support", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add_options(parser, SessionOptions, only=("profile",))
+    add_options(parser, SessionOptions, only=("profile", "rules"))
     add_json(add)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
 
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from ..transforms.canonicalization import SIMPLIFY
 
     module, session = load_module(args.model, import_options(args), command_session(args))
-    session.profile = args.profile or session.profile
+    options_of(args, SessionOptions).give(session)
     run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
     if args.json:

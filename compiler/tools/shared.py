@@ -115,6 +115,7 @@ def add_amct_files(add: Callable[..., object]) -> None:
     add("--save_path", required=True, help=text)
     text = "ascend (default), or ascend-a2, for Atlas A2 and A3: products of two activations are quantized as well"
     add("--profile", default="ascend", choices=("ascend", "ascend-a2"), help=text)
+    add_option(add, leaves(SessionOptions)["rules"])
 
 
 def amct_imports(args: argparse.Namespace) -> ImportOptions:
@@ -251,8 +252,7 @@ def add_quantization(parser: Parser, without: Collection[str] = ("record",)) -> 
 def quantizing_session(args: argparse.Namespace) -> Session:
     """A session with the profile, the fusions to skip, and how the model is read."""
     session = command_session(args)
-    given = options_of(args, SessionOptions)
-    session.profile, session.skip_fusion = given.profile or session.profile, frozenset(given.skip_fusion)
+    options_of(args, SessionOptions).give(session)
     session.imports = import_options(args)
     session.commands = command_lines(args)
     return session

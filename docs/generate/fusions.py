@@ -59,7 +59,7 @@ float64 and rounded once. Every pattern also asks:
 | skip-fusion | no layer is on the list of `--skip-fusion` |
 | one-region | the operations are in one region: no fusion reaches into a fused operation |
 | skip-types | no layer has a type in the option `skip-types`, by the source's name (`Conv`) or that of `nn` (`conv`) |
-| only-quantizable | with `only-quantizable=true`: the profile lets the convolution or matrix product be quantized (AMCT) |
+| only-quantizable | with `only-quantizable=true` or `--rules`: the profile lets the layer be quantized (AMCT) |
 | finite | the folded numbers contain neither NaN nor Inf |
 | underflow | subnormal folded numbers lose no more than rounding loses elsewhere (root mean squares) |
 
@@ -69,12 +69,15 @@ No pattern matches across `nn.observe`, `nn.quantize` or `nn.dequantize`. A cons
 _DECISIONS = """\
 ## Decisions
 
-* Folding is exact algebra, whether or not the layer is quantized afterwards. AMCT folds only around layers that it quantizes;
-  `only-quantizable=true` is AMCT's rule. (AMCT is Huawei's quantization toolkit.)
-* AMCT describes constants of OP+Add only by their sizes. Here a constant must broadcast along the output channels, by numpy's
-  rules, and vary only along them: `[C]` after an NCHW convolution adds to the columns and is not a bias.
-* AMCT's OP+Mul requires a scalar of empty shape; one number per channel is as exact, and is what TensorFlow's optimizer
-  (grappler) leaves of a batch norm.
+* Folding is exact algebra, whether or not the layer is quantized afterwards. AMCT (Huawei's quantization toolkit) folds less:
+  `--rules` of amct-opt and of commands has what its manual says of TensorFlow, to the letter, and only around layers that the
+  profile quantizes (`only-quantizable`). AMCT's own commands and configurations take it; `--rules extended` is the rest of this
+  page. What one rule refuses no other folds: a batch norm in small operations has factors per channel, and OP+Mul asks for a
+  scalar of empty shape.
+* AMCT describes constants of OP+Add only by their sizes. Here, under `--rules` as well, a constant must broadcast along the
+  output channels, by numpy's rules, and vary only along them: `[C]` after an NCHW convolution adds to the columns and is not a
+  bias.
+* One factor per channel is as exact as AMCT's scalar, and is what TensorFlow's optimizer (grappler) leaves of a batch norm.
 * Frontends compute what depends only on constants: a Keras batch norm in small operations arrives as a product and a sum, which
   `affine-batch-norm` accepts under the same rules as `keras-batch-norm` accepts the original.
 * Data formats must agree: after an NHWC convolution, a BiasAdd or batch norm of NCHW works on the rows, and stays.
@@ -84,7 +87,7 @@ _DECISIONS = """\
 * Fused batch norms of training keep their mode: frontends carry them as `nn.opaque`, which no pattern matches.
 * Quantization elsewhere in a module does not matter to a fold: it is as exact there. No fold crosses quantize, dequantize or
   FakeQuant, and what follows a layer with a quantized weight is left to `--adapt-qat`. AMCT rebuilds batch norms from small
-  operations only in models that were not trained with quantization; `rules=tf1.15` and `rules=tf2.6` do the same.
+  operations only in models that were not trained with quantization.
 * Padding into windows, space_to_batch around convolutions, cancelled transposes and removed identities are `--canonicalize`.
 """
 

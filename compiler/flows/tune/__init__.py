@@ -172,7 +172,7 @@ def tune_file(
     if faster_than_float:
         returned = tuple(each.layer for each in layers_to_return(network, onnx))
         options = merged(options, {"skip_layers": returned})
-    reading = session.profile, sorted(session.skip_fusion), repr(session.imports), tool_version()
+    reading = session.profile, session.rules, sorted(session.skip_fusion), repr(session.imports), tool_version()
     known = data, test, options, goal.key(), budget, rank_by, reading
     with made(folder), alone(folder / LOCK):
         measuring = [in_batches(whole, [], each.held) for each in folds]

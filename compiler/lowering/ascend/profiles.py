@@ -4,6 +4,7 @@ integers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -73,10 +74,21 @@ ASCEND_PYTORCH = replace(
 def like_amct(module: ModuleOp, session: Session) -> None:
     """Follow AMCT where it differs by framework: in a session for AMCT's configurations, records and commands.
 
-    A module from PyTorch is then quantized by `ASCEND_PYTORCH` instead of `ASCEND`.
+    A module from PyTorch is then quantized by `ASCEND_PYTORCH`, not `ASCEND`; one from TensorFlow is fused by AMCT's rules.
     """
-    origins = (op.origin for op in module.walk() if isinstance(op, NNOp))
-    if profile_of(session) is ASCEND and any(isinstance(o, OriginAttr) and o.module_class for o in origins):
+    fuse_like_amct(module, session)
+    if profile_of(session) is ASCEND and any(each.module_class for each in _origins(module)):
         if ASCEND_PYTORCH.name not in session.profiles:
             session.register_profile(ASCEND_PYTORCH)
         session.profile = ASCEND_PYTORCH.name
+
+
+def fuse_like_amct(module: ModuleOp, session: Session) -> None:
+    """Fuse a module from TensorFlow by AMCT's rules, unless the session has been given others."""
+    if any(each.framework.data == "tensorflow" for each in _origins(module)):
+        session.rules = session.rules or "amct"
+
+
+def _origins(module: ModuleOp) -> Iterator[OriginAttr]:
+    origins = (op.origin for op in module.walk() if isinstance(op, NNOp))
+    return (each for each in origins if isinstance(each, OriginAttr))

@@ -16,7 +16,7 @@ from .fuse_bias import FuseBiasPass
 from .fuse_bn import FuseBnPass
 from .fuse_bn.like_torch import FuseModuleNormsPass
 from .fuse_mul import FuseMulPass
-from .fuse_small_bn import FuseSmallBnPass, NormOptions
+from .fuse_small_bn import FuseSmallBnPass
 from .fusion_pass import FusionPass, needless_skips_noted, run_fusions
 from .selection import FusionOptions
 
@@ -28,7 +28,7 @@ REGIONS = FuseActivationPass()
 
 
 @dataclass(frozen=True)
-class FuseAllPass(NormOptions, RegionOptions, FusionOptions, ModulePass):
+class FuseAllPass(RegionOptions, FusionOptions, ModulePass):
     """Every fusion: fuse-small-bn, fuse-bn, fuse-mul and fuse-bias together, then fuse-activation. Those of AMCT for PyTorch,
     where the profile follows it.
     """

@@ -10,10 +10,23 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import AddOp, BiasAddOp, NNOp, SubOp, WeightedOp
-from ...rewriting import Folded, FusionPattern, Remarks, Roots
+from ...dialects.nn.shapes import shape_of, text
+from ...rewriting import Folded, FusionPattern, Remarks, Roots, layer_of
+from .amct_rules import BATCH_MATMULS, CONVOLUTIONS, SUMS, amct, apart, type_of, unlisted
 from .computing import ChainConditions, chain_bias, folded_parameters, rebuilt, summed, weight_of
 from .fusion_pass import FusionPass, Patterns, report_unmatched
 from .parameter import ParameterConditions, operand_along, parameter_of
+
+_SHIFTED = (*CONVOLUTIONS, "Conv2DBackpropInput", "MatMul", *BATCH_MATMULS)
+
+
+def _is_shape_of_amct(shape: tuple[int, ...], kind: str, channels: int) -> bool:
+    """Whether AMCT makes a summand of this shape the bias of a layer of this type with so many output channels."""
+    if not shape:
+        return kind != "MatMul"
+    if shape[-1] == channels and all(size == 1 for size in shape[:-1]):
+        return True
+    return kind != "MatMul" and (len(shape) == 1) == (kind in BATCH_MATMULS)
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,27 @@ class FuseComputeAdd(ChainConditions, ParameterConditions, FusionPattern[Compute
 
     name = "compute-add"
     roots: ClassVar[Roots] = (BiasAddOp, AddOp, SubOp)
+
+    @amct
+    def add_of_amct(self, m: ComputeAdd) -> str | None:
+        """BiasAdd, or Add or AddV2, right after Conv2D, Conv3D, DepthwiseConv2dNative, Conv2DBackpropInput, MatMul or
+        BatchMatMul, which have no BiasAdd then
+        """
+        if isinstance(m.arithmetic, BiasAddOp):
+            return apart(m.between)
+        if m.compute.bias is not None or any(isinstance(op, BiasAddOp) for op in m.between):
+            return f"{layer_of(m.compute)} has a bias already"
+        return unlisted(SUMS, m.arithmetic) or unlisted(_SHIFTED, m.compute) or apart(m.between)
+
+    @amct
+    def shape_of_amct(self, m: ComputeAdd) -> str | None:
+        """a summand of Add is a scalar, except for MatMul, or has the output channels as its last axis: alone, or after axes of
+        one element; more axes also otherwise for convolutions, one axis in any case for BatchMatMul
+        """
+        shape, kind = shape_of(m.parameter), type_of(m.compute)
+        if isinstance(m.arithmetic, BiasAddOp) or _is_shape_of_amct(shape, kind, m.compute.output_channels):
+            return None
+        return f"the summand has the shape {text(shape)}, which AMCT does not make the bias of {kind}"
 
     def match(self, op: Operation) -> ComputeAdd | None:
         if not isinstance(op, BiasAddOp | AddOp | SubOp) or (found := parameter_of(op)) is None:

@@ -10,10 +10,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.nn import DivOp, MulOp, NNOp, WeightedOp
+from ...dialects.nn.shapes import shape_of, text
 from ...rewriting import Folded, FusionPattern, Remarks, Roots
+from .amct_rules import amct, apart, unlisted
 from .computing import ChainConditions, WeightCondition, folded_affine, rebuilt, trained_weight
 from .fusion_pass import FusionPass, Patterns, report_unmatched
 from .parameter import ParameterConditions, operand_along, parameter_of
+
+_MULTIPLIED = ("Conv2D", "MatMul", "DepthwiseConv2dNative", "Conv2DBackpropInput")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,17 @@ class FuseComputeMul(ChainConditions, ParameterConditions, WeightCondition, Fusi
 
     name = "compute-mul"
     roots: ClassVar[Roots] = (MulOp, DivOp)
+
+    @amct
+    def mul_of_amct(self, m: ComputeMul) -> str | None:
+        """Mul after Conv2D, MatMul, DepthwiseConv2dNative or Conv2DBackpropInput, with nothing but a BiasAdd between"""
+        return unlisted(("Mul",), m.arithmetic) or unlisted(_MULTIPLIED, m.compute) or apart(m.between)
+
+    @amct
+    def empty_shape(self, m: ComputeMul) -> str | None:
+        """the factor is a Const of empty shape"""
+        shape = shape_of(m.parameter)
+        return f"the factor has the shape {text(shape)}, AMCT fuses an empty one" if shape else None
 
     def match(self, op: Operation) -> ComputeMul | None:
         if not isinstance(op, MulOp | DivOp) or (found := parameter_of(op)) is None or trained_weight(found.compute):

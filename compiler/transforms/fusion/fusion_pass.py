@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from ...dialects.nn import ArithmeticOp, DivOp, NNOp, SubOp, constant_of
 from ...ir.layer_names import LayerNames
 from ...rewriting import FusionPattern, Guard, Remarks, erase_dead_constants, layer_of, nn_ops, rewrite
+from .amct_rules import warn_if_idle
 from .computing import TrainedLayers, chain_to, producer, trained_weight
 from .selection import FusionOptions, type_names
 
@@ -54,6 +55,7 @@ def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions,
     A name or a type that matches nothing in the module gets a warning.
     """
     remarks, names = Remarks(ctx, name), LayerNames.of(module)
+    warn_if_idle(module, remarks.session)
     types = dict.fromkeys(t for op in module.walk() if isinstance(op, NNOp) for t in type_names(op))
     for unknown in (t for t in options.skip_types if t not in types):
         meant = get_close_matches(unknown, types, 3)

@@ -6,7 +6,7 @@ Configurations and the rules of quantization are loaded only if an option needs 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +18,7 @@ from ...dialects.nn import NNOp, OriginAttr
 from ...ir.layer_names import LayerNames, named_among, names_of
 from ...rewriting import Guard, Refusal, layer_of
 from ...session import Session
+from .amct_rules import is_strict, of_tensorflow
 from .computing import COMPUTING
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class FusionOptions:
     skip_types: tuple[str, ...] = ()
     """Operator types to exclude from fusion, by the source's name (`Conv`, `MatMul`) or by that of `nn` (`conv`)."""
     only_quantizable: bool = False
-    """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT)."""
+    """Fuse only around convolutions and matrix products that the profile's rules allow to quantize (AMCT; `--rules` has it)."""
     do_fusion: bool = True
     """AMCT's switch of that name: false leaves every operation unchanged, with a remark if it would have been fused."""
     config: str | FusionSettings | None = None
@@ -68,8 +69,10 @@ class FusionOptions:
             guards.append(_keep_tensors(settings.tensor_quantize))
         if self.skip_types:
             guards.append(_skip_types(self.skip_types))
-        if self.only_quantizable:
-            guards.append(_only_quantizable(module, session))
+        if self.only_quantizable or is_strict(session):
+            guards.append(
+                _only_quantizable(module, session, (lambda _: True) if self.only_quantizable else of_tensorflow)
+            )
         return guards
 
     def _settings(self) -> FusionSettings | None:
@@ -132,7 +135,7 @@ def type_names(op: Operation) -> list[str]:
     return [*source, op.name, op.name.removeprefix("nn.")]
 
 
-def _only_quantizable(module: ModuleOp, session: Session) -> Guard:
+def _only_quantizable(module: ModuleOp, session: Session, asked: Callable[[Operation], bool]) -> Guard:
     from ..quantization.decide.legality import first_broken
     from ..quantization.decide.sites import Site, has_half_precision
     from ..quantization.profiles import profile_of
@@ -141,7 +144,7 @@ def _only_quantizable(module: ModuleOp, session: Session) -> Guard:
 
     def refuse(parts: Sequence[Operation]) -> Refusal | None:
         for op in parts:
-            if not isinstance(op, COMPUTING):
+            if not isinstance(op, COMPUTING) or not asked(op):
                 continue
             if (row := profile.rows.get(type(op))) is None:
                 return Refusal("only-quantizable", f"profile {profile.name} does not quantize {op.name} {layer_of(op)}")

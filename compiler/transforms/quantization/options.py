@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...configuration.settings import Settings
     from ...data import Preprocess, Samples
     from ...engines.cluster import Workers
+    from ...session import Session
     from .profiles import Alignment, Mode, Profile
 else:  # what Python may give in place of text
     Workers = Preprocess = Record = Samples = Settings = object
@@ -53,6 +54,16 @@ class SessionOptions:
     """
     skip_fusion: tuple[str, ...] = option((), "LAYER,...")
     """Layers that no fusion may touch."""
+    rules: Literal["extended", "amct", "tf1.15", "tf2.6"] | None = None
+    """What fusions ask of layers from TensorFlow. extended: that folding is exact; amct: what AMCT's manual says, to the letter;
+    tf1.15, tf2.6: the same under these versions of TensorFlow (amct is as tf2.6). When not given: extended, and amct for AMCT's
+    own commands and configurations.
+    """
+
+    def give(self, session: Session) -> None:
+        """Set the options of a session."""
+        session.profile, session.skip_fusion = self.profile or session.profile, frozenset(self.skip_fusion)
+        session.rules = self.rules
 
 
 @dataclass(frozen=True, kw_only=True)

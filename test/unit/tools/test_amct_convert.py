@@ -67,6 +67,36 @@ def test_record(quantized, amct_tool, outputs, tmp_path):
     assert {"conv1.quant", "conv1", "conv1.dequant"} <= {op["name"] for op in listed}
 
 
+FACTOR = """
+func.func @main(%x: tensor<1x2x4x4xf32> {nn.name = "x"}) -> (tensor<1x2x4x4xf32> {nn.name = "y"}) {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %k = nn.constant dense<[[[[2.0]], [[3.0]]]]> : tensor<1x2x1x1xf32>
+  %c = nn.conv %x, %w from <tensorflow, "Conv2D", "conv"> : (tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  %y = nn.mul %c, %k from <tensorflow, "Mul", "factor"> : (tensor<1x2x4x4xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x4x4xf32>
+  func.return %y : tensor<1x2x4x4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("rules", ["", "extended", "tf1.15"])
+def test_layers_of_tensorflow_are_fused_by_amcts_rules(amct_tool, files, tmp_path, rules):
+    """A factor per channel is not AMCT's; `amct quantize` folds it unless it is asked for AMCT's rules."""
+    model = files.text("net.mlir", FACTOR)
+    record = tmp_path / "one.txt"
+    record.write_text('record { key: "conv" value { scale_d: 0.0078125 offset_d: -1 scale_w: 0.01 offset_w: 0 } }')
+    given = ["--rules", rules] if rules else []
+    made = amct_tool("convert", "--model", model, "--record_file", record, "--save_path", f"{tmp_path}/made/", *given)
+    same = amct_tool("quantize", model, "-o", tmp_path / "out", "--profile", "qdq", *given)
+    assert (made.status, same.status) == (0, 0)
+    strict, wide = rules != "extended", rules != "tf1.15"
+    assert ("Mul" in types(tmp_path / "made" / "fake_quant_model.onnx")) == strict
+    assert ("Mul" in types(tmp_path / "out" / "net_qdq.onnx")) != wide
+
+
+def types(path: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(path).graph.node}
+
+
 def test_layers_that_the_record_does_not_list(amct_tool, tmp_path):
     record = tmp_path / "one.txt"
     record.write_text('record { key: "conv1" value { scale_d: 0.0078125 offset_d: -1 scale_w: 0.01 offset_w: 0 } }')

@@ -29,7 +29,8 @@ def test_names_the_rule_and_the_operators(amct_tool):
         "not-in-table",
         "AMCT does not quantize Relu layers",
     )
-    folded = {"type": "BatchNormalization", "quantizable": "no", "rule": "folded", "ascend": [], "ascend_of_type": []}
+    alone = {"ascend": [], "ascend_of_type": ["BNInfer"]}
+    folded = {"type": "BatchNormalization", "quantizable": "no", "rule": "folded", **alone}
     assert layers["bn1"] == {**folded, "reason": "fusion folds it into another layer"}
     assert counts == {"fully": 7, "tensor only": 1, "no": 12, "layers": 20}
 
@@ -43,6 +44,26 @@ def test_says_what_quantize_does(amct_tool, tmp_path):
     assert quantized == {name for name, layer in layers.items() if layer["quantizable"] == "fully"}
     for row in summary["layers"]["left_in_float"]:
         assert layers[row["layer"]]["rule"] == row["rule"]
+
+
+def test_judges_layers_as_the_rules_fuse_them(amct_tool, files):
+    """By AMCT's rules a factor per channel stays, and has an operator of its own; otherwise it is folded."""
+    model = files.text("net.mlir", FACTOR)
+    for rules, found in (("extended", ("folded", [], ["Mul"])), ("tf1.15", ("not-in-table", ["Mul"], []))):
+        layer = supported(amct_tool, model, "--rules", rules)[0]["factor"]
+        assert (layer["rule"], layer["ascend"], layer["ascend_of_type"]) == found
+
+
+FACTOR = """
+func.func @main(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
+  %w = nn.constant dense<1.0> : tensor<2x2x1x1xf32>
+  %k = nn.constant dense<[2.0, 3.0]> : tensor<2xf32>
+  %c = nn.conv %x, %w layout nhwc from <tensorflow, "Conv2D", "conv">
+     : (tensor<1x4x4x2xf32>, tensor<2x2x1x1xf32>) -> tensor<1x4x4x2xf32>
+  %y = nn.mul %c, %k from <tensorflow, "Mul", "factor"> : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
+  func.return %y : tensor<1x4x4x2xf32>
+}
+"""
 
 
 def test_prints_a_table_and_counts(amct_tool, files):

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from ....dialects.nn import BatchNormOp, ConvolutionOp, ConvTransposeOp, MatMulOp, WeightedOp, constant_of
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, used_once
+from ..amct_rules import amct
 from ..computing import COMPUTING, constant_numbers, folded_parameters, summed, weight_of, with_parameters
 from .compute import NormConditions, factor_and_shift
 
@@ -32,6 +33,11 @@ class FuseNormCompute(NormConditions, FusionPattern[NormCompute]):
     roots: ClassVar[Roots] = COMPUTING
 
     norm_used_once: Condition[Any] = used_once("bn")
+
+    @amct
+    def before_of_amct(self, m: NormCompute) -> str | None:
+        """none: AMCT has this fusion for Caffe"""
+        return "AMCT fuses it for Caffe, not for TensorFlow"
 
     @condition
     def weights_constant(self, m: NormCompute) -> str | None:

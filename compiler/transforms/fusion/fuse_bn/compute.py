@@ -9,9 +9,19 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp, NNOp, ReshapingOp, WeightedOp, constant_of, kinds
+from ....dialects.nn import (
+    BatchNormOp,
+    BiasAddOp,
+    MatMulOp,
+    NNOp,
+    ReshapingOp,
+    WeightedOp,
+    constant_of,
+    kinds,
+)
 from ....dialects.nn.shapes import DYNAMIC, shape_of
 from ....rewriting import Array, Folded, FusionPattern, Roots, condition
+from ..amct_rules import CONVOLUTIONS, amct, apart, type_of, unlisted, unlisted_norm
 from ..computing import (
     ChainConditions,
     WeightCondition,
@@ -52,6 +62,9 @@ class NormConditions:
         return None
 
 
+_TO_SPACE = ("BatchToSpace", "BatchToSpaceND")
+
+
 @dataclass(frozen=True)
 class ComputeBatchNorm:
     """A convolution or matrix product and the batch norm after it."""
@@ -76,6 +89,16 @@ class FuseComputeBatchNorm(ChainConditions, WeightCondition, NormConditions, Fus
 
     name = "compute-batch-norm"
     roots: ClassVar[Roots] = (BatchNormOp,)
+
+    @amct
+    def norm_of_amct(self, m: ComputeBatchNorm) -> str | None:
+        """FusedBatchNorm, V2 or V3, or one that was small operations, after Conv2D, Conv3D or DepthwiseConv2dNative, with nothing
+        but a BiasAdd and BatchToSpace between
+        """
+        if isinstance(m.compute, MatMulOp):
+            return "AMCT folds it into MatMul only between two Reshape, the second of which gives the shape of MatMul"
+        between = [op for op in m.between if type_of(op) not in _TO_SPACE]
+        return unlisted_norm(m.bn) or unlisted(CONVOLUTIONS, m.compute) or apart(between)
 
     @condition
     def normalizes_channels(self, m: ComputeBatchNorm) -> str | None:
@@ -104,6 +127,13 @@ class FuseReshapedBatchNorm(FuseComputeBatchNorm):
 
     name = "reshaped-batch-norm"
     roots: ClassVar[Roots] = kinds(ReshapingOp)
+
+    @amct
+    def norm_of_amct(self, m: ComputeBatchNorm) -> str | None:
+        """FusedBatchNorm, V2 or V3 between two Reshape after MatMul, with nothing but a BiasAdd between"""
+        first, *more = [op for op in m.between if not isinstance(op, BiasAddOp)]
+        reshapes = unlisted(("Reshape",), first, cast(ReshapedBatchNorm, m).back)
+        return unlisted_norm(m.bn) or unlisted(("MatMul",), m.compute) or reshapes or apart(more)
 
     def match(self, op: Operation) -> ReshapedBatchNorm | None:
         if not isinstance(op, ReshapingOp) or not isinstance(op.input, OpResult):

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, WeightedOp, constant_of
+from ....dialects.nn import BatchNormOp, BiasAddOp, ConcatOp, SplitOp, WeightedOp, constant_of
 from ....dialects.nn.shapes import axis_of, shape_of
 from ....rewriting import Folded, FusionPattern, Roots, condition, layer_of, other_uses
+from ..amct_rules import amct, unlisted, unlisted_norm
 from ..computing import chain_of, folded_affine, weight_of, with_parameters
 from .compute import NormConditions, factor_and_shift
 
@@ -50,6 +51,18 @@ class FuseConcatNorm(NormConditions, FusionPattern[ConcatNorm]):
 
     name = "group-conv-batch-norm"
     roots: ClassVar[Roots] = (BatchNormOp,)
+
+    @amct
+    def group_of_amct(self, m: ConcatNorm) -> str | None:
+        """FusedBatchNorm, V2 or V3, or one that was small operations, after Conv2D or Conv3D on each part of a Split, joined in
+        order
+        """
+        computes = [b.compute for b in m.branches]
+        parts = [compute.operands[0] for compute in computes]
+        split = parts[0].owner
+        if not isinstance(split, SplitOp) or parts != [*split.results]:
+            return "the convolutions are not on the parts of one Split, in their order"
+        return unlisted_norm(m.bn) or unlisted(("Conv2D", "Conv3D"), *computes)
 
     @condition
     def concat_used_once(self, m: ConcatNorm) -> str | None:

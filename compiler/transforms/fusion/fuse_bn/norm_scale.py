@@ -12,6 +12,7 @@ from ....dialects.nn import AddOp, ArithmeticOp, BatchNormOp, DivOp, MulOp, cons
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.dtypes import numpy_dtype
 from ....rewriting import Array, Condition, Folded, FusionPattern, Roots, condition, layer_of, used_once
+from ..amct_rules import amct
 from ..channels import Channels
 from ..computing import along_channels, bias_axis, constant_numbers
 from ..parameter import is_parameter, not_constant, sides_of
@@ -36,6 +37,11 @@ class FuseNormScale(NormConditions, FusionPattern[NormScale]):
     roots: ClassVar[Roots] = kinds(ArithmeticOp)
 
     norm_used_once: Condition[Any] = used_once("bn")
+
+    @amct
+    def scale_of_amct(self, m: NormScale) -> str | None:
+        """none: AMCT has this fusion for ONNX"""
+        return "AMCT fuses it for ONNX, not for TensorFlow"
 
     @condition
     def parameter_constant(self, m: NormScale) -> str | None:

@@ -1,13 +1,13 @@
 """`--fuse-small-bn`: batch normalization written in small operations becomes `nn.batch_norm`, which the other fusions know.
 
-One file per form. `rules` decide which inputs qualify: AMCT's under two versions of TensorFlow, or every input.
+One file per form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -17,19 +17,11 @@ from ....rewriting import FusionPattern, Guard, Remarks, layer_of, nn_ops
 from ..fusion_pass import FusionPass, Patterns
 from .expressions import MAX_DEPTH, is_expression
 from .forms import FuseAffineNorm, FuseKerasNorm, FuseWrittenNorm
-from .norm import RULES, SmallNormPattern
+from .norm import SmallNormPattern
 
 
 @dataclass(frozen=True)
-class NormOptions:
-    """Options for batch norms in small operations."""
-
-    rules: Literal["extended", "tf1.15", "tf2.6"] = "extended"
-    """`extended` accepts any input, `tf1.15` and `tf2.6` those of AMCT under these versions of TensorFlow."""
-
-
-@dataclass(frozen=True)
-class FuseSmallBnPass(NormOptions, FusionPass):
+class FuseSmallBnPass(FusionPass):
     """Turns batch norms written in small operations (products and sums with constants) into `nn.batch_norm`."""
 
     name = "fuse-small-bn"
@@ -39,7 +31,7 @@ class FuseSmallBnPass(NormOptions, FusionPass):
     def patterns(self, module: ModuleOp, remarks: Remarks, guards: Sequence[Guard]) -> list[FusionPattern[Any]]:
         kinds: tuple[type[SmallNormPattern], ...] = (FuseKerasNorm, FuseWrittenNorm, FuseAffineNorm)
         qat = _quantization_in(module)
-        return [kind(remarks, guards, RULES[self.rules], qat) for kind in kinds]
+        return [kind(remarks, guards, qat) for kind in kinds]
 
     def report(self, module: ModuleOp, remarks: Remarks) -> None:
         for op in nn_ops(module, nn.SqrtOp, nn.RsqrtOp):

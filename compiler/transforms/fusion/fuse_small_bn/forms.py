@@ -9,10 +9,12 @@ import numpy as np
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from ....dialects import nn
+from ....dialects.nn.shapes import shape_of
 from ....rewriting import Array, Guard, Remarks, Roots, condition, layer_of
+from ..amct_rules import amct
 from ..computing import TrainedLayers
 from .expressions import Factor, bare, deviation_of, factor_of, is_expression, maker, numbers
-from .norm import RULES, Rules, SmallNorm, SmallNormPattern, Statistics, Step, channel_axis, followed_by, steps_to
+from .norm import SmallNorm, SmallNormPattern, Statistics, Step, channel_axis, followed_by, steps_to
 
 _CONTINUED_BY: Mapping[tuple[type[Operation], ...], tuple[type[Operation], ...]] = {
     (): (nn.MulOp, nn.AddOp),
@@ -32,6 +34,11 @@ class FuseWrittenNorm(SmallNormPattern):
 
     name = "written-batch-norm"
     roots: ClassVar[Roots] = (nn.AddOp, nn.MulOp, nn.DivOp)
+
+    @amct
+    def form_of_amct(self, m: SmallNorm) -> str | None:
+        """none: AMCT knows the form of Keras"""
+        return "AMCT knows the form of Keras, x * r + (offset - mean * r)"
 
     def match(self, op: Operation) -> SmallNorm | None:
         steps = steps_to(op, _LONGEST)
@@ -153,6 +160,10 @@ def _other_factor(product: SSAValue, factor: SSAValue) -> SSAValue | None:
             return None
 
 
+def _per_channel(step: Step) -> bool:
+    return bool(shape_of(step.parameter))
+
+
 _SUMS = (nn.AddOp, nn.SubOp)
 _PRODUCTS = (nn.MulOp, nn.DivOp)
 
@@ -166,9 +177,16 @@ class FuseAffineNorm(SmallNormPattern):
     name = "affine-batch-norm"
     roots: ClassVar[Roots] = nn.kinds(nn.ArithmeticOp)
 
-    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), rules: Rules = RULES["extended"], qat: str = ""):
-        super().__init__(remarks, guards, rules, qat)
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), qat: str = ""):
+        super().__init__(remarks, guards, qat)
         self._trained = TrainedLayers()
+
+    @amct
+    def form_of_amct(self, m: SmallNorm) -> str | None:
+        """a product and a sum of one number per channel each, all that is left of Keras's form once constants are computed"""
+        if [type(step.op) for step in m.steps] == [nn.MulOp, nn.AddOp] and all(map(_per_channel, m.steps)):
+            return None
+        return "AMCT knows the form of Keras, of which a product and a sum per channel would be left"
 
     @condition
     def no_layer_norm(self, m: SmallNorm) -> str | None:

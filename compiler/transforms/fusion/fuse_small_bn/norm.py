@@ -14,27 +14,14 @@ from ....dialects import nn
 from ....dialects.nn.shapes import element_of, known, shape_of, text
 from ....ir.dtypes import is_float, numpy_dtype
 from ....rewriting import Array, Folded, FusionPattern, Guard, Remarks, condition, layer_of, other_uses
+from ..amct_rules import amct
 from .expressions import is_expression, operations
 
 _ONE_NUMBER = 1
 
 
-class Rules(NamedTuple):
-    """Rules for when small operations may become a batch norm."""
-
-    ranks: frozenset[int] | None
-    """Allowed ranks of the input; None allows all."""
-    behind_convolution: bool
-    after_training: bool
-    """Modules that were trained with quantization are left alone."""
-
-
-RULES = {
-    "extended": Rules(None, behind_convolution=False, after_training=False),
-    "tf1.15": Rules(frozenset({4}), behind_convolution=True, after_training=True),
-    "tf2.6": Rules(frozenset({4, 5}), behind_convolution=True, after_training=True),
-}
-"""`tf1.15` and `tf2.6` are AMCT's under these versions of TensorFlow."""
+_RANKS = {"tf1.15": (4,)}
+"""The ranks of inputs that AMCT accepts under a version of TensorFlow; otherwise 4 and 5."""
 
 
 class Statistics(NamedTuple):
@@ -140,18 +127,15 @@ def channel_axis(m: SmallNorm) -> int | str:
 class SmallNormPattern(FusionPattern[SmallNorm]):
     """The pattern of a batch norm in small operations on a value and constants."""
 
-    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), rules: Rules = RULES["extended"], qat: str = ""):
+    def __init__(self, remarks: Remarks, guards: Sequence[Guard] = (), qat: str = ""):
         super().__init__(remarks, guards)
-        self.rules = rules
         self.qat = qat
         """The operation that shows that the module was trained with quantization; empty if there is none."""
 
-    @condition
+    @amct
     def not_trained_with_quantization(self, m: SmallNorm) -> str | None:
-        """rules tf1.15 and tf2.6: the module has no quantization nodes, neither FakeQuant nor quantize and dequantize (AMCT: PTQ
-        only)
-        """
-        return f"the module holds {self.qat}" if self.qat and self.rules.after_training else None
+        """the module has no quantization nodes, neither FakeQuant nor quantize and dequantize (PTQ only)"""
+        return f"the module holds {self.qat}" if self.qat else None
 
     @condition
     def inner_used_once(self, m: SmallNorm) -> str | None:
@@ -163,19 +147,23 @@ class SmallNormPattern(FusionPattern[SmallNorm]):
 
     @condition
     def input_rank(self, m: SmallNorm) -> str | None:
-        """the input is of rank 2 or more (rules tf1.15: 4; tf2.6: 4 or 5)"""
-        rank, ranks = len(shape_of(m.input)), self.rules.ranks
-        if ranks is None:
-            return "its input has no channels" if rank < 2 else None
-        return None if rank in ranks else f"its input is of rank {rank}, these rules allow {sorted(ranks)}"
+        """the input is of rank 2 or more"""
+        return "its input has no channels" if len(shape_of(m.input)) < 2 else None
 
-    @condition
+    @amct
+    def rank_of_amct(self, m: SmallNorm) -> str | None:
+        """the input is of rank 4 or, except for tf1.15, of rank 5"""
+        rules = self.remarks.session.rules
+        rank, ranks = len(shape_of(m.input)), _RANKS.get(rules or "", (4, 5))
+        return (
+            None
+            if rank in ranks
+            else f"its input is of rank {rank}, rules {rules} allow {' and '.join(map(str, ranks))}"
+        )
+
+    @amct
     def behind_convolution(self, m: SmallNorm) -> str | None:
-        """rules tf1.15 and tf2.6: the input comes from a convolution, directly or through a BiasAdd; of rank 5, from a
-        three-dimensional one
-        """
-        if not self.rules.behind_convolution:
-            return None
+        """the input comes from a convolution, directly or through a BiasAdd; of rank 5, from a three-dimensional one"""
         value = m.input
         if isinstance(value, OpResult) and isinstance(value.op, nn.BiasAddOp):
             value = value.op.input
