@@ -181,6 +181,8 @@ class Session(Context):
     """The target profile that decides what is quantized, and how (`--profile`)."""
     rules: str | None = None
     """The rules of fusions (`--rules`); None where they are not given, which are `extended` ones."""
+    as_amct: bool = False
+    """Whether layers are those that AMCT has, as for its configurations, records and commands."""
     imports: ImportOptions = ImportOptions()
     """Options for reading models."""
     remarks: list[Remark] = field(default_factory=list[Remark])

@@ -84,7 +84,8 @@ def like_amct(module: ModuleOp, session: Session) -> None:
 
 
 def fuse_like_amct(module: ModuleOp, session: Session) -> None:
-    """Fuse a module from TensorFlow by AMCT's rules, unless the session has been given others."""
+    """Keep to AMCT's layers, and fuse a module from TensorFlow by AMCT's rules, unless the session has been given others."""
+    session.as_amct = True
     if any(each.framework.data == "tensorflow" for each in _origins(module)):
         session.rules = session.rules or "amct"
 

@@ -13,6 +13,7 @@ from ...dialects import nn
 from ...dialects.nn.shapes import DYNAMIC, element_of, known, shape_of, tensor, text
 from ...ir.dtypes import is_float
 from ...rewriting import Roots, StepPattern, condition
+from ..fusion.amct_rules import is_strict, of_tensorflow
 
 
 class FormConvolution(StepPattern[nn.MatMulOp]):
@@ -22,6 +23,14 @@ class FormConvolution(StepPattern[nn.MatMulOp]):
 
     name = "form-convolution"
     roots: ClassVar[Roots] = (nn.MatMulOp,)
+
+    @condition
+    def beyond_amct(self, m: nn.MatMulOp) -> str | None:
+        """neither AMCT's rules are followed nor its configurations, records and commands, for which it is not a layer"""
+        session = self.remarks.session
+        if session.as_amct or (is_strict(session) and of_tensorflow(m)):
+            return "AMCT does not quantize products with their constant on the left"
+        return None
 
     @condition
     def one_matrix(self, m: nn.MatMulOp) -> str | None:

@@ -1,5 +1,6 @@
 // RUN: amct-opt %s --canonicalize --split-input-file --print-debuginfo | filecheck %s
 // RUN: amct-opt %s --canonicalize --split-input-file --remarks=all 2>&1 >/dev/null | filecheck %s --check-prefix REMARK
+// RUN: amct-opt %s --canonicalize --rules=amct --split-input-file --remarks=missed 2>&1 >/dev/null | filecheck %s --check-prefix AMCT
 
 // A matrix times channels, its batch and space of any size; the origin is the product's.
 // CHECK-LABEL: @mixing
@@ -116,4 +117,16 @@ func.func @unknown(%x: tensor<?x4x2x?xf32>) -> tensor<?x4x3x?xf32> {
   %w = nn.constant dense<1.0> : tensor<3x2xf32>
   %y = nn.matmul %w, %x : (tensor<3x2xf32>, tensor<?x4x2x?xf32>) -> tensor<?x4x3x?xf32>
   func.return %y : tensor<?x4x3x?xf32>
+}
+
+// -----
+
+// AMCT's rules for TensorFlow have no such layer.
+// CHECK-LABEL: @tensorflow
+// CHECK:       nn.conv
+// AMCT:        [canonicalize missed beyond-amct] "mixed": AMCT does not quantize products with their constant on the left
+func.func @tensorflow(%x: tensor<1x2x5xf32>) -> tensor<1x3x5xf32> {
+  %w = nn.constant dense<1.0> : tensor<3x2xf32>
+  %y = nn.matmul %w, %x from <tensorflow, "BatchMatMulV2", "mixed"> : (tensor<3x2xf32>, tensor<1x2x5xf32>) -> tensor<1x3x5xf32> loc("mixed")
+  func.return %y : tensor<1x3x5xf32>
 }

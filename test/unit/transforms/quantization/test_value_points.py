@@ -19,6 +19,7 @@ from amct_opt.dialects import nn
 from amct_opt.engines import Runner
 from amct_opt.ir.functions import main_function, return_op
 from amct_opt.ir.text import parse_module
+from amct_opt.lowering.ascend.profiles import like_amct
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.runtime.executor import Executable, run
 from amct_opt.runtime.integer_plan import in_integers
@@ -124,6 +125,9 @@ def test_products_with_their_constant_on_the_left(
     np.savez(data, **inputs)
     session = qdq_session()
     module = frontends.read(source, session)
+    like_amct(of_amct := module.clone(), as_amct := new_session())
+    run_passes(of_amct, [make_pass("canonicalize")], as_amct)
+    assert sum(isinstance(op, nn.MatMulOp) for op in of_amct.walk()) == 2, "AMCT's files keep to AMCT's layers"
     run_passes(module, [make_pass(n) for n in ("canonicalize", "fuse-all")], session)
     run_passes(module, [make_pass("quantize", f"data={data}")], session)
     OnnxTarget().write(module, path, session)
