@@ -19,7 +19,11 @@ from .scripts import script
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "compiler").rglob("*.py"))
-DATA = [ROOT / "compiler/py.typed", *sorted((ROOT / "compiler/examine/reports/page").iterdir())]
+DATA = [
+    ROOT / "compiler/py.typed",
+    *sorted((ROOT / "compiler/examine/reports/page").iterdir()),
+    *sorted((ROOT / "compiler/lowering/ascend/chips").glob("*.json")),
+]
 
 
 def call(*argv: str | Path, cwd: Path, **variables: str) -> str:

@@ -205,6 +205,12 @@ def check_choice(what: str, value: StringAttr, choices: Sequence[str]) -> str:
     return value.data
 
 
+def check_false(what: str, value: Bool) -> None:
+    """Raises VerifyException for a mode of the library that is not described here."""
+    if value.value.data:
+        raise VerifyException(f"{what} must be false")
+
+
 class FormatOp(AscendOp):
     """An operation on tensors whose axes `data_format` names: `NCHW`, `NHWC`, `NCDHW`, `NDHWC`."""
 

@@ -32,7 +32,7 @@ from ..nn.shapes import (
     text,
 )
 from .arithmetic import ManyOp
-from .base import ALL, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, declare, operation
+from .base import ALL, FALSE, INDEX, REAL_NUMBER, TRUE, AscendOp, ElementTypes, check_false, declare, operation
 from .shape import index_list, one_index
 
 
@@ -44,11 +44,13 @@ class GatherOp(AscendOp):
     indices: Operand = operand_def(ANY_TENSOR)
     validate_indices: Bool = prop_def(BOOL, default_value=TRUE)
     batch_dims: Int = prop_def(INT, default_value=integer(0))
+    negative_index_support: Bool = prop_def(BOOL, default_value=FALSE)
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if self.batch_dims.value.data:
             raise VerifyException("batch_dims must be 0")
+        check_false("negative_index_support", self.negative_index_support)
         if not shape_of(self.x):
             raise VerifyException("x must be of rank 1 or more, not 0")
         return [tensor(element_of(self.x), (*shape_of(self.indices), *shape_of(self.x)[1:]))]
@@ -60,9 +62,11 @@ class GatherNdOp(AscendOp):
 
     x: Operand = operand_def(ANY_TENSOR)
     indices: Operand = operand_def(ANY_TENSOR)
+    negative_index_support: Bool = prop_def(BOOL, default_value=FALSE)
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
+        check_false("negative_index_support", self.negative_index_support)
         x, indices = shape_of(self.x), shape_of(self.indices)
         if not indices or not known(indices[-1]) or indices[-1] > len(x):
             raise VerifyException(f"indices {text(indices)} must end in at most {len(x)}, the rank of x")
@@ -232,9 +236,11 @@ class RangeOp(AscendOp):
     start: Operand = operand_def(ANY_TENSOR)
     limit: Operand = operand_def(ANY_TENSOR)
     delta: Operand = operand_def(ANY_TENSOR)
+    is_closed: Bool = prop_def(BOOL, default_value=FALSE)
     y: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
+        check_false("is_closed", self.is_closed)
         for name, value in (("start", self.start), ("limit", self.limit), ("delta", self.delta)):
             if rank := len(shape_of(value)):
                 raise VerifyException(f"{name} must be of rank 0, not {rank}")

@@ -161,7 +161,7 @@ class ConcatV2Op(AscendOp):
     x: VarOperand = var_operand_def(ANY_TENSOR)
     concat_dim: Operand = operand_def(ANY_TENSOR)
     N = prop_def(INT, default_value=integer(1))
-    y: Result = result_def(ANY_TENSOR)
+    output_data: Result = result_def(ANY_TENSOR)
 
     def derive(self) -> Sequence[Tensor]:
         if len(self.x) != self.N.value.data:
@@ -320,9 +320,11 @@ class ReduceOp(AscendOp):
 
 @operation
 class ReduceMeanOp(ReduceOp):
-    """The mean over axes."""
+    """The mean over axes. `noop_with_empty_axes` is of no effect, as there is at least one."""
 
     REDUCES: ClassVar[type[NNOp]] = nn.ReduceMeanOp
+
+    noop_with_empty_axes: Bool = prop_def(BOOL, default_value=TRUE)
 
 
 @operation

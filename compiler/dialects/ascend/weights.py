@@ -144,6 +144,8 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
     transpose_x: Bool = prop_def(BOOL, default_value=FALSE)
     transpose_weight: Bool = prop_def(BOOL, default_value=FALSE)
     antiquant_group_size: Int = prop_def(INT, default_value=integer(0))
+    dtype: Int = prop_def(INT, default_value=integer(-1))
+    inner_precise: Int = prop_def(INT, default_value=integer(0))
     y: Result = result_def(ANY_TENSOR)
 
     @property
@@ -151,6 +153,9 @@ class WeightQuantBatchMatmulV2Op(AscendOp):
         return self.antiquant_group_size.value.data
 
     def derive(self) -> Sequence[Tensor]:
+        for name, only, value in (("dtype", -1, self.dtype), ("inner_precise", 0, self.inner_precise)):
+            if value.value.data != only:
+                raise VerifyException(f"{name} must be {only}")
         element = same_element(self.x, self.antiquant_scale, self.antiquant_offset)
         (m, k), (rows, n) = (
             _matrix(name, value, bool(flag.value.data))

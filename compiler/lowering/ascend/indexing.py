@@ -68,7 +68,9 @@ def _expand_at_run_time(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAVal
     rank, (count,) = len(shape_of(x)), shape_of(wanted)
     if count < rank:
         parts = [build.ints([1] * (rank - count), "ones"), wanted]
-        wanted = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_shape").y
+        wanted = build.add(
+            ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_shape"
+        ).output_data
     elif count > rank:
         x = build.add(ascend.UnsqueezeOp, x, axes=range(count - rank), name=f"{build.hint}_x").y
     sizes, one = sizes_of(build, x, 0, len(shape_of(x)), "x"), build.index(1, "one")

@@ -43,7 +43,7 @@ def _without_zeros(build: Builder, x: SSAValue, wanted: SSAValue) -> SSAValue:
     sizes = sizes_of(build, x, 0, min(count, rank), "x")
     if count > rank:
         parts = [sizes, build.ints([0] * (count - rank), "none")]
-        sizes = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_kept").y
+        sizes = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_kept").output_data
     wanted = as_int64(build, wanted)
     copied = build.add(ascend.EqualOp, wanted, build.index(0, "zero"), name=f"{build.hint}_copied").y
     return build.add(ascend.SelectOp, copied, sizes, wanted, name=f"{build.hint}_shape").y
@@ -65,7 +65,9 @@ def _run_time_shape(build: Builder, op: nn.ReshapeOp, target: Sequence[int], sha
     parts = [part(list(axes)) for _, axes in groupby(range(len(shape)), is_copied)]
     if len(parts) == 1:
         return parts[0]
-    return build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=len(parts), name=f"{build.hint}_shape").y
+    return build.add(
+        ascend.ConcatV2Op, parts, build.index(0, "axis"), N=len(parts), name=f"{build.hint}_shape"
+    ).output_data
 
 
 PATTERNS = (Reshape,)

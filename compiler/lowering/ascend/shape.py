@@ -31,7 +31,7 @@ lowers_each(
 @lowers(nn.ConcatOp)
 def concat(build: Builder, op: nn.ConcatOp) -> Values:
     axis = build.index(op.axis.value.data, "axis")
-    return [build.add(ascend.ConcatV2Op, list(op.inputs), axis, N=len(op.inputs)).y]
+    return [build.add(ascend.ConcatV2Op, list(op.inputs), axis, N=len(op.inputs)).output_data]
 
 
 @lowers(nn.SplitOp)

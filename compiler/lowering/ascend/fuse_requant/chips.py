@@ -185,7 +185,7 @@ class _OfChain(FusionPattern[Chain]):
             ends += [user for op in m.activations for user in _users(op.y)]
             return next((f"'{op.name}' {layer_of(op)} reads floats" for op in ends if op not in m.quants), None)
         between = [*m.dequants, m.concat]
-        return next((reason for op in between if (reason := other_uses(op.y, layer_of(op))) is not None), None)
+        return next((reason for op in between if (reason := other_uses(op.results[0], layer_of(op))) is not None), None)
 
     @condition
     def close_scales(self, m: Chain) -> str | None:
@@ -229,7 +229,7 @@ class _ForV200(_OfChain):
         """the inputs of a Concat along channels have multiples of 32 channels for int8 (64 for int4, 16 for others)"""
         if m.concat is None:
             return None
-        axis = one_index("concat_dim", m.concat.concat_dim) % len(shape_of(m.concat.y))
+        axis = one_index("concat_dim", m.concat.concat_dim) % len(shape_of(m.concat.output_data))
         if axis != _channel_axis(m.dequants[0]):
             return None
         multiple = _ALIGNED.get(m.quants[0].storage.width.data, 16)
@@ -425,10 +425,10 @@ class _ScalesConcat(Scales, _OfConcat):
 
         between = {op.x.owner: op for op in m.activations}
         values = [activated(between.get(old), new.y) for old, new in zip(m.dequants, made, strict=True)]
-        built.append(joined := _joined(m.concat, values, m.concat.y.name_hint))
+        built.append(joined := _joined(m.concat, values, m.concat.output_data.name_hint))
         (quant,) = m.quants
         last = AscendQuantOp.make(
-            activated(m.outer, joined.y),
+            activated(m.outer, joined.output_data),
             scale=1.0,
             offset=quant.offset,
             dst_type=quant.dst_type,
