@@ -34,10 +34,15 @@ class LayerFacts:
     """Whether its weight may be quantized while its input stays float."""
     channel_formats: bool = False
     """Whether its weight may be in a number format with a scale per channel while its input stays float."""
-    wide: bool = True
-    """Whether its input may have 16 bits."""
+    narrow: str = ""
+    """The reason why its input cannot have 16 bits; empty if it can."""
     rounds: bool = True
     """Whether its weight may be rounded up or down (`ada_quantize`)."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether its input may have 16 bits."""
+        return not self.narrow
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -102,7 +107,7 @@ def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
         migration_strength=chosen.migration_strength if layer.weighted and not alone else None,
         weight_compress_only=alone,
         unrounded=isinstance(chosen.weight, Ada) and not layer.rounds,
-        remarks=tuple(reason for reason, _ in impossible if layer.weighted or reason == _NARROW),
+        remarks=tuple(reason for reason, _ in impossible if layer.weighted or reason.startswith(_NARROW)),
     )
 
 
@@ -176,7 +181,7 @@ def _with_own_bits(given: Calibration, settings: Settings, layer: LayerFacts) ->
             message, where=settings.where, hint="layer-weight-bits are those of weights", option="layer_bits"
         )
     if bits == 16 and not layer.wide:
-        message = f"layer_bits gives '{layer.name}' 16 bits: it {_NARROW}"
+        message = f"layer_bits gives '{layer.name}' 16 bits: it {_NARROW}: {layer.narrow}"
         raise CompileError(message, where=settings.where, option="layer_bits")
     return replace(given, activation=replace(given.activation, bits=bits))
 
@@ -233,7 +238,7 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
     if asymmetric and layer.symmetric_only:
         yield "cannot have an asymmetric input", False
     if chosen.activation.bits == 16 and not layer.wide:
-        yield _NARROW, False
+        yield f"{_NARROW}: {layer.narrow}", False
     if isinstance(weight, Ada) and not layer.rounds:
         yield "does not support ada_quantize", False
 

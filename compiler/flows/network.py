@@ -18,6 +18,7 @@ from ..frontends.folders import DECODERS, model_in
 from ..ir.verification import verify
 from ..ir.weights import reclaim
 from ..lowering.ascend import LowerToAscendPass
+from ..lowering.ascend.chips.kernels import take_kernels
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_on_verified, run_passes, step
@@ -180,6 +181,7 @@ class Network:
         deployable = without_relu6(self.module, self.session)
         ascend = deployable.clone()
         run_passes(ascend, [LowerToAscendPass()], self.session)
+        take_kernels(ascend, self.session.silent(), LowerToAscendPass.name)  # the writer of the file reports
         return deployable, ascend
 
     def inlined(self) -> Network:

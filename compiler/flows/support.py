@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.ascend import AscendOp
 from ..dialects.nn import ConstantOp, NNOp, OriginAttr, plan_of
 from ..lowering.ascend import LowerToAscendPass
-from ..rewriting import layer_of
+from ..lowering.ascend.chips import library
+from ..lowering.ascend.chips.kernels import Kernel, kernel_of, nothing_known
+from ..lowering.ascend.trial_lowering import kernels_in_integers
+from ..rewriting import Refusal, layer_of
 from ..session import Session
 from ..transforms.fusion.fuse_all import FuseAllPass
 from ..transforms.quantization.decide.conditions import DecideLayer
@@ -42,6 +45,10 @@ class LayerSupport:
     """The Ascend operators that AMCT's table names for layers of its type. For other types, if the layer is lowered to none:
     those that it would be lowered to without fusion.
     """
+    kernels: tuple[str, ...] = ()
+    """On a chip (`session.chip`): the operators that compute it, quantized if it can be, with their element types, or why one has
+    no kernel.
+    """
 
 
 def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
@@ -52,7 +59,8 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
     FuseAllPass().apply(session.silent(), fused)
     verdicts = dict(_verdicts(fused, session, profile))
     left = {layer_of(op) for op in fused.walk() if isinstance(op, NNOp)}
-    ascend, alone = _ascend_operators(fused, session), _ascend_operators(module, session)
+    ascend, alone = _ascend_operations(fused, session), _ascend_operations(module, session)
+    kernels = _kernels(fused, session, profile, verdicts, ascend)
     rows = {layer_of(op): row for op in module.walk() if isinstance(op, NNOp) and (row := row_of(op)) is not None}
     types = {
         layer_of(op): op.origin.op_type.data if isinstance(op.origin, OriginAttr) else op.name
@@ -64,8 +72,9 @@ def layers_of(module: ModuleOp, session: Session) -> list[LayerSupport]:
             name,
             kind,
             *(verdicts.get(name, _not_listed(kind, profile)) if name in left else _FOLDED),
-            tuple(ascend.get(name, ())),
-            rows[name].ascend if name in rows else () if name in ascend else tuple(alone.get(name, ())),
+            _names(ascend.get(name, ())),
+            rows[name].ascend if name in rows else () if name in ascend else _names(alone.get(name, ())),
+            kernels.get(name, ()),
         )
         for name, kind in types.items()
     ]
@@ -104,12 +113,42 @@ def _not_listed(kind: str, profile: Profile) -> _Verdict:
     return "no", _NOT_IN_PROFILE, f"profile {profile.name} does not quantize {kind} layers"
 
 
-def _ascend_operators(module: ModuleOp, session: Session) -> Mapping[str, list[str]]:
+def _names(operations: Iterable[AscendOp]) -> tuple[str, ...]:
+    return tuple(op.name.removeprefix("ascend.") for op in operations)
+
+
+def _ascend_operations(module: ModuleOp, session: Session) -> Mapping[str, list[AscendOp]]:
     """The lowered operations of a copy of the module, by layer."""
     lowered = module.clone()
     LowerToAscendPass().apply(session.silent(), lowered)
-    made: dict[str, list[str]] = {}
+    made: dict[str, list[AscendOp]] = {}
     for op in lowered.walk():
         if isinstance(op, AscendOp):
-            made.setdefault(layer_of(op), []).append(op.name.removeprefix("ascend."))
+            made.setdefault(layer_of(op), []).append(op)
     return made
+
+
+def _kernels(
+    module: ModuleOp,
+    session: Session,
+    profile: Profile,
+    verdicts: Mapping[str, _Verdict],
+    ascend: Mapping[str, list[AscendOp]],
+) -> Mapping[str, tuple[str, ...]]:
+    """The kernels of the session's chip for each layer, or why there is none, and a note if nothing is known about it."""
+    if session.chip is None:
+        return {}
+    if not library(session.chip):
+        session.note(nothing_known(session.chip))
+        return {}
+    in_float = {name: [kernel_of(op, session.chip) for op in made] for name, made in ascend.items()}
+    found: dict[str, Sequence[Kernel | Refusal]] = {**in_float}
+    for site in sites(module, profile.rows):
+        name, row = layer_of(site.compute), profile.rows[type(site.compute)]
+        if row.judge is not None and verdicts.get(name, _FOLDED)[0] == "fully":
+            two_inputs = row.two_inputs and site.multiplies_inputs
+            found[name] = kernels_in_integers(site.compute, two_inputs, session.chip)
+    texts = {
+        name: [each.reason if isinstance(each, Refusal) else str(each) for each in own] for name, own in found.items()
+    }
+    return {name: tuple(dict.fromkeys(own)) for name, own in texts.items()}

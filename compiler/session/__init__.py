@@ -179,6 +179,8 @@ class Session(Context):
     """The names that have kept a pattern of the last fusion pass from being applied, of this list or of a configuration's."""
     profile: str = "ascend"
     """The target profile that decides what is quantized, and how (`--profile`)."""
+    chip: str | None = None
+    """The chip that a profile for Ascend is for (`--chip`); None for what holds for all."""
     rules: str | None = None
     """The rules of fusions (`--rules`); None where they are not given, which are `extended` ones."""
     as_amct: bool = False

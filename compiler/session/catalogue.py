@@ -184,8 +184,8 @@ PASSES: Mapping[str, PassRow] = {
     ),
     "legalize-ascend": PassRow(
         ".lowering.ascend:LegalizeAscendPass",
-        "an error for each operation that is not of the ascend dialect",
-        "kept",
+        "an error for each operation that is not of the ascend dialect or, with --chip, has no kernel",
+        "chosen",
     ),
     "standard-to-nn": PassRow(
         ".transforms.standard_to_nn:StandardToNnPass",

@@ -12,12 +12,14 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialects import ascend, nn
-from ..dialects.ascend.base import FALSE, i8
+from ..dialects.ascend.base import FALSE, i8, i16
 from ..dialects.nn import NNOp
 from ..dialects.nn.shapes import element_of
 from ..formats.deq_scale import Array, before_averaging
+from ..lowering.ascend.chips.kernels import chips_without
 from ..session import Session
 from ..support.diagnostics import op_error
+from ..support.tables import numbered
 from .graph import identity_of, label_of
 
 _SUFFIXES = re.compile(r"(\.folded)?(\.(i2|i4|i8|i32))?(\.filter)?$")
@@ -47,6 +49,15 @@ def warn_of_floats(module: ModuleOp, session: Session) -> None:
     alone = any(isinstance(op, _WEIGHTS_ALONE) for op in module.walk())
     left = "only weights are quantized" if alone else "the file is a float model"
     session.warn(f"no layer computes in integers: {left}")
+
+
+def note_int16(module: ModuleOp, session: Session) -> None:
+    """Notes the chips that cannot run a file with AscendQuant to INT16."""
+    wide = [op for op in module.walk() if isinstance(op, ascend.AscendQuantOp) and op.storage == i16]
+    if wide and (chips := chips_without("AscendQuant", str(i16))):
+        session.note(
+            f"{numbered(len(wide), 'AscendQuant')} to INT16: chips {', '.join(chips)} have no kernel that gives it"
+        )
 
 
 def is_integer(op: Operation) -> bool:

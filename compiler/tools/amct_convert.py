@@ -8,7 +8,7 @@ from typing import Any
 from ..transforms.quantization.options import SessionOptions
 from .amct_quantize import print_saved
 from .parser import add_command
-from .shared import add_amct_files, add_json, amct_imports, command_session, options_of
+from .shared import add_amct_files, add_json, add_options, amct_imports, command_session, options_of
 
 _DESCRIPTION = """\
 Quantizes without calibration, with known scales and zero points:
@@ -28,6 +28,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add_amct_files(add)
     add("--record_file", help="AMCT's record of scales and offsets, by layer")
+    add_options(parser, SessionOptions, only=("chip",))
     add_json(add)
 
 

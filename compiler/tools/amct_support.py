@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Lists every layer of MODEL: whether it can be quantized (fully, its input tensor only, or not), the rule that keeps it in float,
 and the Ascend operators that it is lowered to, in the model as amct quantize fuses it. If there are none, as for a layer
-that is folded into another, the operators of its type are in brackets. No data is needed, and nothing is written.
-docs/support.md has the rules."""
+that is folded into another, the operators of its type are in brackets. With --chip there is a second table: the kernels that
+compute each layer, with their element types, or why there is none. No data is needed, and nothing is written. docs/support.md
+has the rules."""
 
 
 def add_parser(commands: Any) -> None:
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "support", usage, summary, _DESCRIPTION, run)
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help=MODEL)
-    add_options(parser, SessionOptions, only=("profile", "rules"))
+    add_options(parser, SessionOptions, only=("profile", "chip", "rules"))
     add_json(add)
     add_import_options(parser.add_argument_group("how the model is read").add_argument)
 
@@ -55,7 +56,10 @@ def run(args: argparse.Namespace) -> None:
     run_passes(module, SIMPLIFY, session)
     layers = layers_of(module, session)
     if args.json:
-        print_json(args, {"layers": [asdict(layer) for layer in layers], "counts": _counts(layers)})
+        rows = [asdict(layer) for layer in layers]
+        for row in rows if session.chip is None else ():
+            del row["kernels"]
+        print_json(args, {"layers": rows, "counts": _counts(layers)})
     else:
         _print_tables(layers)
 
@@ -63,6 +67,8 @@ def run(args: argparse.Namespace) -> None:
 def _print_tables(layers: list[LayerSupport]) -> None:
     rows = [(x.name, x.type, _ascend(x), x.quantizable, x.rule, x.reason) for x in layers]
     print_table("layers", ("layer", "type", "Ascend", "quantizable", "rule", "reason"), rows)
+    if any(layer.kernels for layer in layers):
+        print_table("kernels", ("layer", "on the chip"), [(x.name, "; ".join(x.kernels) or "-") for x in layers])
     print_table("summary", (), [(kind, str(count)) for kind, count in _counts(layers).items()])
 
 

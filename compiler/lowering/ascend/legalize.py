@@ -15,6 +15,7 @@ from ...dialects.nn import ConstantOp
 from ...rewriting import layer_of
 from ...session import Session, session_of
 from ...support.diagnostics import CompileError, CompileErrors, op_error
+from .chips.kernels import take_kernels
 from .lower import LowerToAscendPass
 
 LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
@@ -23,13 +24,20 @@ LEGAL = (ModuleOp, FuncOp, ReturnOp, ConstantOp, AscendOp)
 
 @dataclass(frozen=True)
 class LegalizeAscendPass(ModulePass):
-    """An analysis whether only `ascend`, constants and functions are left. Raises CompileErrors, one per other operation."""
+    """An analysis whether only `ascend`, constants and functions are left. Raises CompileErrors, one per other operation.
+
+    With `--chip` operations take the types of the chip's kernels: float16, with a Cast on either side, where there is none of
+    float32. One without a kernel is an error, too.
+    """
 
     name = "legalize-ascend"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if illegal := [each for each in op.walk() if not isinstance(each, LEGAL)]:
-            raise CompileErrors([_error(each, session_of(ctx)) for each in illegal])
+        session = session_of(ctx)
+        errors = [_error(each, session) for each in op.walk() if not isinstance(each, LEGAL)]
+        errors += [op_error(each, refusal.reason) for each, refusal in take_kernels(op, session, self.name)]
+        if errors:
+            raise CompileErrors(errors)
 
 
 def _error(op: Operation, session: Session) -> CompileError:

@@ -23,7 +23,7 @@ from ...dialects.nn import (
 )
 from ...session import Session
 from ...transforms.quantization.decide.conditions import DecideAverage, DecideLayer, DecideWeighted
-from ...transforms.quantization.profiles import Profile, Row, profile_of
+from ...transforms.quantization.profiles import Profile, Row
 from ...transforms.quantization.tables import PYTORCH, UNIFORM_A2
 from . import trial_lowering as trial
 
@@ -77,7 +77,7 @@ def like_amct(module: ModuleOp, session: Session) -> None:
     A module from PyTorch is then quantized by `ASCEND_PYTORCH`, not `ASCEND`; one from TensorFlow is fused by AMCT's rules.
     """
     fuse_like_amct(module, session)
-    if profile_of(session) is ASCEND and any(each.module_class for each in _origins(module)):
+    if session.profile == ASCEND.name and any(each.module_class for each in _origins(module)):
         if ASCEND_PYTORCH.name not in session.profiles:
             session.register_profile(ASCEND_PYTORCH)
         session.profile = ASCEND_PYTORCH.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -11,13 +12,15 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects.ascend import AscendOp
 from ...dialects.ascend.base import i8
 from ...dialects.nn import ConstantOp, DequantizeOp, MatMulOp, NNOp, OriginAttr, QParamsAttr
 from ...dialects.nn.shapes import static
 from ...ir.dtypes import Tensor, numpy_dtype
 from ...rewriting import Refusal
 from ...transforms.quantization.convert.pairs import quantized_pair
-from ...transforms.quantization.decide.rows import INT16
+from ...transforms.quantization.decide.rows import INT16, Judge
+from .chips.kernels import Kernel, kernel_of, lacking
 from .linear import ProductOfInputs
 from .lower import in_integers
 from .quantizer import Quantizer
@@ -63,33 +66,98 @@ def integer_refusal(op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr
     (operand 2) one of int32. Shapes, attributes and element types decide, and the parameters of data and weight if they are
     known.
     """
-    known = data not in (_INTEGERS, INT16) or weight is not _INTEGERS
-    return _tried(_Facts.of(op), data, weight) if known else _tried_by_types(_Facts.of(op), data)
+    return _integer_trial(op, data, weight, None).refusal
 
 
 def product_refusal(op: MatMulOp) -> Refusal | None:
     """`integer_refusal` for a product of two inputs, both int8 without zero points. A bias stays unchanged."""
-    return _product_tried(_Facts.of(op))
+    return _product_tried(_Facts.of(op), None).refusal
+
+
+@dataclass(frozen=True)
+class _OnChip:
+    """The judge for a chip: what is lowered needs kernels there."""
+
+    chip: str
+
+    def integer_refusal(
+        self, op: NNOp, data: QParamsAttr = _INTEGERS, weight: QParamsAttr = _INTEGERS
+    ) -> Refusal | None:
+        return _integer_trial(op, data, weight, self.chip).refusal
+
+    def product_refusal(self, op: MatMulOp) -> Refusal | None:
+        return _product_tried(_Facts.of(op), self.chip).refusal
+
+    def recurrent_refusal(self, kind: str) -> str | None:
+        return lacking(f"Basic{kind}InplaceFillWindowCache", self.chip)
+
+    def on(self, chip: str) -> Judge:
+        return on(chip)
+
+
+def recurrent_refusal(kind: str) -> str | None:
+    """None: the layer's own conditions say which types have an operator."""
+    return None
+
+
+def on(chip: str) -> Judge:
+    """The judge for a chip."""
+    return _OnChip(chip)
+
+
+def kernels_in_integers(op: NNOp, two_inputs: bool, chip: str) -> tuple[Kernel, ...]:
+    """The kernels of a chip for an operation in integers of 8 bits, or for a product of two inputs; none if it is refused."""
+    if two_inputs:
+        return _product_tried(_Facts.of(op), chip).kernels
+    return _integer_trial(op, _INTEGERS, _INTEGERS, chip).kernels
+
+
+class _Trial(NamedTuple):
+    """The outcome of a trial."""
+
+    refusal: Refusal | None
+    kernels: tuple[Kernel, ...] = ()
+    """Those of the chip, if there is one, for what was built."""
+
+
+def _integer_trial(op: NNOp, data: QParamsAttr, weight: QParamsAttr, chip: str | None) -> _Trial:
+    known = data not in (_INTEGERS, INT16) or weight is not _INTEGERS
+    return _tried(_Facts.of(op), data, weight, chip) if known else _tried_by_types(_Facts.of(op), data, chip)
 
 
 @lru_cache(maxsize=_KEPT)
-def _tried_by_types(facts: _Facts, data: QParamsAttr) -> Refusal | None:
-    return _tried(facts, data, _INTEGERS)
+def _tried_by_types(facts: _Facts, data: QParamsAttr, chip: str | None) -> _Trial:
+    return _tried(facts, data, _INTEGERS, chip)
 
 
-def _tried(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> Refusal | None:
+def _tried(facts: _Facts, data: QParamsAttr, weight: QParamsAttr, chip: str | None) -> _Trial:
     patterns = in_integers(facts.copy([*Block(arg_types=facts.operands).args], (), Block()))
     if not patterns:
-        return Refusal("no-ascend-op", f"no ascend operation of integers stands for {facts.kind.name}")
+        return _Trial(Refusal("no-ascend-op", f"no ascend operation of integers stands for {facts.kind.name}"))
     if not all(static(cast(Tensor, type_).get_shape()) for type_ in facts.operands[1:3]):
-        return Refusal("known-sizes", "the sizes of its weight are not known")
+        return _Trial(Refusal("known-sizes", "the sizes of its weight are not known"))
     try:
         copy, quantizer = _quantized(facts, data, weight)
     except VerifyException as e:
-        return Refusal("ascend-constraint", str(e))
-    found = [each for pattern in patterns if (each := pattern.attempt(copy, quantizer)) is not None]
-    refusals = [each for each in found if isinstance(each, Refusal)]
-    return refusals[0] if len(refusals) == len(found) else None
+        return _Trial(Refusal("ascend-constraint", str(e)))
+    refusals: list[Refusal] = []
+    for pattern in patterns:
+        found = pattern.attempt(copy, quantizer)
+        if isinstance(found, Refusal):
+            refusals.append(found)
+        elif found is not None:
+            return _built(copy, chip)
+    return _Trial(refusals[0] if refusals else None)
+
+
+def _built(copy: NNOp, chip: str | None) -> _Trial:
+    """The outcome of a trial that succeeded: on a chip, what was built before the copy needs kernels."""
+    block = copy.parent
+    assert block is not None
+    found = [kernel_of(op, chip) for op in block.ops if isinstance(op, AscendOp)] if chip is not None else []
+    refusal = next((each for each in found if isinstance(each, Refusal)), None)
+    kernels = tuple(each for each in found if isinstance(each, Kernel)) if refusal is None else ()
+    return _Trial(refusal, kernels)
 
 
 def _quantized(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> tuple[NNOp, Quantizer]:
@@ -103,13 +171,13 @@ def _quantized(facts: _Facts, data: QParamsAttr, weight: QParamsAttr) -> tuple[N
 
 
 @lru_cache(maxsize=_KEPT)
-def _product_tried(facts: _Facts) -> Refusal | None:
+def _product_tried(facts: _Facts, chip: str | None) -> _Trial:
     block = Block(arg_types=facts.operands)
     pairs = [quantized_pair(value, _INTEGERS, UnknownLoc()) for value in block.args[:2]]
     made: list[Operation] = [each for pair in pairs for each in pair]
     copy = facts.copy([*(back.result for _, back in pairs), *block.args[2:]], made, block)
     found = ProductOfInputs().attempt(copy, Quantizer.of(quantize for quantize, _ in pairs))
-    return found if isinstance(found, Refusal) else None
+    return _Trial(found) if isinstance(found, Refusal) else _built(copy, chip)
 
 
 def _sums(data: QParamsAttr, weight: QParamsAttr) -> QParamsAttr:

@@ -14,7 +14,7 @@ from ...formats.onnx.file import external_file, write_model
 from ...session import Session
 from ...support.diagnostics import CompileError, first_line
 from .. import Target
-from ..deployed import warn_of_floats, weight_name
+from ..deployed import note_int16, warn_of_floats, weight_name
 from ..onnx import FAMILIES as NN_FAMILIES, check_opset
 from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
@@ -63,6 +63,7 @@ class OnnxAscendTarget(Target):
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         module = deployable(module, session)
         warn_of_floats(module, session)
+        note_int16(module, session)
         graph, proto, remarks = written_graph(module, FORM, session, self.opset, start=13)
         model = model_of(graph, module)
         _check(skeleton(model, proto, graph.initializers), path)

@@ -14,6 +14,7 @@ from ...dialects import ascend, nn
 from ...dialects.ascend.base import TRUE, i8
 from ...dialects.nn.shapes import Shape, element_of, shape_of, tensor
 from ...lowering.ascend import LowerToAscendPass
+from ...lowering.ascend.chips.kernels import take_kernels
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
 from ..deployed import Made, rearranged, turn_weight
@@ -26,6 +27,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     """A copy of an `nn` or `ascend` module in the form of the file; operations without an `ascend` form stay in `nn`."""
     module = in_layout(module, "NCHW", session).clone()
     LowerToAscendPass().apply(session, module)
+    take_kernels(module, session, "onnx-ascend")
     made: Made = {}
     for op in list(module.walk()):
         match op:

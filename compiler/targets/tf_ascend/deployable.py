@@ -10,6 +10,7 @@ from xdsl.rewriter import Rewriter
 from ...dialects import ascend
 from ...dialects.nn.shapes import shape_of
 from ...lowering.ascend import LowerIntegersPass
+from ...lowering.ascend.chips.kernels import take_kernels
 from ...rewriting import erase_dead_constants
 from ...session import Session
 from ..deployed import Made, turn_weight
@@ -20,6 +21,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     """A copy of an `nn` or `ascend` module in the form of the file; float operations stay in their dialect."""
     module = in_layout(module, "NHWC", session).clone()
     LowerIntegersPass().apply(session, module)
+    take_kernels(module, session, "tf-ascend")
     made: Made = {}
     for op in list(module.walk()):
         if isinstance(op, ascend.FullyConnectionOp) and op.first_axis == len(shape_of(op.x)) - 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from ...configuration.ranges import Bits, GroupSize, WeightBits, at_least
 from ...pipelines.options import option, values_of, warn_of_rename
@@ -27,6 +27,8 @@ else:  # what Python may give in place of text
 
 Engine = Literal["auto", "numpy", "onnxruntime", "iree", "torch"]
 Device = Literal["cpu", "cuda"]
+Chip = Literal["310", "310b", "310p", "910", "910b", "910c", "950"]
+CHIPS: tuple[str, ...] = get_args(Chip)
 Method = Literal["nearest", "gptq", "mismatch", "adaround", "block"]
 """Methods of rounding weights."""
 
@@ -52,6 +54,10 @@ class SessionOptions:
     """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq, also called
     cpu or onnxruntime (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's.
     """
+    chip: Chip | None = None
+    """The chip of profiles ascend and ascend-a2: what its operator library has no kernel for stays float, with a remark, or takes
+    the form that has one. Of 910b (Atlas A2) all operators are known, of 950 AscendQuant, of others nothing, which a note says.
+    """
     skip_fusion: tuple[str, ...] = option((), "LAYER,...")
     """Layers that no fusion may touch."""
     rules: Literal["extended", "amct", "tf1.15", "tf2.6"] | None = None
@@ -63,7 +69,7 @@ class SessionOptions:
     def give(self, session: Session) -> None:
         """Set the options of a session."""
         session.profile, session.skip_fusion = self.profile or session.profile, frozenset(self.skip_fusion)
-        session.rules = self.rules
+        session.rules, session.chip = self.rules, self.chip
 
 
 @dataclass(frozen=True, kw_only=True)

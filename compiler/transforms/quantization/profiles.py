@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, cast
 from warnings import warn
 
@@ -18,6 +18,7 @@ from ...dialects.nn import (
     NNOp,
 )
 from ...session import Session
+from ...support.diagnostics import CompileError
 from ...support.registry import References, load
 from .decide.conditions import (
     DecideAverage,
@@ -85,6 +86,8 @@ class Profile:
     """
     also: tuple[str, ...] = ()
     """The files that its target needs next to the ONNX file with QDQ, by role in `amct quantize`: `deploy` is that for ATC."""
+    chip: str | None = None
+    """The chip whose kernels its layers need (`on`); None for what holds for all."""
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
@@ -97,6 +100,22 @@ class Profile:
     def facts(self) -> Points:
         """Facts that follow from where it has points."""
         return _POINTS[self.points]
+
+    def recurrent_refusal(self, kind: str) -> str | None:
+        """The reason why only the weights of layers of a type (LSTM, GRU) can be integers; None if all of the layer can."""
+        if not self.facts.recurrent:
+            return f"profile {self.name} quantizes only its weights, on request"
+        judge = next((row.judge for row in self.rows.values() if row.judge is not None), None)
+        return None if judge is None else judge.recurrent_refusal(kind)
+
+    def on(self, chip: str | None) -> Profile:
+        """The profile for a chip: layers without a kernel stay float. Raises CompileError if no judge knows chips."""
+        if chip is None:
+            return self
+        if not any(row.judge for row in self.rows.values()):
+            hint = "leave it out, or give profile ascend or ascend-a2"
+            raise CompileError(f"profile {self.name} is for no chip of Ascend", hint=hint, option="chip")
+        return replace(self, chip=chip, rows={kind: row.on(chip) for kind, row in self.rows.items()})
 
     def __post_init__(self) -> None:
         """Raises TypeError for a row with a condition of another kind of operation."""
@@ -190,8 +209,8 @@ activations.
 
 
 def profile_of(session: Session) -> Profile:
-    """The profile selected in a session. Raises CompileError for an unknown name."""
-    return cast(Profile, session.profiles[session.profile])
+    """The profile selected in a session, for its chip. Raises CompileError for an unknown name, and if it has no chips."""
+    return cast(Profile, session.profiles[session.profile]).on(session.chip)
 
 
 def __getattr__(name: str) -> object:

@@ -103,7 +103,7 @@ def test_bits_of_a_single_input() -> None:
         0.3,
     )
     assert holds(FC, common=Calibration(Activation("ifmr", 16)), bits={"fc": 8}).bits == 8
-    narrow = replace(CONV, wide=False)
+    narrow = replace(CONV, narrow="it is of this test")
     assert holds(narrow, common=Calibration(Activation("ifmr", 16))).bits == 8
     with pytest.raises(CompileError, match="layer_bits gives 'conv1' 16 bits: it cannot have an input of 16 bits"):
         holds(narrow, bits={"conv1": 16})

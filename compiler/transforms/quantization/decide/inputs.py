@@ -222,7 +222,8 @@ def _weights_only(each: Recurrent, held: LayerSettings, request: Requested, give
     if request.record is None:
         return held.weight_compress_only
     whole = given is not None and given.scale_d is not None and given.scale_h is not None
-    return not whole or not request.profile.facts.recurrent or each.float_because is not None
+    refused = request.profile.recurrent_refusal(each.op.op_type.data) is not None
+    return not whole or refused or each.float_because is not None
 
 
 def _recurrent_weights(each: Recurrent, held: LayerSettings, record: Record | None) -> Iterator[How]:

@@ -31,7 +31,7 @@ from ....dialects.nn.shapes import shape_of
 from ....ir.functions import main_function
 from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
-from ....support.diagnostics import CompileError
+from ....support.diagnostics import CompileError, describe
 from ..profiles import Profile, Row
 from .embeddings import Embedding, embeddings
 from .legality import (
@@ -66,17 +66,22 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=rules_of_weight(op, row) is not None,
         channel_formats=row.channel_formats,
-        wide=takes_int16(site, row) and (not row.as_amct or _is_wide(op)),
+        narrow=int16_refusal(site, row) or (_OTHERS if row.as_amct and not _is_wide(op) else ""),
         rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
     )
 
 
-def takes_int16(site: Site, row: Row) -> bool:
-    """Whether a layer may have an input of 16 bits: everywhere, or where the target then computes it in integers."""
+def int16_refusal(site: Site, row: Row) -> str:
+    """The reason why a layer cannot have an input of 16 bits: the target would not compute it in integers; else empty."""
     if row.judge is None:
-        return True
-    two_inputs = row.two_inputs and site.multiplies_inputs
-    return not two_inputs and row.judge.integer_refusal(site.compute, INT16) is None
+        return ""
+    if row.two_inputs and site.multiplies_inputs:
+        return "it is a product of two inputs, which are int8"
+    refusal = row.judge.integer_refusal(site.compute, INT16)
+    return "" if refusal is None else refusal.reason
+
+
+_OTHERS = "AMCT for PyTorch quantizes inputs of other layers to INT16"
 
 
 def _is_wide(op: NNOp) -> bool:
@@ -189,10 +194,8 @@ def _is_able(_: str | None) -> None:
 def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
     if each.is_quantized and each.activations is not None:
         whole = None
-    elif not profile.facts.recurrent:
-        whole = f"profile {profile.name} quantizes only its weights, on request"
     else:
-        whole = _reason(each.float_because)
+        whole = profile.recurrent_refusal(each.op.op_type.data) or _reason(each.float_because)
 
     def alone(_: str | None) -> str | None:
         return None if each.is_quantized else _reason(each.broken)
@@ -244,7 +247,23 @@ def resolve(settings: Settings, module: ModuleOp, profile: Profile) -> Layers:
     origins = [op.origin for op in operations if isinstance(op.origin, OriginAttr)]
     frameworks = {o.framework.data for o in origins} | {"pytorch" for o in origins if o.module_class}
     check_names(layers.settings, able, others, types_of(frameworks), names.close)
+    _check_bits(layers)
     return layers
+
+
+def _check_bits(layers: Layers) -> None:
+    """Raises CompileError for activations of 16 bits that all layers are to have and, on a chip, none can."""
+    common, able = layers.settings.common, layers.able
+    if layers.profile.chip is None or common is None or common.activation.bits != 16 or not able:
+        return
+    if all(each.layer.narrow for each in able):
+        first = able[0]
+        raise CompileError(
+            f"bits: no layer can have an input of 16 bits; {first.layer.narrow}",
+            where=layers.settings.where or describe(first.site.compute.location),
+            hint="8 bits, or leave out chip, for AMCT's form of the file",
+            option="bits",
+        )
 
 
 def check_supported(settings: Settings) -> None:

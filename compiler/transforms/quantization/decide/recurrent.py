@@ -151,8 +151,7 @@ class DecideRecurrent(Decide[Recurrent]):
     @condition
     def weight_only(self, m: Recurrent) -> str | None:
         """the profile's target computes recurrent layers in integers, not only their weights"""
-        profile = self.request.profile
-        return None if profile.facts.recurrent else f"profile {profile.name} quantizes only its weights, on request"
+        return self.request.profile.recurrent_refusal(m.op.op_type.data)
 
     @condition
     def recurrent_type(self, each: Recurrent) -> str | None:

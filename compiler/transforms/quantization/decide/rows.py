@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
 from xdsl.dialects.builtin import i16
@@ -38,6 +38,14 @@ class Judge(Protocol):
         """Judges the product of two quantized activations."""
         ...
 
+    def recurrent_refusal(self, kind: str) -> str | None:
+        """The reason why there is no operator for recurrent layers of a type."""
+        ...
+
+    def on(self, chip: str) -> Judge:
+        """The judge of what has kernels on a chip, too."""
+        ...
+
 
 class ComputedInIntegers(Condition[Site]):
     """The rule of rows whose layers stay float unless the target computes them in integers; a row has it `by` its judge."""
@@ -51,6 +59,10 @@ class ComputedInIntegers(Condition[Site]):
         judged = ComputedInIntegers(self.statement, judge)
         judged.name = self.name
         return judged
+
+    def on(self, chip: str) -> ComputedInIntegers:
+        """The rule for a chip."""
+        return self if self.judge is None else self.by(self.judge.on(chip))
 
     def _refused(self, _: object, site: Site) -> str | None:
         assert self.judge is not None, "check_conditions"
@@ -109,6 +121,11 @@ class Row:
 
     channel_formats: bool = False
     """Whether the weight can be stored in a number format with a scale for each channel while the input stays float."""
+
+    def on(self, chip: str) -> Row:
+        """The row for a chip."""
+        rules = tuple(each.on(chip) if isinstance(each, ComputedInIntegers) else each for each in self.rules)
+        return replace(self, rules=rules)
 
     @property
     def judge(self) -> Judge | None:

@@ -33,7 +33,7 @@ from ..decide.inputs import (
     decide_recurrent,
 )
 from ..decide.layer_inputs import recorded_tensors
-from ..decide.layers import Layers, able_names, check_record, takes_int16
+from ..decide.layers import Layers, able_names, check_record, int16_refusal
 from ..decide.legality import DecideOther
 from ..decide.named_layers import note_modules
 from ..decide.planning import Decided, check_factors, plan_layers
@@ -142,8 +142,9 @@ def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:
         if name in recurrent:
             continue
         check_factors(site := found[name].site, record)
-        if record.layers[name].bits == 16 and not takes_int16(site, known.profile.rows[type(site.compute)]):
-            raise record.error(name, "its input is INT16, which no operator of Ascend IR for it takes")
+        narrow = record.layers[name].bits == 16 and int16_refusal(site, known.profile.rows[type(site.compute)])
+        if narrow:
+            raise record.error(name, f"its input is INT16, which no operator of Ascend IR for it takes: {narrow}")
         if (reason := recorded_impossible(record.layers[name], found[name].layer)) is not None:
             raise record.error(name, reason)
 

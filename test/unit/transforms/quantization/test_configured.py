@@ -394,8 +394,9 @@ def test_layers_that_keep_8_bits(quantize) -> None:
     module, session = quantize("bits=16", NARROW)
     assert {op.qparams.data.storage.width.data for op in module.walk() if isinstance(op, nn.QuantizeOp)} == {8}
     reasons = {r.layer: r.reason for r in session.remarks if "16 bits" in r.reason}
-    said = "not as the configuration has it: cannot have an input of 16 bits"
-    assert reasons == {"conv3": said, "pool": said}
+    said = "not as the configuration has it: cannot have an input of 16 bits: x is of i16,"
+    rows = {"conv3": "Conv3D takes i8, f16, bf16, f32", "pool": "AvgPoolV2 takes f16, f32, bf16, f64, i8"}
+    assert reasons == {layer: f"{said} {types}" for layer, types in rows.items()}
 
 
 def test_a_record_of_16_bits_for_a_layer_without_them(quantize, folder: Path) -> None:

@@ -229,6 +229,17 @@ def by_hand(kind: str, record: Any, given: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_float_on_a_chip_without_the_operator(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(with_states(kind), path)
+    module, session = load(path)
+    session.chip = "910b"
+    quantize(module, session, MINMAX, data=sample(kind))
+    (remark,) = [r for r in session.remarks if r.kind == "missed" and r.pass_name != "import"]
+    assert (remark.rule, remark.reason) == ("weight-only", f"chip 910b has no Basic{kind}InplaceFillWindowCache")
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_in_integers(kind: str, tmp_path: Path) -> None:
     """Input, state, weights and biases are integers. The deployed file has AMCT's node, computes as written here, and the record
     gives the same file again; the state's range is that of all steps.
