@@ -160,7 +160,7 @@ def test_a_pass_that_leaves_an_invalid_module() -> None:
 
 @dataclass(frozen=True)
 class Marks(ModulePass):
-    name = "legalize-ascend"
+    name = "print-quant-points"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         op.attributes["seen"] = UnitAttr()
@@ -168,7 +168,7 @@ class Marks(ModulePass):
 
 def test_a_pass_that_changes_what_it_promises_to_keep() -> None:
     module = parse_module(new_session(), "func.func @main() { func.return }")
-    with pytest.raises(BrokenPass, match="--legalize-ascend has changed the module"):
+    with pytest.raises(BrokenPass, match="--print-quant-points has changed the module"):
         run_passes(module, [Marks()], new_session())
 
 

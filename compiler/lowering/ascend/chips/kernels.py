@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.ascend import AscendOp, CastOp
 from ....dialects.ascend.base import data_type_number
-from ....dialects.nn import set_type
+from ....dialects.nn import constant_of, set_type
 from ....dialects.nn.base import integer
 from ....dialects.nn.shapes import element_of, shape_of, tensor
 from ....rewriting import Refusal, Remarks
@@ -22,11 +22,11 @@ from . import Operator, library
 RULE = "chip-kernel"
 
 _OF_CONSTANTS = {
-    "Conv2DTranspose": "Conv2DTransposeD",
-    "Conv2DBackpropInput": "Conv2DBackpropInputD",
-    "ConcatV2": "ConcatD",
+    "Conv2DTranspose": ("Conv2DTransposeD", "input_size"),
+    "Conv2DBackpropInput": ("Conv2DBackpropInputD", "input_size"),
+    "ConcatV2": ("ConcatD", "concat_dim"),
 }
-"""The operators that the graph compiler makes of others whose index operands are constants, as they are in all these."""
+"""The operators that the graph compiler makes of others, and the operand that becomes an attribute if it is a constant."""
 _PACKED = frozenset({"deq_scale", "req_scale"})
 """Operands that are float32 here and packed into uint64 in files."""
 
@@ -49,7 +49,9 @@ class Kernel(NamedTuple):
 def kernel_of(op: AscendOp, chip: str) -> Kernel | Refusal:
     """The kernel for an operation: one that takes its types, or float16 in place of float32; or why there is none."""
     name, types = op.name.removeprefix("ascend."), _types(op)
-    names = [each for each in (name, _OF_CONSTANTS.get(name, "")) if each in library(chip)]
+    other, operand = _OF_CONSTANTS.get(name, ("", ""))
+    forms = (name, other) if operand and constant_of(getattr(op, operand)) is not None else (name,)
+    names = [each for each in forms if each in library(chip)]
     known = {each: found for each in names if (found := library(chip)[each]) is not None}
     if (reason := lacking(name, chip)) is not None:
         return Refusal(RULE, reason)

@@ -104,6 +104,20 @@ def test_a_profile_is_of_a_chip():
         profile_of(session)
 
 
+def test_the_form_of_a_constant_operand(net):
+    """int8 transposed convolutions are Conv2DTransposeD's, if input_size is a constant."""
+    n = net(1, 3, 8, 8)
+    x, weight = (n.constant(np.zeros(shape, np.int8)) for shape in ((1, 3, 8, 8), (3, 4, 2, 2)))
+    size = n.constant(np.zeros(4, np.int64))
+    shape = n.add(ascend.ShapeOp.make(n.x, dtype=9))
+    geometry = {"strides": [1, 1, 2, 2], "pads": [0, 0, 0, 0], "data_format": "NCHW"}
+    known, computed = (ascend.Conv2DTransposeOp.make(each, x, weight, **geometry) for each in (size, shape))
+    assert str(kernels.kernel_of(known, "910b")) == "Conv2DTransposeD i64 i8 i8 -> i32"
+    refusal = kernels.kernel_of(computed, "910b")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason.startswith("chip 910b has no Conv2DTranspose of i64 i8 i8 -> i32; rows: i32 f16 f16 -> f16")
+
+
 WIDE = ("quantize", DIGITS / "digits.onnx", "--bits", "16", "--profile", "ascend-a2", "--data", DATA, "--effort", "0")
 NO_KERNEL = "chip 910b has no AscendQuant of f32 -> i16; rows: f16 -> i8; f32 -> i8; f16 -> i4; f32 -> i4"
 
