@@ -177,8 +177,9 @@ def test_aliases_that_take_much_memory(text: str, tmp_path: Path) -> None:
 
 def test_suggestion(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("wieght_bits: 8", "utf-8")
+    commands = amct.parser().commands()
     with pytest.raises(CompileError, match=r"did you mean weight-bits\?"):
-        settings_of(tmp_path / "s.yaml", *map(amct.parser().commands().get, ("tune", "quantize")))
+        settings_of(tmp_path / "s.yaml", commands["tune"], commands["quantize"])
 
 
 @pytest.mark.parametrize("name", ["tune", "sensitivity"])

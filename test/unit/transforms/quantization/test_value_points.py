@@ -121,7 +121,8 @@ def test_products_with_their_constant_on_the_left(
     )
     source, data, path, optimized = (tmp_path / name for name in ("m.onnx", "x.npz", "q.onnx", "o.onnx"))
     onnx.save(model, source)
-    inputs = {"x": rng.normal(size=[2 if size == "N" else size for size in batch] + [4, 9]).astype(np.float32)}
+    sizes = [2 if isinstance(size, str) else size for size in batch]
+    inputs = {"x": rng.normal(size=[*sizes, 4, 9]).astype(np.float32)}
     np.savez(data, **inputs)
     session = qdq_session()
     module = frontends.read(source, session)
