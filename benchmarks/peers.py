@@ -3,8 +3,9 @@
     python benchmarks/peers.py [ROUNDS [PEER ...]]
 
 Each peer runs in an environment of its own (`environments.py`), by the script that is named after it, with min-max where
-it has a choice. Ours is `amct-opt MODEL --profile=... --fuse-all --quantize=observer=minmax -t onnx`: profile `qdq` quantizes
-every value, as PPQ does, profile `ascend` what convolutions and matrix products read. All take turns; ratios are ours over the
+it has a choice. Ours is `amct-opt MODEL --profile=... --fuse-all --quantize=observer=minmax -t onnx`, and the same without an
+observer, by default: profile `qdq` quantizes every value, as PPQ does, profile `ascend` what convolutions and matrix products
+read. All take turns; ratios are ours over the
 peer's, round by round, `median (least-most)`. `SQNR` is that of the results for ten samples that calibrated none, of the
 quantized file against the float one, both in onnxruntime: none of the speed may be bought with accuracy.
 """
@@ -31,13 +32,18 @@ NETWORKS = ("resnet50", "mobilenet", "transformer")
 HERE = Path(__file__).parent
 RESULTS = environments.CACHE / "results"
 
-PROFILES = ("qdq", "ascend")
+OURS = {
+    "ours, qdq": ("qdq", "observer=minmax"),
+    "ours, ascend": ("ascend", "observer=minmax"),
+    "ours, qdq by default": ("qdq", ""),
+}
+"""Profiles and further options of `--quantize`."""
 RATIOS = ("wall", "cpu", "peak")
 HEADERS = ("model", "of", "wall s", "cpu s", "peak MB", "SQNR dB", "wall, ratio", "cpu, ratio", "peak, ratio")
 
 
-def ours(profile: str, model: Path, data: Path, out: Path) -> process.Cost:
-    quantize = f"--quantize=data={data} samples={models.CALIBRATION} observer=minmax"
+def ours(profile: str, options: str, model: Path, data: Path, out: Path) -> process.Cost:
+    quantize = f"--quantize=data={data} samples={models.CALIBRATION} {options}"
     command = ["-m", "amct_opt.tools.amct_opt", str(model), f"--profile={profile}", "--fuse-all", quantize]
     return process.run([sys.executable, *command, "-t", "onnx", "-o", str(out)])
 
@@ -79,10 +85,10 @@ def rows(network: str, peer: str, python: Path, rounds: int) -> list[tuple[str, 
     """Rows of the table: the peer, and ours with the ratios."""
     model, data = models.network(network), models.samples(network)
     RESULTS.mkdir(exist_ok=True)
-    made = [RESULTS / f"{network}.{name}.onnx" for name in (peer, *PROFILES)]
-    runs = [partial(theirs, peer, python), *(partial(ours, profile) for profile in PROFILES)]
+    made = [RESULTS / f"{network}.{i}.onnx" for i in range(1 + len(OURS))]
+    runs = [partial(theirs, peer, python), *(partial(ours, *options) for options in OURS.values())]
     costs = process.in_turn(rounds, *(partial(run, model, data, out) for run, out in zip(runs, made, strict=True)))
-    names = (environments.version_of(peer, python), *(f"ours, {profile}" for profile in PROFILES))
+    names = (environments.version_of(peer, python), *OURS)
     shown = [
         (network, name, *_figures(each), in_a_process(model, out, data), *_ratios(each, costs[0]))
         for name, out, each in zip(names, made, costs, strict=True)

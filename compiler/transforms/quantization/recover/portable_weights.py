@@ -22,12 +22,15 @@ from .outputs import few
 from .round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
 from .round_weights.networks import Rivals
 from .round_weights.prefixes import network, points_of
+from .round_weights.sums import some_of
 
 RULE = "portable-weights"
 RISK = 0.75
 """A layer whose largest sum of two products on data is this part of 16 bits keeps portable weights in any case."""
 _SUMMED = 8
 """The largest number of samples that show how large sums are, unless one run takes more."""
+_PLACES = 1 << 12
+"""The most places of a run that show it."""
 
 
 def plain_forms(module: ModuleOp, session: Session) -> dict[Operation, IntegerLayer]:
@@ -80,7 +83,7 @@ def _largest_sum(layer: IntegerLayer, inputs: Array) -> float:
     """The largest share of 16 bits that a sum of two neighbouring products takes."""
     params, product = layer.params, layer.product
     assert params is not None, "its input is quantized"
-    rows = product.rows(inputs, np.arange(product.places(inputs)[0]))
+    rows = product.rows(inputs, some_of(product.places(inputs)[0], _PLACES, 0))
     integers = (np.rint(rows / params.scales()) + params.zero_point[0] + 128).astype(np.int32)
     sums = products_of_neighbours(integers, layer.integers)
     return max((float(max(each.max() / HIGHEST, each.min() / LOWEST)) for each in sums), default=0.0)

@@ -123,7 +123,7 @@ def test_products_with_their_constant_on_the_left(
     onnx.save(model, source)
     sizes = [2 if isinstance(size, str) else size for size in batch]
     inputs = {"x": rng.normal(size=[*sizes, 4, 9]).astype(np.float32)}
-    np.savez(data, **inputs)
+    np.savez(data, x=inputs["x"])
     session = qdq_session()
     module = frontends.read(source, session)
     like_amct(of_amct := module.clone(), as_amct := new_session())
