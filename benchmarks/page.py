@@ -68,7 +68,7 @@ def _section(name: str) -> str:
 
 
 BEGIN, END = "<!-- begin speed (benchmarks/page.py) -->\n", "<!-- end speed -->"
-OURS = {"ours, qdq": "amct-opt, qdq", "ours, qdq by default": "amct-opt, qdq by default"}
+OURS = {"ours, qdq": "amct-opt, profile qdq", "ours, qdq by default": "by default"}
 NETWORKS = {"resnet50": "ResNet-50", "mobilenet": "MobileNetV2", "transformer": "a small transformer"}
 
 
@@ -86,7 +86,8 @@ def speed(page: str) -> str:
         if network in found and cells[0] != "ours, ascend":
             wall, _, peak, sqnr = (cell.split(" ")[0] for cell in cells[1:5])
             found[network].setdefault(cells[0], f"{float(wall):.1f} s, {peak} MB, {float(sqnr):.1f} dB")
-    tools = list(dict.fromkeys((*OURS, *(tool for each in found.values() for tool in each))))
+    measured = dict.fromkeys(tool for each in found.values() for tool in each)
+    tools = [*(each for each in OURS if each in measured), *(each for each in measured if each not in OURS)]
     rows = [(NETWORKS[name], *(each.get(tool, "-") for tool in tools)) for name, each in found.items()]
     lines = [("network", *(OURS.get(tool, tool) for tool in tools)), ["---"] * (len(tools) + 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
