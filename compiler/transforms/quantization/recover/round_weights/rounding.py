@@ -21,6 +21,9 @@ DAMPING = 0.01
 """The fraction of its mean added to the diagonal of H, so that weights of rarely active inputs hardly change."""
 _BLOCK = 32
 """The number of columns after which their errors are propagated to all remaining columns at once."""
+_VANISHING = 1e-30
+"""Inputs whose squares sum to less count as always zero: their products underflow in float32, so that H is not one of a product.
+"""
 _PANEL = 128
 """The number of columns that are factored or solved at once."""
 _PART = 512
@@ -104,7 +107,7 @@ def _nearest(steps: Array, low: Array, high: Array, levels: Array | None) -> Arr
 def _damping(h: Array) -> Array:
     """The addend to the diagonal; it becomes 1 for inputs that are always zero, so that these have no effect."""
     diagonal = np.einsum("gkk->gk", h).astype(np.float64)
-    return DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal == 0, 1.0, 0.0)
+    return DAMPING * diagonal.mean(axis=1, keepdims=True) + np.where(diagonal < _VANISHING, 1.0, 0.0)
 
 
 def damped(h: Array) -> Array:
