@@ -26,6 +26,7 @@ from ..flows.calibration import BATCH_NUM, quantize_runs
 from ..flows.conversion import convert_file
 from ..flows.saving import files_of
 from ..ir.functions import main_function
+from ..ir.layer_names import LayerNames
 from ..lowering.ascend.profiles import like_amct
 from ..pipelines.passes import run_passes
 from ..session import ImportOptions, Session, print_remark
@@ -35,7 +36,7 @@ from ..support.files import made, replacing, scratch
 from ..targets.record import RecordTarget
 from ..transforms.canonicalization import SIMPLIFY
 from ..transforms.quantization.convert.layer_weights import Integers, stored_integers
-from ..transforms.quantization.decide.layers import resolve
+from ..transforms.quantization.decide.layers import Layers, resolve
 from ..transforms.quantization.decide.non_uniform_layers import with_named_levels
 from ..transforms.quantization.options import AUTOMATIC, SettingsOptions
 from ..transforms.quantization.profiles import profile_of
@@ -85,9 +86,19 @@ def create_config(
     run_passes(module, SIMPLIFY, session)
     check_observers(settings, session.observers)
     layers = resolve(settings, module, profile_of(session))
+    _check_skipped(skip_layers or (), layers, module)
     text = json_text(with_named_levels(layers, session), [each.layer for each in layers.able], framework)
     with made(path.parent), replacing(path) as stream:
         stream.write(text.encode())
+
+
+def _check_skipped(names: Sequence[str], layers: Layers, module: ModuleOp) -> None:
+    """Raises CompileError for a name without a layer that can be quantized: skipping it has no effect (AMCT)."""
+    known, operations = LayerNames.of(module), {each.site.compute for each in layers.candidates}
+    for name in names:
+        if operations.isdisjoint(known.find_inside(name)):
+            hint = f"layers that can be quantized are {', '.join(each.layer.name for each in layers.able)}"
+            raise CompileError(f"skip_layers names '{name}', which has no layer that can be quantized", hint=hint)
 
 
 def _json(config_file: PathLike) -> Path:

@@ -32,8 +32,8 @@ that differs from their own order. What the model computes does not depend on it
 """
 
 LAYERS = "nn.layers"
-"""Function attribute: names of layers in the order in which the modules of PyTorch were made, if operations have
-another order: AMCT's records have that order.
+"""Function attribute: names of layers in the order in which the modules of PyTorch were made: AMCT's records have that order,
+and passes may move operations.
 """
 
 
@@ -98,14 +98,13 @@ def input_orders(function: FuncOp) -> dict[str, Sequence[int]]:
 
 
 def set_layer_order(function: FuncOp, modules: Sequence[str], layers: Iterable[str]) -> None:
-    """Set the order of the layers among modules, unless it is the order of `layers`, those of operations."""
-    stand = [name for name in dict.fromkeys(layers) if name in set(modules)]
-    if (order := [name for name in modules if name in set(stand)]) != stand:
-        function.attributes[LAYERS] = ArrayAttr([StringAttr(name) for name in order])
+    """Set the order of the layers, those of operations, among modules."""
+    stand = set(layers)
+    function.attributes[LAYERS] = ArrayAttr([StringAttr(name) for name in modules if name in stand])
 
 
 def layer_order(function: FuncOp) -> list[str]:
-    """The layers in the order in which their modules were made; empty if their operations have that order."""
+    """The layers in the order in which their modules were made; empty for models that are not PyTorch's."""
     order = function.attributes.get(LAYERS)
     return [text_of(name) or "" for name in cast("ArrayAttr[Attribute]", order)] if isinstance(order, ArrayAttr) else []
 

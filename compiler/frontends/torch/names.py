@@ -39,7 +39,8 @@ def name_layers(graph: GraphProto) -> None:
     `layer1.0.conv2` is the operator of that module, `layer1.0.relu@0` and `@1` are those of two calls of one. `layer1.0.add` is
     an operator that a module of the model's own writes between others. A layer that uses the weight of a module that is not
     called has the path of that module (`attention.out_proj`). Further nodes of an operator have their type after its name
-    (`fc/Add`). Nodes that alone are what a module of torch.nn computes have its class as metadata.
+    (`fc/Add`). Nodes that alone are what a module of torch.nn computes have its class as metadata. An operator that would have
+    the name of a module has a number: a call of `mean` next to a module `mean` is `mean_1`.
     """
     units: dict[_Unit, list[NodeProto]] = {}
     for node in graph.node:
@@ -49,16 +50,20 @@ def name_layers(graph: GraphProto) -> None:
         modules.setdefault(unit.path, []).append(unit)
     outer = {around for path in modules for around in _around(path)}
     taken: Counter[str] = Counter()
+    others: list[tuple[Sequence[NodeProto], str]] = []
     for unit, nodes in units.items():
         calls = [each for each in modules[unit.path] if _is_call(units[each])] or modules[unit.path]
         if owner := _uncalled(unit.path, nodes):
             name = owner
         elif not unit.path or unit.path in outer or unit not in calls or not _are_calls(calls, nodes):
-            name = ".".join(filter(None, (unit.path, unit.kind)))
+            others.append((nodes, ".".join(filter(None, (unit.path, unit.kind)))))
+            continue
         else:
             name = unit.path if len(calls) == 1 else f"{unit.path}@{calls.index(unit)}"
             if len(calls) == len(modules[unit.path]) and (path := _class(nodes[0])).startswith(_TORCH):
                 _main(nodes).metadata_props.add(key=MODULE, value=path.rpartition(".")[2])
+        _name(nodes, name, taken)
+    for nodes, name in others:
         _name(nodes, name, taken)
 
 

@@ -203,6 +203,30 @@ class Judge(amct.AutoCalibrationEvaluatorBase):
 
 
 @pytest.mark.slow
+def test_a_module_called_like_an_operator(flow: Flow) -> None:
+    """It keeps its name, so that it can be skipped; the operator has a number."""
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.act, self.mean = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Linear(8, 4)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return self.mean(self.act(self.body(image)).mean((2, 3)))
+
+    model = Encoder().eval()
+    amct.create_quant_config(flow.config, model, modules.X, skip_layers=["mean"])
+    config = json.loads(flow.config.read_text())
+    assert {name: each["quant_enable"] for name, each in config.items() if isinstance(each, dict)} == {
+        "body": True,
+        "mean": False,
+    }
+    for name, reason in (("mean_1", "has no layer that"), ("act", "has no layer that"), ("men", "is not a layer or")):
+        with pytest.raises(CompileError, match=f"skip_layers names '{name}', which {reason}"):
+            amct.create_quant_config(flow.config, model, modules.X, skip_layers=[name])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strength", "order"),
     [(None, "head pool right left stem"), (0.5, "stem left right head pool")],
@@ -237,6 +261,26 @@ def test_order_of_the_record(flow: Flow, strength: float | None, order: str) -> 
         amct.quantize_preprocess(flow.config, flow.record, flow.model, modules.X)(modules.X)
     flow.quantize()(modules.X[:1])
     assert " ".join(read_record(flow.record).layers) == order
+
+
+@pytest.mark.slow
+def test_fusion_does_not_change_the_order(flow: Flow) -> None:
+    """Layers run as they are made, and their batch norms are folded."""
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv3, self.bn3 = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)
+            self.downsample = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            y = self.bn3(self.conv3(image))
+            return torch.relu(y + self.downsample(image))
+
+    flow.model = Block().eval()
+    amct.create_quant_config(flow.config, flow.model, modules.X)
+    flow.quantize()(modules.X[:1])
+    assert [*read_record(flow.record).layers] == ["conv3", "downsample.0"]
 
 
 @pytest.mark.slow
