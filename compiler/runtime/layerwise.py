@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,13 @@ class Layerwise:
         folder: Path,
         kernels: Mapping[Operation, Kernel] | None = None,
     ):
-        """`layers` in the order of the module. `kernels` take the place of operations' own. Values wait in `folder`.
+        """`layers` are asked for in the order of the module. `kernels` take the place of operations' own. Values wait in
+        `folder`.
 
         Raises CompileError for operations that cannot be run, and for data that does not fit.
         """
-        self.operands: dict[Operation, dict[int, Array]] = {layer: {} for layer in layers}
+        asked = {*layers}
+        self.operands: dict[Operation, dict[int, Array]] = {op: {} for op in module.walk() if op in asked}
         """Changed weights and biases, by operand index, which layers read instead of their own, until all batches are after them.
         """
         self._kernels = kernels or {}
@@ -111,7 +113,7 @@ class Layerwise:
     def _rewritten(self, program: Program) -> Program:
         program = usual(program)
         rows: list[Row] = []
-        for i, row in enumerate(program.rows):
+        for i, row in enumerate(_in_order(program.rows, self.operands)):
             kernel = self._kernels.get(row.op, row.kernel)
             if row.op in self.operands:
                 computed = (slot for slot in row.operands if slot not in program.constants)
@@ -119,6 +121,28 @@ class Layerwise:
                 kernel = _replacing(kernel_of(row._replace(op=_open(row.op), kernel=kernel)), self.operands[row.op])
             rows.append(row._replace(kernel=kernel))
         return replace(program, rows=rows)
+
+
+def _in_order(rows: Sequence[Row], layers: Collection[Operation]) -> Iterable[Row]:
+    """The rows, with layers in this order: one that reads only constants comes late, in front of what reads it, behind others."""
+    makers = {slot: row for row in rows for slot in row.results}
+    layer_rows = {row.op: row for row in rows}
+    waiting = deque(layer_rows[layer] for layer in layers if layer in layer_rows)
+    placed: dict[Operation, Row] = {}
+
+    def place(row: Row) -> None:
+        if row.op in placed:
+            return
+        for slot in row.operands:
+            if slot in makers:
+                place(makers[slot])
+        placed[row.op] = row
+
+    for row in rows:
+        while row.op in layers and row.op not in placed:
+            place(waiting.popleft())
+        place(row)
+    return placed.values()
 
 
 def _open(op: Operation) -> Operation:

@@ -613,6 +613,28 @@ def test_layers_are_rounded_behind_the_layers_that_they_read_as_the_converted_ne
                     network_.operands[layer.compute].update(layer.operands())
 
 
+def test_a_layer_of_constants_is_asked_for_where_the_module_has_it() -> None:
+    rng = np.random.default_rng(0)
+    matrices = (dense(rng.normal(size=(3, 3)).astype(np.float32)) for _ in range(3))
+    consts = "".join(f"%m{i} = nn.constant {each}\n" for i, each in enumerate(matrices))
+    square = "tensor<3x3xf32>"
+    module, _ = parsed(
+        f"""func.func @main(%x: {square} {{nn.name = "x"}}) -> {square} {{
+        {consts}
+        %a = nn.matmul %m0, %m1 : ({square}, {square}) -> {square}
+        %b = nn.matmul %x, %m2 : ({square}, {square}) -> {square}
+        %y = nn.matmul %a, %b : ({square}, {square}) -> {square}
+        func.return %y : {square}\n}}"""
+    )
+    layers = [op for op in module.walk() if isinstance(op, nn.MatMulOp)]
+    x = rng.normal(size=(3, 3)).astype(np.float32)
+    with TemporaryDirectory() as folder:
+        network_ = Layerwise(module, layers, [{"x": x}], Path(folder))
+        found = [next(iter(network_.inputs(layer))) for layer in layers]
+    np.testing.assert_array_equal(found[1], x)
+    np.testing.assert_array_equal(found[2], found[0] @ nn.array_of(layers[0].operands[1]))
+
+
 def first_layer() -> str:
     """The first convolution of the network alone."""
     text = network().partition("%r1 =")[0].replace("tensor<?x6xf32>", "tensor<?x6x8x8xf32>")
