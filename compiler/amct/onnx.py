@@ -16,7 +16,6 @@ from typing import Any
 from uuid import uuid4
 
 from onnx import ModelProto, StringStringEntryProto
-from onnx.external_data_helper import uses_external_data
 from xdsl.dialects.builtin import ModuleOp
 
 from ..api import PathLike, load
@@ -102,22 +101,16 @@ def _watcher_of(model: Any) -> Callable[[Inputs], object] | None:
 
 def _copy(model: Path, modified: Path) -> None:
     """Copy a model and the files of its large arrays, which keep their relative paths."""
-    arrays = {Path(location): model.parent / location for location in _locations(model)}
+    arrays = source.external_files(model)
     copies = {modified: model, **{modified.parent / location: file for location, file in arrays.items()}}
     refuse_overwriting(copies, copies.values())
     with ExitStack() as folders:
         for target in copies:
             folders.enter_context(made(target.parent))
         streams = folders.enter_context(replacing_all(*copies))
-        for source, stream in zip(copies.values(), streams, strict=True):
-            with source.open("rb") as given:
+        for file, stream in zip(copies.values(), streams, strict=True):
+            with file.open("rb") as given:
                 shutil.copyfileobj(given, stream)
-
-
-def _locations(model: Path) -> set[str]:
-    """The paths of a model's large arrays, relative to the model."""
-    tensors = source.load(model).model.graph.initializer
-    return {e.value for t in tensors if uses_external_data(t) for e in t.external_data if e.key == "location"}
 
 
 @cache

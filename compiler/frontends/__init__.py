@@ -48,10 +48,17 @@ def stem(model: Path) -> str:
 
 
 def files_of(model: Path, options: ImportOptions) -> set[Path]:
-    """The files that a model is read from, as far as known without reading it; for a SavedModel including the variables."""
+    """The files that a model is read from: the external data of ONNX and the variables of a SavedModel are among them.
+
+    Raises CompileError for a file that is not a model of ONNX.
+    """
     model = model_in(model)
     files = {model} if options.weights is None else {model, options.weights}
     folder = model if model.is_dir() else model.parent
     if model.is_dir() or model.stem == "saved_model":
         files.update(folder.glob("saved_model.*"), folder.glob("variables/variables.*"))
+    if model.suffix.lower() == ".onnx" and model.is_file():
+        from .onnx.source import external_files
+
+        files.update(external_files(model).values())
     return {file for file in files if not file.is_dir()}

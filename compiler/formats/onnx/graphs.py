@@ -32,6 +32,15 @@ def all_nodes(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
             yield from all_nodes(graph.node)
 
 
+def all_tensors(nodes: Sequence[NodeProto]) -> Iterator[TensorProto]:
+    """The tensors in attributes of nodes, and those and the initializers of the graphs inside them."""
+    for node in all_nodes(nodes):
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
+        for graph in subgraphs(node):
+            yield from graph.initializer
+
+
 def definitions(graph: GraphProto) -> Iterator[str]:
     """The names that a graph itself defines: inputs, initializers, results of nodes."""
     yield from (i.name for i in graph.input)

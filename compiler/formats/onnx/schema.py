@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import inf
 
-from onnx import IR_VERSION, GraphProto, NodeProto, checker, defs, helper
+from onnx import IR_VERSION, GraphProto, NodeProto, TensorProto, checker, defs, helper
+from onnx.external_data_helper import uses_external_data
 
 from .attributes import Value, value_of
-from .graphs import STANDARD, domain_of, subgraphs
+from .graphs import STANDARD, all_tensors, domain_of, subgraphs
 
 NEWEST_OPSET = min(26, defs.onnx_opset_version())
 """The newest opset that onnxruntime loads, if the installed onnx knows it."""
@@ -39,14 +40,18 @@ def schema_defaults(op_type: str, opset: int, domain: str) -> Mapping[str, Value
     return {name: value for name, value in defaults.items() if value is not None}
 
 
-def _without_graphs(node: NodeProto) -> NodeProto:
-    """The node with empty graphs in its attributes: the checker does not see the outer values that graphs capture."""
-    if not any(True for _ in subgraphs(node)):
+def _by_itself(node: NodeProto) -> NodeProto:
+    """The node with empty graphs in its attributes, and without external data: the checker does not see the outer values that
+    graphs capture, and looks for files in the current folder.
+    """
+    if not any(map(uses_external_data, all_tensors([node]))) and not any(True for _ in subgraphs(node)):
         return node
     copy = NodeProto()
     copy.CopyFrom(node)
     for graph in subgraphs(copy):
         graph.CopyFrom(GraphProto(name=graph.name or "graph"))
+    for tensor in filter(uses_external_data, all_tensors([copy])):
+        tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
 
 
@@ -78,7 +83,7 @@ def complaint(node: NodeProto, opsets: Mapping[str, int]) -> str | None:
     context.ir_version = IR_VERSION
     context.opset_imports = dict(opsets)
     try:
-        checker.check_node(_without_graphs(node), context)
+        checker.check_node(_by_itself(node), context)
     except checker.ValidationError as e:
         return str(e).splitlines()[0]
     return None

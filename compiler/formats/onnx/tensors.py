@@ -106,6 +106,13 @@ class TensorReader:
             return _decode(data, shape, dtype)
         return _typed(tensor, count, where).reshape(shape).astype(dtype, copy=False)
 
+    def take_in(self, tensor: TensorProto, where: str) -> None:
+        """Puts the external data of a tensor, if it has any, into the tensor itself. Raises CompileError like `read`."""
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.raw_data = packed(self.read(tensor, where)).tobytes()
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+
     def _raw(self, tensor: TensorProto, data: Array, where: str) -> Array:
         dtype, shape = _checked(tensor, where)
         if data.size != (size := _size(prod(shape), dtype)):

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy
 
 from ...dialects import nn
 from ...dialects.nn.constant import INLINE_ELEMENTS
-from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of, free_names, renamed, take_weights
+from ...formats.onnx.graphs import STANDARD, all_nodes, all_tensors, domain_of, free_names, renamed, take_weights
 from ...formats.onnx.opaque import IR_VERSION
 from ...formats.onnx.schema import complaint
 from ...formats.onnx.tensors import code_of, is_ranked, tensor_type
@@ -155,6 +155,8 @@ def _part(layers: Sequence[NodeLayer], wanted: Container[str], env: Mapping[str,
     nodes = renamed([layer.proto for layer in layers], {}, Names([*inputs, *own]).unique)
     for tensor in take_weights(nodes, INLINE_ELEMENTS):
         inputs[tensor.name] = Constant(tensor.name, shared.tensors.read(tensor, layers[0].where))
+    for tensor in all_tensors(nodes):
+        shared.tensors.take_in(tensor, layers[0].where)
     outputs = [n for layer in layers for n in layer.proto.output if n in wanted]
     return Part(_model(nodes, shared), inputs, outputs)
 

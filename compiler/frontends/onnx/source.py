@@ -8,12 +8,12 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, NodeProto, inliner
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, inliner
 from onnx.external_data_helper import uses_external_data
 
 from ...formats.onnx.attributes import GRAPHS
 from ...formats.onnx.file import without_weights
-from ...formats.onnx.graphs import STANDARD, all_nodes, domain_of
+from ...formats.onnx.graphs import STANDARD, all_nodes, all_tensors, domain_of
 from ...formats.onnx.schema import NEWEST_OPSET
 from ...formats.onnx.tensors import Array
 from ...formats.wire import MalformedError, mapped
@@ -51,13 +51,23 @@ def load(path: Path) -> Source:
 
 def checked(model: ModelProto, path: Path = MEMORY) -> Source:
     """A copy of a model in memory, with the checks of `load`. Raises CompileError like `load`, and for tensors in files."""
-    if any(uses_external_data(tensor) for tensor in model.graph.initializer):
+    if any(map(uses_external_data, (*model.graph.initializer, *all_tensors(model.graph.node)))):
         raise CompileError(
             "its tensors are in files", where=str(path), hint="onnx.load reads them in, or give the path"
         )
     copied = ModelProto()
     copied.CopyFrom(model)
     return Source(path, _checked(copied, str(path)), {})
+
+
+def external_files(path: Path) -> dict[str, Path]:
+    """The files with external data of a model, also of the graphs inside its nodes, by their location. Raises CompileError like
+    `load`.
+    """
+    model = load(path).model
+    external = filter(uses_external_data, (*model.graph.initializer, *all_tensors(model.graph.node)))
+    locations = {e.value for tensor in external for e in tensor.external_data if e.key == "location"}
+    return {location: path.parent / location for location in locations}
 
 
 def _checked(model: ModelProto, where: str) -> ModelProto:
@@ -117,9 +127,7 @@ def _texts_of_graph(graph: GraphProto) -> Iterator[object]:
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.name
         yield from (d.dim_param for d in value.type.tensor_type.shape.dim)
-    for tensor in graph.initializer:
-        yield tensor.name
-        yield from (text for e in tensor.external_data for text in (e.key, e.value))
+    yield from _texts_of_tensors(graph.initializer)
     yield from _texts_of_nodes(graph.node)
 
 
@@ -128,8 +136,15 @@ def _texts_of_nodes(nodes: Iterable[NodeProto]) -> Iterator[object]:
         yield from (node.op_type, node.name, node.domain, *node.input, *node.output)
         for attribute in node.attribute:
             yield from (attribute.name, attribute.ref_attr_name)
+            yield from _texts_of_tensors((attribute.t, *attribute.tensors))
             for graph in (attribute.g, *attribute.graphs) if attribute.type in GRAPHS else ():
                 yield from _texts_of_graph(graph)
+
+
+def _texts_of_tensors(tensors: Iterable[TensorProto]) -> Iterator[object]:
+    for tensor in tensors:
+        yield tensor.name
+        yield from (text for e in tensor.external_data for text in (e.key, e.value))
 
 
 _MOST_OPSETS = 1 << 31

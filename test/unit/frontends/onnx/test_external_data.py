@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper
 
+from amct_opt import frontends
 from amct_opt.dialects import nn
 from amct_opt.frontends.onnx import read
+from amct_opt.runtime.executor import run
+from amct_opt.session import ImportOptions
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
@@ -56,6 +59,32 @@ def test_mapped_at_offset(write: Write) -> None:
     np.testing.assert_array_equal(array, WEIGHT)
     assert not array.flags.owndata
     assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("form", ["initializer", "constant", "output"])
+def test_inner_graphs_are_carried_with_their_data(build: Callable[..., ModelProto], tmp_path: Path, form: str) -> None:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(3,), data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="w.data")
+    output = "w" if form == "output" else "z"
+    nodes = [] if form == "output" else [helper.make_node("Add", ["x", "w"], ["z"])]
+    held = [] if form == "constant" else [tensor]
+    if form == "constant":
+        nodes.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
+    inside = helper.make_graph(nodes, "then", [], [helper.make_tensor_value_info(output, 1, [3])], held)
+    negated = [helper.make_node("Neg", ["x"], ["n"])]
+    other = helper.make_graph(negated, "else", [], [helper.make_tensor_value_info("n", 1, [3])])
+    choice = helper.make_node("If", ["c"], ["y"], "choice", then_branch=inside, else_branch=other)
+    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", 1, [3])]
+    path = tmp_path / "net.onnx"
+    path.write_bytes(build([choice], inputs, ["y"]).SerializeToString())
+    weight = np.arange(3, dtype=np.float32)
+    (tmp_path / "w.data").write_bytes(weight.tobytes())
+    module = read(path, new_session())
+    assert path.with_name("w.data") in frontends.files_of(path, ImportOptions())
+    (tmp_path / "w.data").unlink()
+    x = np.ones(3, np.float32)
+    (y,) = run(module, {"c": np.array(True), "x": x}).values()
+    np.testing.assert_array_equal(y, weight if form == "output" else x + weight)
 
 
 def test_offset_and_length_are_optional(write: Write) -> None:
