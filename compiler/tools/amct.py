@@ -100,7 +100,7 @@ def arguments(tool: Parser, argv: Sequence[str]) -> argparse.Namespace:
     if getattr(args, "settings", None) is None:
         return args
     commands = tool.commands()
-    commands[argv[0]].set_defaults(**settings_of(args.settings, commands[argv[0]], commands["quantize"]))
+    commands[argv[0]].set_defaults(**settings_of(args, commands[argv[0]], commands["quantize"]))
     return tool.parse_args(argv)
 
 

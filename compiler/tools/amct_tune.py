@@ -64,8 +64,8 @@ If the files of the best trial are not faster than float after all, nothing is w
 
 OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
 a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again, and with its
-options as a file for --settings, OUTDIR/tuned.yaml. If no trial reaches the goal within the budget, the best one is written and
-the exit status is 1."""
+options as a file for --settings, OUTDIR/tuned.yaml (with --trust-settings if the data are elsewhere). If no trial reaches the
+goal within the budget, the best one is written and the exit status is 1."""
 
 
 def add_parser(commands: Any) -> None:
@@ -127,13 +127,13 @@ def run(args: argparse.Namespace) -> None:
         options = FileOptions(wanted_of(best), data, running, results, timed=True)
         summary = quantize_file(args.model, args.output, options, session)
     with replacing(tuned) as stream:
-        stream.write(quantize_settings(winning).encode())
+        stream.write(quantize_settings(winning, args.output).encode())
     report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
         print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary, report)})
     else:
         print_summary(summary, report, session, args.verbose)
-        print(f"the options as a file for --settings: {tuned}\nto write these files again:\n  {again}")
+        print(f"the options as a file: --settings {tuned} --trust-settings\nto write these files again:\n  {again}")
     refuse(summary.peer, summary.files["onnx"], summary.model)
     if not found.best.reached:
         goal_missed = "reaches the goal" if found.best.kept else "keeps the budget"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,8 +17,19 @@ from ..support.diagnostics import CompileError, first_line
 from ..support.limits import check_aliases
 from .parser import Parser
 
-_WITHOUT = frozenset({"help", "settings"})
+_WITHOUT = frozenset({"help", "settings", "trust_settings"})
 """Options that a file does not have."""
+_FILES: Mapping[str, str] = {
+    **dict.fromkeys(("check", "data", "test"), ";"),
+    **dict.fromkeys(
+        ("checkpoint", "cluster_store", "config", "evaluator", "labels", "output", "record", "weights"), "\n"
+    ),
+    "cluster_tls": ",",
+}
+"""Options whose values name files or code, by the attribute that they set, and what separates several of them."""
+_CODE = re.compile(r"\.py(:|$)")
+_ELSEWHERE = re.compile(r"|folders|.*://.*")
+"""What stands in the place of a file: nothing, the classes of folders, an address."""
 
 
 class _Entry(NamedTuple):
@@ -27,18 +39,23 @@ class _Entry(NamedTuple):
 
 
 def add_settings(parser: Parser) -> None:
-    """`--settings`."""
+    """`--settings` and `--trust-settings`."""
     text = "options of this command, under their names without dashes in front; the command line overrides them"
     parser.add_argument("--settings", type=Path, metavar="FILE", help=f"a .yaml, .toml or .json file with {text}")
+    text = "let the file name code (FILE.py), addresses, and files outside of its folder"
+    parser.add_argument("--trust-settings", action="store_true", help=text)
 
 
-def settings_of(path: Path, parser: Parser, quantize: Parser) -> dict[str, Any]:
-    """The values that a file gives, by the attribute that the option sets. An option that only `amct quantize` has is noted.
+def settings_of(args: argparse.Namespace, parser: Parser, quantize: Parser) -> dict[str, Any]:
+    """The values that the file of `args` gives, by the attribute that the option sets. An option that only `amct quantize` has is
+    noted.
 
-    Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Raises CompileError,
-    located at the line, for what cannot be read, for keys that are not options of a command, and for values of another kind.
+    Dashes and underscores are the same. Lists and mappings stand for the text with commas and colons. Paths are relative to the
+    file. Raises CompileError, located at the line, for what cannot be read, for keys that are not options of a command, and for
+    values of another kind. Code, addresses and files outside of its folder are errors as well, unless the file is trusted or the
+    command line has another value.
     """
-    known = _known(parser)
+    known, path = _known(parser), cast(Path, args.settings)
     found: dict[str, Any] = {}
     for entry in _entries(path):
         where, name = f"{path}:{entry.line}", _plain(entry.key)
@@ -52,7 +69,9 @@ def settings_of(path: Path, parser: Parser, quantize: Parser) -> dict[str, Any]:
         if action.dest in found:
             raise CompileError(f"'{entry.key}' is given twice", where=where)
         try:
-            found[action.dest] = _value(parser, action, entry)
+            found[action.dest] = _value(parser, action, entry, path.parent)
+            if not args.trust_settings and getattr(args, action.dest) == action.default:
+                _check_trust(action, entry, path.parent)
         except argparse.ArgumentError as e:
             raise CompileError(f"{entry.key}: {e.message}", where=where) from None
         except CompileError as e:
@@ -69,7 +88,9 @@ def located(error: CompileError, args: argparse.Namespace, parser: Parser) -> Co
     if error.where or wrong is None:
         return error
     for entry in _entries(path):
-        if known.get(_plain(entry.key)) is wrong and _value(parser, wrong, entry) == getattr(args, wrong.dest):
+        if known.get(_plain(entry.key)) is wrong and _value(parser, wrong, entry, path.parent) == getattr(
+            args, wrong.dest
+        ):
             return error.at(f"{path}:{entry.line}")
     return error
 
@@ -101,7 +122,39 @@ def _entries(path: Path) -> list[_Entry]:
         raise CompileError(f"cannot be read: {first_line(str(e)).partition(';')[0]}", where=str(path)) from None
 
 
-def _value(parser: Parser, action: argparse.Action, entry: _Entry) -> Any:
+def _check_trust(action: argparse.Action, entry: _Entry, folder: Path) -> None:
+    """Raises CompileError for a value that names code, an address, or a file outside of the folder, after links are followed."""
+    text = _text(action, entry.value) or ""
+    parts = text.split(_FILES[action.dest]) if action.dest in _FILES else []
+    if action.dest == "cluster" and "://" in text:
+        parts = [text]
+    for part in parts:
+        if _CODE.search(part):
+            what = "code, which is executed"
+        elif "://" in part:
+            what = "an address"
+        elif not (folder / part).resolve().is_relative_to(folder.resolve()):
+            what = f"a file outside of {folder}, its folder"
+        else:
+            continue
+        hint = f"give {action.option_strings[0]} on the command line, or --trust-settings"
+        raise CompileError(f"'{entry.key}' names {what}: '{part}'", hint=hint)
+
+
+def _by_part(dest: str, text: str, change: Callable[[str], object]) -> str:
+    """The value of an option with its files changed; any other value as it is."""
+    if (separator := _FILES.get(dest)) is None:
+        return text
+    return separator.join(part if _ELSEWHERE.fullmatch(part) else str(change(part)) for part in text.split(separator))
+
+
+def relative_to(folder: Path, dest: str, text: str) -> str:
+    """The value of an option for a settings file in a folder, which reads relative paths from there."""
+    real = os.path.realpath(folder)
+    return _by_part(dest, text, lambda part: part if Path(part).is_absolute() else os.path.relpath(part, real))
+
+
+def _value(parser: Parser, action: argparse.Action, entry: _Entry, folder: Path) -> Any:
     key, value = entry.key, entry.value
     if action.nargs == 0:
         if not isinstance(value, bool):
@@ -111,7 +164,7 @@ def _value(parser: Parser, action: argparse.Action, entry: _Entry) -> Any:
     text = _text(action, value)
     if text is None:
         raise CompileError(f"{key}: {_shown(value)} is not {_wanted(action)}")
-    return parser.value_of(action, text)
+    return parser.value_of(action, _by_part(action.dest, text, lambda part: folder / part))
 
 
 def _text(action: argparse.Action, value: object) -> str | None:

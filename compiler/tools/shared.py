@@ -27,7 +27,7 @@ from ..transforms.quantization.options import (
     engine_named,
 )
 from .parser import TOOLS, Parser
-from .settings_file import add_settings
+from .settings_file import add_settings, relative_to
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -267,7 +267,10 @@ def note_target(args: argparse.Namespace, session: Session) -> None:
         session.note(f"quantizing for {mine.target} (profile {mine.name}); --profile cpu is for {QDQ.target}")
 
 
-_OWN = (*leaves(ClusterOptions), "output", "record", "run", "settings", "quiet", "verbose", "json", "labels")
+_OWN = (
+    *leaves(ClusterOptions),
+    *("output", "record", "run", "settings", "trust_settings", "quiet", "verbose", "json", "labels"),
+)
 """Arguments of one run only, those that do not change a result, and labels, which only some commands have."""
 
 
@@ -334,24 +337,26 @@ def add_engine(add: Callable[..., object], text: str, *others: str, default: str
     add("--engine", metavar="ENGINE", type=engine_named, choices=_Engines(others), default=default, help=text)
 
 
-def quantize_settings(args: argparse.Namespace) -> str:
-    """The options of `amct quantize` among those of another command, as YAML for `--settings`: without the model."""
+def quantize_settings(args: argparse.Namespace, folder: Path) -> str:
+    """The options of `amct quantize` among those of another command, as YAML for `--settings` in a file of this folder: without
+    the model.
+    """
     import yaml
 
     options = _differing(TOOLS["amct"]().commands()["quantize"], args)
     given = {
-        action.option_strings[0].lstrip("-"): _setting(action, value)
+        action.option_strings[0].lstrip("-"): _setting(action, value, folder)
         for action, value in options
         if action.option_strings
     }
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
 
-def _setting(action: argparse.Action, value: Any) -> bool | int | float | str | list[str]:
+def _setting(action: argparse.Action, value: Any, folder: Path) -> bool | int | float | str | list[str]:
     """The value of an option in a file: a list, where its text is one."""
     if isinstance(value, bool | int | float):
         return value
-    text, form = str(value), str(action.metavar or "")
+    text, form = relative_to(folder, action.dest, str(value)), str(action.metavar or "")
     return text.split(form[-4]) if form.endswith("...") else text
 
 

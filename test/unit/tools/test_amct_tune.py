@@ -53,11 +53,14 @@ def test_bits_are_spent_before_layers_stay_in_float(amct_tool, tmp_path: Path) -
     assert settings.pop("effort") == 0
     assert {name.replace("-", "_"): value for name, value in settings.items()} == best["changes"]
     written = (tmp_path / "digits_qdq.onnx").read_bytes()
-    for number, again in enumerate((command[2:-2], [str(MODEL), "--settings", tmp_path / "tuned.yaml"])):
+    for number, again in enumerate(
+        (command[2:-2], [str(MODEL), "--trust-settings", "--settings", tmp_path / "tuned.yaml"])
+    ):
         folder = tmp_path / f"again{number}"
         assert amct_tool("quantize", *again, "-o", folder).status == 0
         assert (folder / "digits_qdq.onnx").read_bytes() == written
-    refused = amct_tool("tune", MODEL, "--settings", tmp_path / "tuned.yaml", "--sqnr", "20", "-o", tmp_path)
+    given = "--trust-settings", "--settings", tmp_path / "tuned.yaml"
+    refused = amct_tool("tune", MODEL, *given, "--sqnr", "20", "-o", tmp_path)
     assert "tuned.yaml: error: would overwrite a file that was read" in refused.err
 
 

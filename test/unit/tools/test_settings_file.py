@@ -11,7 +11,7 @@ import pytest
 from amct_opt.pipelines.options import leaves
 from amct_opt.support.diagnostics import CompileError
 from amct_opt.tools import amct
-from amct_opt.tools.settings_file import located, settings_of
+from amct_opt.tools.settings_file import located, relative_to
 from amct_opt.tools.shared import options_of
 from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions, SettingsOptions
 
@@ -54,16 +54,17 @@ JSON = """{
 }"""
 
 
-def _parsed(folder: Path, name: str, text: str, *given: str) -> argparse.Namespace:
+def _parsed(folder: Path, name: str, text: str, *given: str, command: str = "quantize") -> argparse.Namespace:
     (folder / name).write_text(text, "utf-8")
-    parser = amct.parser()
-    return amct.arguments(parser, ["quantize", "m.onnx", "-o", "out", *given, "--settings", str(folder / name)])
+    output = () if command == "sensitivity" else ("-o", "out")
+    return amct.arguments(amct.parser(), [command, "m.onnx", *output, *given, "--settings", str(folder / name)])
 
 
 @pytest.mark.parametrize(("name", "text"), [("s.yaml", YAML), ("s.toml", TOML), ("s.json", JSON)])
 def test_a_file_says_what_options_say(name: str, text: str, tmp_path: Path) -> None:
     args = _parsed(tmp_path, name, text)
-    assert (args.input_shape, args.scale, args.mean, args.data) == ("x:1,3,?,8", 1.0, "0.5,0.25", "photos")
+    data = str(tmp_path / "photos")
+    assert (args.input_shape, args.scale, args.mean, args.data) == ("x:1,3,?,8", 1.0, "0.5,0.25", data)
     assert options_of(args, QuantizeOptions) == QuantizeOptions(
         settings=SettingsOptions(
             observer="percentile",
@@ -105,9 +106,8 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_located(name: str, text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(CompileError) as error:
-        settings_of(tmp_path / name, *[amct.parser().commands()["quantize"]] * 2)
+        _parsed(tmp_path, name, text)
     assert message in str(error.value)
 
 
@@ -155,6 +155,42 @@ def test_errors_of_other_values_are_not_located(tmp_path: Path) -> None:
     assert located(CompileError("is bad", option="data"), args, command).where == f"{tmp_path / 's.yaml'}:2"
 
 
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("data: evil.py:run", "--data=d.npz", "'data' names code, which is executed: 'evil.py:run'"),
+        ("data: s3://bucket/data", "--data=d.npz", "'data' names an address: 's3://bucket/data'"),
+        ("cluster: tcp://host:8786", "--cluster=local:2", "'cluster' names an address: 'tcp://host:8786'"),
+        ("cluster-tls: 'a.pem,/b.pem,c.pem'", "--cluster-tls=a,b,c", "'cluster-tls' names a file outside of "),
+        ("config: ../a.cfg", "--config=a.cfg", "'config' names a file outside of "),
+        ("data: a;link/b", "--data=d.npz", "'data' names a file outside of "),
+        ("test: evil.py:run", "--test=d.npz", "'test' names code"),
+        ("evaluator: evil.py", "--evaluator=mine.py", "'evaluator' names code"),
+    ],
+)
+def test_code_addresses_and_files_elsewhere_need_trust(text: str, given: str, message: str, tmp_path: Path) -> None:
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    with pytest.raises(CompileError) as error:
+        _parsed(folder, "s.yaml", text, command="tune")
+    assert f"{folder / 's.yaml'}:1: error: {message}" in str(error.value)
+    assert given.partition("=")[0] in error.value.hint, "the hint names the option"
+    _parsed(folder, "s.yaml", text, given, command="tune")
+    _parsed(folder, "s.yaml", text, "--trust-settings", command="tune")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "data: a;b/c\ncluster: local:2\nlabels: folders\ncluster-tls: 'ca.pem,cert.pem,key.pem'\nweights: w"
+    args = _parsed(tmp_path, "s.yaml", text)
+    assert args.data == f"{tmp_path / 'a'};{tmp_path / 'b/c'}"
+    assert args.cluster_tls == ",".join(str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
+    assert (args.cluster, args.labels, args.weights) == ("local:2", "folders", tmp_path / "w")
+    monkeypatch.chdir(tmp_path)
+    assert relative_to(tmp_path / "out", "data", f"a;s3://b;{tmp_path}") == f"../a;s3://b;{tmp_path}"
+    assert relative_to(tmp_path / "out", "observer", "mse") == "mse"
+
+
 _LAUGHS = "\n".join(f"- &a{i} [{','.join(f'*a{i - 1}' for _ in range(10))}]" for i in range(1, 12))
 
 
@@ -176,18 +212,14 @@ def test_aliases_that_take_much_memory(text: str, tmp_path: Path) -> None:
 
 
 def test_suggestion(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("wieght_bits: 8", "utf-8")
-    commands = amct.parser().commands()
     with pytest.raises(CompileError, match=r"did you mean weight-bits\?"):
-        settings_of(tmp_path / "s.yaml", commands["tune"], commands["quantize"])
+        _parsed(tmp_path, "s.yaml", "wieght_bits: 8", command="tune")
 
 
 @pytest.mark.parametrize("name", ["tune", "sensitivity"])
 def test_options_of_quantize_alone_are_noted(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As in `tuned.yaml`."""
-    (tmp_path / "s.yaml").write_text("observer: mse\neffort: 0", "utf-8")
-    commands = amct.parser().commands()
-    assert settings_of(tmp_path / "s.yaml", commands[name], commands["quantize"]) == {"observer": "mse"}
+    assert _parsed(tmp_path, "s.yaml", "observer: mse\neffort: 0", command=name).observer == "mse"
     assert "s.yaml:2: 'effort' is for amct quantize and has no effect here\n" in capsys.readouterr().err
 
 
