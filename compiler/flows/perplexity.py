@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
+from importlib.util import find_spec
 from math import exp, inf
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,7 @@ from .decoder import Decoder, continued, decoder_of
 from .labels import array_named
 from .options import TextOptions
 from .runnable import default_engine
+from .tokenizing import token_ids
 
 WINDOW = 128
 """Default number of tokens of a window, if neither the option, the rows of an array nor the model give one."""
@@ -258,32 +259,21 @@ def _tokenized(text: TextOptions) -> Array:
     if text.tokenizer is None:
         hint = "give --tokenizer tokenizer.json, or token ids as .npz or .npy"
         raise CompileError("a text needs the tokenizer of the model", where=str(path), hint=hint)
-    tokenizer = _tokenizer(Path(text.tokenizer))
+    tokenizer = Path(text.tokenizer)
+    if not tokenizer.is_file():
+        hint = "it is the file tokenizer.json of the model's folder"
+        raise CompileError("there is no such tokenizer", where=str(tokenizer), hint=hint)
+    if find_spec("tokenizers") is None:
+        raise CompileError("a tokenizer requires tokenizers", where=str(tokenizer), hint=_INSTALL)
     refuse_pipe(path)
     try:
         content = path.read_text("utf-8")
     except (OSError, ValueError) as e:
         raise CompileError(f"cannot be read as text in UTF-8: {first_line(str(e))}", where=str(path)) from None
-    return np.array(tokenizer.encode(content, add_special_tokens=False).ids, np.int64)
-
-
-def _tokenizer(path: Path) -> Any:
-    """A `Tokenizer`. Raises CompileError, located, without the file or the library, or for another file."""
-    if not path.is_file():
-        raise CompileError(
-            "there is no such tokenizer", where=str(path), hint="it is the file tokenizer.json of the model's folder"
-        )
     try:
-        tokenizers: Any = import_module("tokenizers")
-    except ImportError:
-        raise CompileError("a tokenizer requires tokenizers", where=str(path), hint=_INSTALL) from None
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as e:  # the library's have no other base
-        raise CompileError(f"is not a tokenizer: {first_line(str(e))}", where=str(path)) from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+        return np.frombuffer(token_ids(tokenizer, content.encode()), np.int64)
+    except ValueError as e:
+        raise CompileError(str(e), where=str(tokenizer)) from None
 
 
 def _percent(share: float, error: float) -> str:

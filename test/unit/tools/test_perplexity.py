@@ -12,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import amct_opt
+from amct_opt.flows import tokenizing
+from amct_opt.flows.tokenizing import token_ids
 
 from ..values import normal
 
@@ -153,6 +155,45 @@ def test_a_text_with_its_tokenizer(amct_tool, tmp_path: Path) -> None:
     given = ("--perplexity", tmp_path / "text.txt", "--tokenizer", tmp_path / "larger.json", "--window", "16")
     result = amct_tool("evaluate", model, *given)
     assert f"{tmp_path / 'larger.json'}: error: token 3 has id 11, beyond the 11 of {model}" in result.err
+
+
+_NORMALIZED = {"type": "Precompiled", "precompiled_charsmap": "AQ=="}
+_INDEXED = {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWIA"}
+
+
+@pytest.mark.parametrize(
+    ("unknown", "normalizer", "message"),
+    [
+        ("[UNK]", None, "does not make tokens of the text: WordLevel error: Missing [UNK] token from the vocabulary"),
+        ("a", _INDEXED, "does not make tokens of the text: index out of bounds: the len is 2"),
+        ("a", _NORMALIZED, "is not a tokenizer: Precompiled: Error("),
+    ],
+)
+def test_errors_and_panics_of_tokenizers_are_one_line(
+    unknown: str, normalizer: dict[str, str] | None, message: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("tokenizers")
+    path = _tokenizer(tmp_path / "tokenizer.json", unknown, normalizer)
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as error:
+        token_ids(path, b"a word")
+    assert str(error.value).startswith(message)
+
+
+def test_a_tokenizer_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tokenizers")
+    path = _tokenizer(tmp_path / "tokenizer.json", "a", None)
+    assert np.frombuffer(token_ids(path, b"a b word"), np.int64).tolist() == [0, 1, 0]
+    monkeypatch.setattr(tokenizing, "_MEMORY", 40 << 20)
+    monkeypatch.setattr(tokenizing, "_SHARE", 0)
+    with pytest.raises(ValueError, match="ended the process that read it, which may take 40 MB"):
+        token_ids(path, b"a b " * 1_000_000)
+
+
+def _tokenizer(path: Path, unknown: str, normalizer: dict[str, str] | None) -> Path:
+    model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": unknown}
+    parts = {"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "normalizer": normalizer, "model": model}
+    path.write_text(json.dumps({"version": "1.0", **parts}), "utf-8")
+    return path
 
 
 def test_a_tokenizer_that_is_missing(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
