@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -44,6 +44,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
 from ..support.diagnostics import CompileError, first_line, op_error
 from ..support.files import refuse_pipe, replacing, replacing_all
+from ..support.limits import MOST_EXPANDED
 from .name_hints import name_hint
 from .unique_names import Names
 from .weights import Weight, WeightError, open_side_file, side_file_of, stored_key, write_arrays
@@ -85,6 +86,9 @@ class ModuleParser(Parser):
         self.weights: list[Weight] = []
         """The weights that the text refers to in the file next to it."""
         self._used_early: dict[str, Span[str]] = {}
+        self.attribute_aliases = _Aliases(self._expand)
+        self._alias_sizes: dict[str, int] = {}
+        self._expanded = 0
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Like xDSL, but blank text is an empty module, and an undefined value is reported at its first use."""
@@ -102,6 +106,17 @@ class ModuleParser(Parser):
             if not undefined or "not defined" not in e.msg:
                 raise
             self.raise_error(f"{undefined[0].text} is used but not defined", undefined[0])
+
+    def _parse_alias_def(self) -> None:
+        name, start, before = self._current_token.text, self.pos, self._expanded
+        super()._parse_alias_def()
+        self._alias_sizes[name] = self.pos - start + self._expanded - before
+
+    def _expand(self, alias: str) -> None:
+        """Counts the text that an alias stands for. Raises ParseError if all of them stand for much more than there is."""
+        self._expanded += self._alias_sizes[alias]
+        if self._expanded > MOST_EXPANDED + _ALIASED * len(self.lexer.input.content):
+            self.raise_error("takes too much memory when its aliases are expanded")
 
     def resolve_operand(self, operand: UnresolvedOperand, type: Attribute) -> SSAValue:
         if operand.operand_name not in self.ssa_values:
@@ -167,6 +182,20 @@ class ModuleParser(Parser):
         return type_
 
 
+class _Aliases(dict[str, Attribute]):
+    """Attributes and types by the names of their aliases. A look-up is a use, which is told."""
+
+    def __init__(self, use: Callable[[str], None]):
+        super().__init__()
+        self._use = use
+
+    def __getitem__(self, name: str) -> Attribute:
+        self._use(name)
+        return super().__getitem__(name)
+
+
+_ALIASED = 16
+"""How many characters an alias may stand for, for each in the text: locations and types are long, their aliases are not."""
 _DENSE_TYPE = base(RankedStructure[IntegerType | IndexType | AnyFloat | ComplexType])
 """The types that a dense attribute can have. xDSL's parser derives this anew for each one, which takes longer than all the rest.
 """

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ..support.diagnostics import CompileError, Remark, printable
+from ..support.diagnostics import CompileError, Remark, shown
 from ..support.limits import locating
 from ..support.registry import References, Registry, load
 from .catalogue import (
@@ -346,12 +346,12 @@ class Session(Context):
         """Keep one line and print it on stderr: the user must see it whatever else is printed."""
         self.warnings.append(message)
         if "warning" in self.prints:
-            print(f"warning: {printable(message)}", file=sys.stderr)
+            print(f"warning: {shown(message)}", file=sys.stderr)
 
     def note(self, message: str) -> None:
         """Report in one line on stderr something that leaves no other trace on the screen."""
         if "note" in self.prints:
-            print(f"note: {printable(message)}", file=sys.stderr)
+            print(f"note: {shown(message)}", file=sys.stderr)
 
     def remark(self, remark: Remark) -> None:
         """Keep a remark, and call `on_remark`."""

@@ -32,6 +32,16 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda m: repr(m[0])[1:-1], text)
 
 
+_LONGEST = 4000
+"""Characters of a message that are shown."""
+
+
+def shown(text: str) -> str:
+    """A message in one line for a terminal, cut in the middle if a name in it is very long."""
+    half = _LONGEST // 2
+    return printable(text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}")
+
+
 RemarkKind = Literal["applied", "missed", "analysis"]
 
 
@@ -53,8 +63,8 @@ class CompileError(Exception):
         return CompileError(self.message, where=where, hint=self.hint, option=self.option)
 
     def __str__(self) -> str:
-        line = printable(f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}")
-        return f"{line}\n  hint: {printable(self.hint)}" if self.hint else line
+        line = shown(f"{self.where}: error: {self.message}" if self.where else f"error: {self.message}")
+        return f"{line}\n  hint: {shown(self.hint)}" if self.hint else line
 
 
 class CompileErrors(CompileError):
@@ -123,7 +133,7 @@ class Remark:
 
     def __str__(self) -> str:
         rule = f"[{self.pass_name} {self.kind} {self.rule}]"
-        return printable(f'{self.location}: remark: {rule} "{self.layer}": {self.reason}')
+        return shown(f'{self.location}: remark: {rule} "{self.layer}": {self.reason}')
 
 
 def remarks_yaml(remarks: Iterable[Remark]) -> str:

@@ -42,6 +42,32 @@ def test_mistakes_are_located(text: str, message: str) -> None:
     assert str(e.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("first", "rest", "use"),
+    [
+        ('#a0 = ["x"]', "#a{} = [#a{}, #a{}, #a{}]", "module attributes {{x = #a{}}} {{}}"),
+        ("!a0 = i32", "!a{} = tuple<!a{}, !a{}, !a{}>", "module attributes {{x = !a{}}} {{}}"),
+        ('#a0 = loc("x")', "#a{} = loc(fused[#a{}, #a{}, #a{}])", "module {{}} loc(#a{})"),
+    ],
+)
+def test_aliases_are_expanded_to_a_limit(first: str, rest: str, use: str) -> None:
+    """Each line makes the text three times as long."""
+    for lines, refused in ((8, False), (30, True)):
+        text = "\n".join([first, *(rest.format(i + 1, i, i, i) for i in range(lines)), use.format(lines)])
+        if refused:
+            with pytest.raises(CompileError, match=r"net.mlir:\d+:\d+: error: takes too much memory when its aliases"):
+                parse_module(new_session(), text, "net.mlir")
+        else:
+            module_text(parse_module(new_session(), text, "net.mlir"), locations=True)
+
+
+def test_long_names_are_cut_in_messages() -> None:
+    error = str(CompileError(f"'{'a' * 100_000}' is not a layer", where="net.onnx", hint="b" * 100_000))
+    assert error.startswith("net.onnx: error: 'aaa")
+    assert "aaa' is not a layer\n  hint: bbb" in error
+    assert len(error) < 9000
+
+
 def test_values_of_another_region() -> None:
     """xDSL does not miss what the region itself defines, and leaves the operand without an owner."""
     text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
