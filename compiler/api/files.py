@@ -363,7 +363,7 @@ def evaluate(
 
     `models` are model files, written files, or module text of any stage. `data` is what `--data` takes, or a loader of
     PyTorch, whose batches have labels after their inputs; `labels` are int [samples] or what `--labels` takes. `engine` is
-    `onnxruntime`, which runs ONNX files (the default where it is installed, without `client`), `interpreter` or `iree`.
+    `onnxruntime`, which runs ONNX files (the default where it is installed, without `client`), `openvino`, `numpy` or `iree`.
     `client` shares the samples that labels judge among machines, as in `quantize`. Raises CompileError, located.
     """
     from ..flows.scoring import evaluate_files

@@ -47,7 +47,9 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
         groups.setdefault(source(value), []).append(value)
     names = {same[0]: f"observed/{i}" for i, same in enumerate(groups.values())}
     session = Session()
-    graph, proto, _ = written_graph(in_layout(_reduced_to(module, names), "NCHW", session), FORM, session, None)
+    graph, proto, _ = written_graph(
+        in_layout(reduced_to(module, [*names], [*names.values()]), "NCHW", session), FORM, session, None
+    )
     shown: list[Shown] = []
     outputs = {info.name: info for info in proto.output}
     del proto.output[:]
@@ -65,18 +67,18 @@ def write_float_graph(module: ModuleOp, wanted: Mapping[SSAValue, Wanted], path:
     return shown
 
 
-def _reduced_to(module: ModuleOp, names: Mapping[SSAValue, str]) -> ModuleOp:
-    """A copy that returns these values, without unneeded operations."""
+def reduced_to(module: ModuleOp, values: Sequence[SSAValue], names: Sequence[str]) -> ModuleOp:
+    """A copy that returns these values by these names, without unneeded operations."""
     copies: dict[SSAValue, SSAValue] = {}
     copy = module.clone(copies)
     function = main_function(copy)
-    results = [copies[value] for value in names]
+    results = [copies[value] for value in values]
     old = return_op(function)
     body(function).erase_op(old)
     body(function).add_op(ReturnOp(*results))
     types = [r.type for r in results]
     function.function_type = FunctionType.from_lists(function.function_type.inputs.data, types)
-    function.res_attrs = ArrayAttr([value_attributes(name) for name in names.values()])
+    function.res_attrs = ArrayAttr([value_attributes(name) for name in names])
     _erase_unused(body(function))
     return copy
 

@@ -1,21 +1,21 @@
-"""Latency of models in onnxruntime: `amct benchmark`, and the last line of `amct quantize`."""
+"""Latency of models in onnxruntime or OpenVINO: `amct benchmark`, and the last line of `amct quantize`."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from math import comb
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..pipelines.timing import peak_memory
 from ..runtime.plan import RunError
 from ..support.diagnostics import CompileError, first_line
 from ..support.tables import Table, Tabled, numbered
+from .options import Timed
 
 Inputs = Mapping[str, Array]
 
@@ -90,9 +91,10 @@ class Latencies(Tabled):
     models: Mapping[Path, Latency]
     version: str
     threads: int
-    """The threads of each model; 0 for as many as onnxruntime chooses."""
+    """The threads of each model; 0 for as many as the engine chooses."""
     batch: int
     """The samples of each run."""
+    engine: Timed = "onnxruntime"
 
     def __repr__(self) -> str:
         return f"Latencies({', '.join(f'{path.name} {each}' for path, each in self.models.items())})"
@@ -118,7 +120,7 @@ class Latencies(Tabled):
     def setting(self) -> str:
         """The runtime, its threads, and the samples of a run."""
         threads = "its own number of threads" if not self.threads else numbered(self.threads, "thread")
-        return f"onnxruntime {self.version}, {threads}, {numbered(self.batch, 'sample')} in a run"
+        return f"{self.engine} {self.version}, {threads}, {numbered(self.batch, 'sample')} in a run"
 
     def data(self) -> dict[str, Any]:
         """The measurement as plain data for JSON; times are in milliseconds."""
@@ -132,7 +134,7 @@ class Latencies(Tabled):
             }
             for path, each in self.models.items()
         ]
-        return {"onnxruntime": self.version, "threads": self.threads, "batch": self.batch, "models": models}
+        return {self.engine: self.version, "threads": self.threads, "batch": self.batch, "models": models}
 
 
 def _chance(count: int, turns: int) -> float:
@@ -141,14 +143,20 @@ def _chance(count: int, turns: int) -> float:
 
 
 def benchmark(
-    models: Sequence[Path], inputs: Inputs, *, threads: int = 1, warm_up: int = 2, rounds: int = ROUNDS
+    models: Sequence[Path],
+    inputs: Inputs,
+    *,
+    threads: int = 1,
+    warm_up: int = 2,
+    rounds: int = ROUNDS,
+    engine: Timed = "onnxruntime",
 ) -> Latencies:
     """Time ONNX files, each in a separate process, one run of each after the other.
 
     `inputs` are those of one run, by name. `warm_up` runs of each model do not count. Raises CompileError, located in the file
-    that onnxruntime does not run, and without onnxruntime.
+    that the engine does not run, and without the engine.
     """
-    version = _runtime().__version__
+    version = str(_runtime(engine).__version__).partition("-")[0]
     with ExitStack() as stack:
         spawn = get_context("spawn")
         workers = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in models]
@@ -157,7 +165,7 @@ def benchmark(
             found: list[list[float]] = []
             for worker, path in zip(workers, models, strict=True):
                 try:
-                    found.append(worker.submit(_seconds, path, inputs, threads, count).result())
+                    found.append(worker.submit(_seconds, path, inputs, threads, engine, count).result())
                 except BrokenProcessPool:
                     raise CompileError("the process that ran it died", where=str(path)) from None
             return found
@@ -166,7 +174,7 @@ def benchmark(
         times = [turn(1) for _ in range(rounds)]
         peaks = [worker.submit(peak_memory).result() for worker in workers]
     found = [Latency([each[i][0] for each in times], peak) for i, peak in enumerate(peaks)]
-    return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs))
+    return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs), engine)
 
 
 def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latencies:
@@ -176,16 +184,14 @@ def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latenci
     `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime and for a file that it does not
     open, RunError for one that it does not run on its inputs.
     """
-    runtime = _runtime()
-    sessions = [_opened(path, 1) for path in models]
-    runs = [
-        (session, inputs, [_run(session, inputs)]) for session, inputs in zip(sessions, models.values(), strict=True)
-    ]
+    runtime = _runtime("onnxruntime")
+    opened = [_opened(path, 1) for path in models]
+    runs = [(model, inputs, [_run(model, inputs)]) for model, inputs in zip(opened, models.values(), strict=True)]
     times = [seconds for _, _, seconds in runs]  # the first runs are slower, and do not count
     begin = time.perf_counter()
     while len(times[0]) <= _FEWEST or _goes_on(times, time.perf_counter() - begin, rounds):
-        for session, inputs, seconds in runs:
-            seconds.append(_run(session, inputs))
+        for model, inputs, seconds in runs:
+            seconds.append(_run(model, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
     return Latencies(found, runtime.__version__, 1, _batch(next(iter(models.values()))))
 
@@ -201,13 +207,14 @@ def by_node(path: Path, inputs: Inputs) -> dict[int, float]:
     """The median seconds of the nodes of an ONNX file that are called `@0@`, `@1@`, ...; if onnxruntime merges nodes, the time
     belongs to the first of them. The profile is written next to the file and removed. Raises CompileError as `side_by_side` does.
     """
-    session = _opened(path, 1, profile=path.with_suffix(""))
-    _run(session, inputs)
+    session = _session(path, 1, profile=path.with_suffix(""))
+    model = _Opened(partial(session.run, None), "onnxruntime")
+    _run(model, inputs)
     end = time.perf_counter() + SECONDS
     for turn in range(ROUNDS):
         if turn >= _FEWEST and time.perf_counter() > end:
             break
-        _run(session, inputs)
+        _run(model, inputs)
     profile = Path(session.end_profiling())
     events: Any = json.loads(profile.read_text("utf-8"))
     profile.unlink()
@@ -223,18 +230,36 @@ def _batch(inputs: Inputs) -> int:
     return next((array.shape[0] for array in inputs.values() if array.ndim), 1)
 
 
-def _runtime() -> Any:
+def _runtime(engine: Timed) -> Any:
+    if engine == "openvino":
+        from ..engines.in_openvino import openvino
+
+        return openvino()
     try:
         return import_module("onnxruntime")
     except ImportError:
         raise CompileError("timing needs onnxruntime", hint="pip install 'amct-opt[onnxruntime]'") from None
 
 
-def _opened(path: Path, threads: int, profile: Path | None = None) -> Any:
-    """A file in onnxruntime: its default options, but for the number of threads. With `profile`, the beginning of a file's name,
-    its nodes are timed. Raises CompileError, located in the file.
-    """
-    runtime = _runtime()
+class _Opened(NamedTuple):
+    """A file that an engine has loaded."""
+
+    run: Callable[[Inputs], object]
+    engine: Timed
+
+
+def _opened(path: Path, threads: int, engine: Timed = "onnxruntime") -> _Opened:
+    """A file with the default options of the engine, but for the number of threads. Raises CompileError, located in the file."""
+    if engine == "onnxruntime":
+        return _Opened(partial(_session(path, threads).run, None), engine)
+    from ..engines.in_openvino import compiled
+
+    return _Opened(compiled(path, threads).create_infer_request().infer, engine)
+
+
+def _session(path: Path, threads: int, profile: Path | None = None) -> Any:
+    """A file in onnxruntime. With `profile`, the beginning of a file's name, its nodes are timed."""
+    runtime = _runtime("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = _FATAL
     options.intra_op_num_threads = threads
@@ -250,19 +275,20 @@ _only = cache(_opened)
 """The file of a process that runs no other."""
 
 
-def _seconds(path: Path, inputs: Inputs, threads: int, count: int) -> list[float]:
+def _seconds(path: Path, inputs: Inputs, threads: int, engine: Timed, count: int) -> list[float]:
     """The times of runs in seconds, in the process of a model."""
     try:
-        return [_run(_only(path, threads), inputs) for _ in range(count)]
+        return [_run(_only(path, threads, engine), inputs) for _ in range(count)]
     except RunError as e:
         raise RunError(e.message, where=str(path)) from None
 
 
-def _run(session: Any, inputs: Inputs) -> float:
-    """The time of one run in seconds. Raises RunError if onnxruntime cannot run it on these inputs."""
+def _run(model: _Opened, inputs: Inputs) -> float:
+    """The time of one run in seconds. Raises RunError if the engine cannot run it on these inputs."""
     start = time.perf_counter()
     try:
-        session.run(None, inputs)
-    except Exception as e:  # onnxruntime's have no other base
-        raise RunError(f"onnxruntime does not run the file on these inputs: {first_line(str(e))}") from None
+        model.run(inputs)
+    except Exception as e:  # the engines' have no other base
+        message = f"{model.engine} does not run the file on these inputs: {first_line(str(e))}"
+        raise RunError(message) from None
     return time.perf_counter() - start

@@ -11,6 +11,8 @@ from ..support.diagnostics import CompileError
 
 ALSO = ("nn", "ascend", "record")
 """Files that are written on request."""
+Timed = Literal["onnxruntime", "openvino"]
+"""The engines in which `amct benchmark` times files."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The engines that run the models of `amct evaluate`: onnxruntime on ONNX files, and those of the session."""
+"""The engines that run the models of `amct evaluate`: onnxruntime and OpenVINO on ONNX files, and those of the session."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..data.inputs import Runnable
+from ..engines.in_openvino import OpenVino
 from ..engines.onnx_runtime import arithmetic, check_started
 from ..runtime.boundary import Boundary
 from ..runtime.executor import Array, Executable
@@ -47,7 +48,11 @@ def runnable(engine: str, path: Path, module: ModuleOp, session: Session, device
         hint = f"device {device} is for ONNX files in onnxruntime"
         raise CompileError(f"{named} does not compute on {device}", hint=hint, option="device")
     named = named_engine(engine, path)
-    return OnnxRuntime(path, device) if named == "onnxruntime" else session.engines[named](module, session)
+    if named == "onnxruntime":
+        return OnnxRuntime(path, device)
+    if named == "openvino" and path.suffix.lower() == ".onnx":
+        return OpenVino(path, module)  # the file itself, which may be another tool's
+    return session.engines[named](module, session)
 
 
 @contextmanager

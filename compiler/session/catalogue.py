@@ -244,6 +244,7 @@ TARGETS = {
 ENGINES = {
     "numpy": ".runtime.executor:interpreted",
     "iree": "amct_linalg.iree:IreeModule",
+    "openvino": ".engines.in_openvino:in_openvino",
 }
 """Engines by name: functions from module, session and watched values to a `Watched`."""
 PROFILES = {

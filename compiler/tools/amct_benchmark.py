@@ -1,11 +1,12 @@
-"""`amct benchmark`: how long ONNX files take in onnxruntime, and how much memory."""
+"""`amct benchmark`: how long ONNX files take in onnxruntime or OpenVINO, and how much memory."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from ..flows.options import Timed
 from ..support.tables import print_tables
 from .parser import UsageError, add_command
 from .shared import (
@@ -20,7 +21,7 @@ from .shared import (
 )
 
 _DESCRIPTION = """\
-Runs ONNX files in onnxruntime on the same inputs, each in a process of its own and in turns, and prints for each: the median time
+Runs ONNX files in one engine on the same inputs, each in a process of its own and in turns, and prints for each: the median time
 of a run, between which times the middle half of its runs lies, the ratio to the first file, and the most memory of its process.
 The inputs are the first run of DATA, or random ones; integers among these are such that the first file accepts them."""
 
@@ -31,7 +32,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "benchmark",
         "MODEL [MODEL ...] [options]",
-        "time ONNX files in onnxruntime, side by side",
+        "time ONNX files in onnxruntime or OpenVINO, side by side",
         _DESCRIPTION,
         run,
     )
@@ -40,7 +41,9 @@ def add_parser(commands: Any) -> None:
     text = "arrays by input: an .npz or .npy file, a folder of .npy files or, with --preprocess, of images"
     add("--data", metavar="DATA", type=Path, help=text)
     add_batch(parser)
-    add("--threads", metavar="N", type=positive, default=1, help="threads of onnxruntime (default 1)")
+    text = "what runs them: onnxruntime (default) or openvino"
+    add("--engine", choices=get_args(Timed), default="onnxruntime", help=text)
+    add("--threads", metavar="N", type=positive, default=1, help="threads of the engine (default 1)")
     add("--warm-up", metavar="N", type=positive, default=2, help="runs of each file that do not count (default 2)")
     add("--rounds", metavar="N", type=positive, default=50, help="runs of each file that count (default 50)")
     add_run_form(parser)
@@ -49,7 +52,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Raises CompileError for a file that onnxruntime does not run, and inputs that do not fit."""
+    """Raises CompileError for a file that the engine does not run, and inputs that do not fit."""
     import numpy as np
 
     from ..data import synthetic_samples
@@ -70,7 +73,14 @@ def run(args: argparse.Namespace) -> None:
     else:
         inputs = load_runs(args.data, function, args.batch, image_form(args), args.samples).inputs[0]
     try:
-        found = benchmark(args.models, inputs, threads=args.threads, warm_up=args.warm_up, rounds=args.rounds)
+        found = benchmark(
+            args.models,
+            inputs,
+            threads=args.threads,
+            warm_up=args.warm_up,
+            rounds=args.rounds,
+            engine=args.engine,
+        )
     except RunError as e:
         hint = "these inputs are made up: give --data" if args.data is None else ""
         raise CompileError(e.message, where=e.where, hint=hint) from None

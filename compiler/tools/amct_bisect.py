@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.tables import print_tables
 from .parser import add_command
 from .shared import (
+    ENGINES,
     NAMES_OF_INPUTS,
     add_engine,
     add_json,
@@ -38,7 +39,7 @@ def add_parser(commands: Any) -> None:
     usage, summary = "A B --inputs DATA [options]", "find the first layer where two models part"
     parser = add_command(commands, "bisect", usage, summary, _DESCRIPTION, run)
     add_pair(parser, "--inputs", inputs=NAMES_OF_INPUTS)
-    text = "what runs A: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    text = f"what runs A: {ENGINES}"
     add_engine(parser.add_argument, text, default="numpy")
     add_json(parser.add_argument)
 

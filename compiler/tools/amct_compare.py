@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.tables import print_tables
 from .parser import UsageError, add_command
 from .shared import (
+    ENGINES,
     INTEGERS,
     add_engine,
     add_json,
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also compare every layer that both have, matched by its name in the source",
     )
-    text = "what runs B: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    text = f"what runs B: {ENGINES}"
     add_engine(parser.add_argument, text, default="numpy")
     add_json(parser.add_argument)
 

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
     add_option(add, leaves(ResultOptions)["labels"])
     add("--evaluator", metavar="FILE.py:FUNCTION", help="a function that measures a model; FILE.py is executed")
     text = """what runs the models: onnxruntime for ONNX files and numpy, the interpreter, for others (the default where
-onnxruntime is installed, without --cluster), numpy, iree, or an engine of a plugin"""
+onnxruntime is installed, without --cluster), openvino, numpy, iree, or an engine of a plugin"""
     add_engine(add, text, "onnxruntime")
     add_json(add)
     add_options(parser, TextOptions)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .parser import add_command
 from .shared import (
+    ENGINES,
     INTEGERS,
     MODEL,
     NAMES_OF_INPUTS,
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> None:
         "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
-    text = "what runs it: numpy, the interpreter (default), iree, as native code, or an engine of a plugin"
+    text = f"what runs it: {ENGINES}"
     add_engine(modes.add_argument, text, default="numpy")
     add_import_options(parser.add_argument_group("how the model is read").add_argument, inputs=NAMES_OF_INPUTS)
     add_json(parser.add_argument)

@@ -43,6 +43,10 @@ MODEL = f"a file ending in {', '.join(FRONTENDS)}, or a folder with a SavedModel
 INTEGERS = "run a quantized nn module in integers, as onnxruntime runs its QDQ file (profiles qdq, ppq)"
 
 
+ENGINES = "numpy, the interpreter (default), iree, as native code, openvino, or an engine of a plugin"
+"""The engines of a session, for --help."""
+
+
 def add_model_and_folder(add: Callable[..., object]) -> None:
     """The model that is read, and `-o`, the folder that is written."""
     add("model", metavar="MODEL", type=Path, help=MODEL)
