@@ -183,7 +183,7 @@ class ModuleParser(Parser):
 
 
 class _Aliases(dict[str, Attribute]):
-    """Attributes and types by the names of their aliases. A look-up is a use, which is told."""
+    """Attributes and types by the names of their aliases; `use` is called with each name that is looked up."""
 
     def __init__(self, use: Callable[[str], None]):
         super().__init__()
