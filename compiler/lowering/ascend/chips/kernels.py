@@ -25,6 +25,7 @@ _OF_CONSTANTS = {
     "Conv2DTranspose": ("Conv2DTransposeD", "input_size"),
     "Conv2DBackpropInput": ("Conv2DBackpropInputD", "input_size"),
     "ConcatV2": ("ConcatD", "concat_dim"),
+    "StridedSliceV2": ("StridedSliceD", "begin"),
 }
 """The operators that the graph compiler makes of others, and the operand that becomes an attribute if it is a constant."""
 _PACKED = frozenset({"deq_scale", "req_scale"})
@@ -53,7 +54,7 @@ def kernel_of(op: AscendOp, chip: str) -> Kernel | Refusal:
     forms = (name, other) if operand and constant_of(getattr(op, operand)) is not None else (name,)
     names = [each for each in forms if each in library(chip)]
     known = {each: found for each in names if (found := library(chip)[each]) is not None}
-    if (reason := lacking(name, chip)) is not None:
+    if not known and (reason := lacking(name, chip)) is not None:
         return Refusal(RULE, reason)
     for with_half in (False, True):
         for each, operator in known.items():

@@ -104,6 +104,14 @@ def test_a_profile_is_of_a_chip():
         profile_of(session)
 
 
+def test_a_slice_with_constant_bounds_has_a_kernel(net):
+    """The library has no StridedSliceV2, but the operator that the graph compiler makes of one, as bounds are constants."""
+    n = net(2, 4)
+    lists = [n.constant(np.array([value])) for value in (0, 1, 0, 1)]
+    op = ascend.StridedSliceV2Op.make(n.x, *lists)
+    assert str(kernels.kernel_of(op, "910b")) == "StridedSliceD f32 i64 i64 i64 i64 -> f32 (rows not known)"
+
+
 def test_the_form_of_a_constant_operand(net):
     """int8 transposed convolutions are Conv2DTransposeD's, if input_size is a constant."""
     n = net(1, 3, 8, 8)
