@@ -49,6 +49,8 @@ class Form:
     converters: Mapping[type[Operation], Callable[[Any, Any], str | Sequence[str | None]]]
     weight_name: Callable[[str], str] = str
     """Maps a constant's key to the name of the initializer."""
+    inputs_are_nodes: bool = False
+    """Whether a node must not have the name of an input."""
 
 
 class Graph:

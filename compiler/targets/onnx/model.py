@@ -108,6 +108,8 @@ def graph_of(function: FuncOp, form: Form, opset: int, remarks: Remarks) -> tupl
     block, inputs, outputs, results = named_ends(function)
     for name in dict.fromkeys((*inputs, *outputs)):
         graph.values.unique(name)
+    for name in inputs if form.inputs_are_nodes else ():
+        graph.layers.unique(name)
     for argument, name in zip(block.args, inputs, strict=True):
         graph.declare(argument, name)
     for value, name in zip(results, outputs, strict=True):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import onnx
-from onnx import ModelProto, helper
+from onnx import GraphProto, ModelProto, helper
 from xdsl.dialects.builtin import ModuleOp
 
-from ...formats.onnx.file import external_file, write_model
+from ...formats.onnx.file import Initializer, external_file, write_model
 from ...session import Session
-from ...support.diagnostics import CompileError, first_line
+from ...support.diagnostics import CompileError, Remark, first_line
+from ...support.tables import numbered
 from .. import Target
 from ..deployed import note_int16, warn_of_floats, weight_name
 from ..onnx import FAMILIES as NN_FAMILIES, check_opset
@@ -20,6 +22,7 @@ from ..onnx.graph import Form
 from ..onnx.layer import CONVERTERS as NN_CONVERTERS
 from ..onnx.model import check_carried, model_of, skeleton, written_graph
 from . import convolution, elementwise, indexing, linear, pooling, quantization, recurrent, shape, weights
+from .atc import Finding, findings
 from .deployable import deployable
 from .table import CONVERTERS, OPERATORS
 
@@ -30,7 +33,7 @@ FAMILIES = (
 """The modules that register the converters."""
 
 
-FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weight_name)
+FORM = Form("onnx-ascend", range(11, 18), {**NN_CONVERTERS, **CONVERTERS}, weight_name, inputs_are_nodes=True)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,32 @@ class OnnxAscendTarget(Target):
         model = model_of(graph, module)
         _check(skeleton(model, proto, graph.initializers), path)
         remarks.flush()
+        _report(findings(_for_atc(model, proto, graph.initializers)), path, session)
         return write_model(model, proto, graph.initializers, path, external=self.external)
+
+
+def _for_atc(model: ModelProto, graph: GraphProto, initializers: Sequence[Initializer]) -> ModelProto:
+    """The whole model, its weights without their numbers."""
+    whole = ModelProto()
+    whole.CopyFrom(model)
+    whole.graph.CopyFrom(graph)
+    for name, array in initializers:
+        whole.graph.initializer.add(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+    return whole
+
+
+def _report(found: Sequence[Finding], path: Path, session: Session) -> None:
+    """Reports what ATC does not take for sure in remarks, and warns if it refuses a node."""
+    for each in found:
+        if each.status != "confirmed":
+            kind = "missed" if each.status == "refused" else "analysis"
+            rule = f"atc-{each.rule}"
+            session.remark(Remark(kind, FORM.target, rule, each.node, each.type, each.reason, str(path)))
+    if refused := [each for each in found if each.status == "refused"]:
+        first, count = refused[0], numbered(len(refused), "node")
+        session.warn(
+            f"ATC refuses {count} of {path.name}: {first.type} '{first.node}': {first.reason} (amct atc-check)"
+        )
 
 
 def _check(model: ModelProto, path: Path) -> None:

@@ -22,10 +22,12 @@ def add(op: ascend.AddOp, layer: OnnxLayer) -> str:
 
 @converter(ascend.ClipByValueOp)
 def clip(op: ascend.ClipByValueOp, layer: OnnxLayer) -> str:
-    """Clip, without bounds that exclude nothing."""
+    """Clip, without bounds that exclude nothing; ATC has no Clip without bounds."""
     low, high = (nn.array_of(bound) for bound in (op.clip_value_min, op.clip_value_max))
     assert low is not None
     assert high is not None
+    if (low.item(), high.item()) == (-inf, inf):
+        return layer.node("Identity", op.x)
     bounds = (
         None if low.item() == -inf else layer.constant(np.reshape(low, ()), "min"),
         None if high.item() == inf else layer.constant(np.reshape(high, ()), "max"),
