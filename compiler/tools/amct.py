@@ -15,6 +15,7 @@ from ..support.diagnostics import CompileError
 from ..support.limits import HELP
 from ..support.registry import call_plugins
 from . import (
+    amct_atc_check,
     amct_auto_calibration,
     amct_benchmark,
     amct_bisect,
@@ -44,6 +45,7 @@ COMMANDS = (
     amct_calibration,
     amct_auto_calibration,
     amct_convert,
+    amct_atc_check,
     amct_create_config,
     amct_sensitivity,
     amct_tune,

@@ -41,6 +41,7 @@ finite are null.
 | `amct calibration` | `layers`, `runs`, `onnxruntime`, `files` |
 | `amct auto-calibration` | `original`, `ranking`, `trials`, `chosen`, `files` |
 | `amct convert` | `layers`, `runs`, `onnxruntime`, `files` |
+| `amct atc-check` | `checked`, `log`, `script` |
 | `amct create-config` | `layers`, `files` |
 | `amct sensitivity` | `layers`, `quantized`, `output`, `samples`, `held_back`, `measure`, `spread` |
 | `amct tune` | `search`, `again`, `settings`, `model`, `metadata`, `warnings`, `imported`, \

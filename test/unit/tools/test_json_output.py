@@ -40,6 +40,7 @@ COMMANDS = {
     "calibration": "--model m.mlir --input_shape x:2,2 --data_dir bins --data_types float32 --save_path results/m",
     "auto-calibration": "--model m.mlir --evaluator judge.py --save_path results/m",
     "convert": "--model m.mlir --record_file out/m_record.txt --save_path results/m",
+    "atc-check": "results/m_deploy_model.onnx",
     "create-config": "m.mlir -o config.json",
     "sensitivity": "m.mlir --data x.npz",
     "tune": "m.mlir --data x.npz --sqnr 3 -o tuned",
