@@ -19,6 +19,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..ir.dtypes import integer_range, is_float
+from ..ir.undocumented import next_text
 from .nn.base import ANY_TENSOR, PURE, Result
 from .nn.numbers import f64_text, parse_f64
 from .nn.shapes import element_of, known, merge_dim, shape_of
@@ -125,7 +126,7 @@ def in_range(scale: float, expressed: Attribute) -> bool:
 
 def _parse_storage(parser: AttrParser) -> IntegerType:
     start = parser.pos
-    word = parser.parse_identifier(" (the stored integer, i8 or u8)")
+    word = parser.parse_identifier(context_msg=" (the stored integer, i8 or u8)")
     if word[:1] not in ("i", "u") or not word[1:].isdecimal() or not 1 <= int(word[1:]) <= MOST_BITS:
         parser.raise_error(f"'{word}' is not a stored integer, such as i8 or u8", start, parser.pos)
     return IntegerType(int(word[1:]), Signedness.UNSIGNED if word[0] == "u" else Signedness.SIGNLESS)
@@ -141,7 +142,7 @@ def _parse_step(parser: AttrParser) -> tuple[float, int]:
 
 def _parse_scale(parser: AttrParser) -> float:
     """A decimal, or the bits of a float64 in hex, which upstream prints if its decimals are not exact."""
-    text = parser._current_token.span.text  # pyright: ignore[reportPrivateUsage]
+    text = next_text(parser)
     if text[:2].lower() != "0x":
         return parse_f64(parser)
     start = parser.pos

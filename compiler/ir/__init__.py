@@ -1,3 +1,3 @@
 """The parts of a module besides its operations: text, weights, element types, names, metadata."""
 
-from . import operands as operands
+from . import undocumented as undocumented

@@ -24,8 +24,10 @@ CORE_PARTS = (
     "frontends/onnx/test_graph.py",
     "flows/test_peer.py",
     "flows/test_latency.py",
+    "ir/test_exact_text.py",
+    "ir/test_bad_text.py",
 )
-"""Reading, writing, running in onnxruntime, and all of `amct quantize`."""
+"""Reading, writing, running in onnxruntime, text, and all of `amct quantize`."""
 
 FRAMEWORKS = {
     "torch": (_EXTRAS["torch"], ("frontends/torch/test_networks.py", "targets/torch", "engines/test_in_torch.py")),
@@ -39,11 +41,15 @@ def oldest(requirements: Sequence[str]) -> list[str]:
     return [re.sub(r">=([^,]+).*", r"==\1", each) for each in requirements]
 
 
+VERSIONS = {"oldest": oldest(CORE), "xdsl-0.75": ["xdsl==0.75.*"], "newest": CORE}
+"""xDSL's API changes with each minor version: the first one that changed parsers and printers is tested, too."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["oldest", "newest"])
+@pytest.mark.parametrize("end", VERSIONS)
 def test_core(end: str, tmp_path: Path) -> None:
     """Without what these packages need: it is installed in front of this environment's other packages."""
-    run(oldest(CORE) if end == "oldest" else CORE, CORE_PARTS, tmp_path, "--no-deps")
+    run(VERSIONS[end], CORE_PARTS, tmp_path, "--no-deps")
 
 
 @pytest.mark.versions

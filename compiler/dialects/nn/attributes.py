@@ -213,7 +213,7 @@ class OriginAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            framework = parser.parse_identifier(" (the source framework)")
+            framework = parser.parse_identifier(context_msg=" (the source framework)")
             parser.parse_punctuation(",")
             op_type = parse_text(parser, "operator type")
             parser.parse_punctuation(",")

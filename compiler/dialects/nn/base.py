@@ -35,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
 from ...ir.name_hints import name_hint
+from ...ir.undocumented import set_type
 from ...support.registry import load
 from .attributes import OriginAttr
 from .permutations import Moved, Perm
@@ -324,11 +325,6 @@ def operations_of(family: ModuleType, base: type[_Op]) -> tuple[type[_Op], ...]:
         and kind.__module__ == family.__name__
         and "name" in vars(kind)
     )
-
-
-def set_type(value: SSAValue, type_: Attribute) -> None:
-    """Refine the type of a value in place; its uses see the new type."""
-    value._type = type_  # pyright: ignore[reportPrivateUsage]
 
 
 def _flat(operands: Sequence[SSAValue | Sequence[SSAValue] | None]) -> list[SSAValue]:

@@ -11,7 +11,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.number_formats import NUMBER_FORMATS
-from ...ir.text import parse_optional_text, parse_text
+from ...ir.text import parse_text
+from ...ir.undocumented import parse_optional_text
 from .qparams import QParamsAttr
 
 _BITS = range(2, 9)
