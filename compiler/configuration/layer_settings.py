@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..dialects.nn.how import How
 from ..support.diagnostics import CompileError
-from .ranges import ALONE, WITH_INPUT
+from .ranges import ALONE, PACKED, WITH_INPUT
 from .record import NARROW_WEIGHTS, LayerRecord
 from .settings import Ada, Arq, Calibration, Nuq, Settings, Weighting
 
@@ -28,6 +28,8 @@ class LayerFacts:
     """Whether its weights may have a scale for each output channel."""
     low_bits: bool = False
     """Whether its weights may have fewer than 8 bits."""
+    packs: bool | None = None
+    """Whether weights of 4 bits can be packed along its input channels; None if the target does not pack weights."""
     symmetric_only: bool = False
     """Whether its input cannot have a zero point."""
     weight_only: bool = False
@@ -231,7 +233,7 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
         yield _NO_GROUPS, True
     elif weight.bits not in (weight_bits(layer, alone) or (8,)):
         which = f"a weight that is quantized by itself has {', '.join(map(str, ALONE[:-1]))} or {ALONE[-1]} bits"
-        which = which if alone else "only two-dimensional convolutions can"
+        which = which if alone else _UNPACKED if weight.bits in PACKED and layer.packs is False else _PLANAR
         yield f"cannot have a weight of {weight.bits} bits: {which}", False
     if alone and chosen.migration_strength is not None:
         yield "does not support dmq_balancer: its input stays float", False
@@ -257,6 +259,8 @@ def recorded_impossible(record: LayerRecord, layer: LayerFacts) -> str | None:
     return None
 
 
+_PLANAR = "only two-dimensional convolutions can"
+_UNPACKED = "AMCT packs pairs of input channels, and the layer has groups or an odd number of them"
 _NO_GROUPS = "cannot have a scale for each group: only weights that are quantized by themselves have groups"
 _NO_FORMAT = "cannot have a weight in a number format: only weights that are quantized by themselves do"
 _NARROW = "cannot have an input of 16 bits"
@@ -269,7 +273,10 @@ def weight_bits(layer: LayerFacts, alone: bool) -> tuple[int, ...]:
         return ()
     if alone:
         return ALONE
-    return WITH_INPUT if layer.low_bits else (8,)
+    if layer.packs is None:
+        return WITH_INPUT if layer.low_bits else (8,)
+    stored = PACKED if layer.packs else ()
+    return (*stored, *(bits for bits in WITH_INPUT if bits == 8 or (layer.low_bits and bits not in PACKED)))
 
 
 def _weight(levels: _Levels, chosen: Calibration, layer: LayerFacts, offset: bool) -> Weighting:

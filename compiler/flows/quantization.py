@@ -166,15 +166,14 @@ def _outputs(model: Path, folder: Path, results: ResultOptions, session: Session
     """Raises CompileError if `folder` is not one."""
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
-    profile = profile_of(session)
     onnx = OnnxTarget(opset=results.opset, matmul_nbits=results.matmul_nbits, simulate_formats=results.simulate_formats)
     others: Mapping[str, Target] = {
         "nn": MlirTarget(),
-        "record": RecordTarget(flavour=profile.amct),
+        "record": RecordTarget(),
         "ascend": MlirTarget(),
         "deploy": deployed(model_in(model)).target,
     }
-    return _Outputs(model, folder, outputs_of(model, folder, {*results.also, *profile.also}), onnx, others)
+    return _Outputs(model, folder, outputs_of(model, folder, {*results.also, *profile_of(session).also}), onnx, others)
 
 
 def _start_checking(network: Network, check: str) -> None:

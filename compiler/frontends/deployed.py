@@ -7,14 +7,16 @@ from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import UnitAttr, f32, i32
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import ascend, nn
 from ..dialects.ascend.base import FormatOp, i8, stand_ins
 from ..dialects.ascend.convolution import XFirstOp
+from ..dialects.ascend.cube import PACKED
 from ..dialects.nn.shapes import element_of, shape_of, tensor
+from ..formats import int4
 from ..formats.deq_scale import Array, averaged, unpack
 from ..ir.dtypes import numpy_dtype
 from .building import Binding, Constant, Converted, Unmapped
@@ -86,6 +88,26 @@ def on_integers(convert: Callable[[_Node], Converted], kind: Kind) -> Callable[[
         return made[result]
 
     return mapped(converted)
+
+
+def unpack_input(node: SourceNode, index: int, axis: int) -> None:
+    """Replace an int8 constant of a node, which has two numbers of four bits in each byte, by one with a number in each."""
+    found = node.binding(index)
+    assert isinstance(found, Constant)
+    node.inputs[index] = Constant(found.key, int4.unpack(found.array, axis % found.array.ndim))
+
+
+def marked(convert: Callable[[_Node], Converted]) -> Callable[[_Node], Converted]:
+    """The converter of a layer, which is marked: its weights are packed in files."""
+
+    def converted(node: _Node) -> Converted:
+        results = convert(node)
+        for value in [results] if isinstance(results, SSAValue | Constant) else results:
+            if isinstance(value, OpResult):
+                value.op.attributes[PACKED] = UnitAttr()
+        return results
+
+    return converted
 
 
 _ON_MORE_AXES: Mapping[tuple[Kind, int], Kind] = {

@@ -59,23 +59,26 @@ class RecordTarget(Target):
     graph_only = True
 
     flavour: str | None = None
-    """Whose record it is: onnx, tensorflow, caffe or pytorch. A remark marks fields that AMCT's record does not have."""
+    """Whose record it is: onnx, tensorflow, caffe or pytorch; by default that of the profile's AMCT, if it has one. A remark
+    marks fields that AMCT's record does not have.
+    """
 
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
         if self.flavour not in (None, *NUMBERS):
             raise CompileError(f"-t record: flavour '{self.flavour}' is not one of {', '.join(NUMBERS)}")
+        flavour = self.flavour or profile_of(session).amct
         written = record_of(module, session)
-        record = Record({name: as_written(layer, self.flavour) for name, layer in written.layers.items()})
-        if self.flavour == "pytorch":
+        record = Record({name: as_written(layer, flavour) for name, layer in written.layers.items()})
+        if flavour == "pytorch":
             record = _as_made(record, module)
             _note_missing(written, session)
-        own = {name: None for layer in record.layers.values() for name in own_fields(layer, self.flavour)}
+        own = {name: None for layer in record.layers.values() for name in own_fields(layer, flavour)}
         if own:
             session.note(
-                f"the record marks {', '.join(own)} as amct-opt's own: AMCT's record for {self.flavour} has no such field"
+                f"the record marks {', '.join(own)} as amct-opt's own: AMCT's record for {flavour} has no such field"
             )
         with replacing(path) as stream:
-            stream.write((_note_of_biases(module) + record_text(record, self.flavour)).encode())
+            stream.write((_note_of_biases(module) + record_text(record, flavour)).encode())
         return [path]
 
 

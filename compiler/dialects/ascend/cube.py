@@ -38,6 +38,11 @@ DATA: ElementTypes = (i8, i16)
 
 INT16_DEVIATION = "has an int16 row (int8 weight), as AMCT's files have it, which the header's table lacks"
 
+PACKED = "ascend.packed"
+"""Attribute of layers whose weights have four bits each: files contain two of them, neighbours along the input channels, in a
+byte (AMCT for PyTorch).
+"""
+
 AFTER_INT32: set[str] = {
     "ascend.AscendDequant",
     "ascend.AscendRequant",

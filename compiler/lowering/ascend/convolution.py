@@ -19,6 +19,7 @@ from .quantized import (
     dequantized,
     int8_behind,
     integers_behind,
+    pack_in_files,
     products,
     scale_of,
     stored,
@@ -267,7 +268,9 @@ class IntegerConvolution(
             return dequantized(build, accumulator, stored(op, scales).reshape(shape))
 
         operands = Operands(activation.value, int8_behind(build, op.weight), integers, activation.zero_point)
-        return [biased(build, op, self.convolve(build, op, operands, dequantize), floats)]
+        y = biased(build, op, self.convolve(build, op, operands, dequantize), floats)
+        pack_in_files(build, op.weight)
+        return [y]
 
 
 def output_axis(op: nn.ConvolutionOp) -> int | None:

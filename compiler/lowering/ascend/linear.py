@@ -20,6 +20,7 @@ from .quantized import (
     dequantized,
     int8_behind,
     integers_behind,
+    pack_in_files,
     products,
     scale_of,
     second_activation,
@@ -152,7 +153,9 @@ class IntegerProduct(DequantizedProduct, SymmetricWeight[nn.MatMulOp]):
 
     def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
         (activation,) = self.activations(build, op)
-        return self.product(build, op, activation, int8_behind(build, op.rhs))
+        values = self.product(build, op, activation, int8_behind(build, op.rhs))
+        pack_in_files(build, op.rhs)
+        return values
 
 
 def columns(op: nn.MatMulOp) -> int:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import ClassVar, Generic, cast
 
 import numpy as np
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import UnitAttr, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import F, data_type_number, i4, i8
-from ...dialects.ascend.cube import DATA
+from ...dialects.ascend.cube import DATA, PACKED
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import element_of
 from ...ir.dtypes import as_stored
@@ -237,6 +237,19 @@ def int8_behind(build: Builder, weight: SSAValue) -> SSAValue:
     dequantize = nn.dequantize_of(weight)
     assert dequantize is not None
     return stored_as_int8(build, dequantize.input)
+
+
+def pack_in_files(build: Builder, *weights: SSAValue) -> None:
+    """Mark the layer that is built: weights of four bits are packed in files, if it comes from PyTorch (AMCT). Recurrent layers
+    have such weights only there.
+    """
+    origin, found = build.op.origin, [nn.dequantize_of(weight) for weight in weights]
+    of_torch = isinstance(build.op, nn.OpaqueOp) or (origin is not None and origin.module_class)
+    if not of_torch or any(w is None or element_of(w.input) != i4 for w in found):
+        return
+    for each in build.made:
+        if isinstance(each, ascend.CubeOp | ascend.WindowCacheOp):
+            each.attributes[PACKED] = UnitAttr()
 
 
 def stored(op: NNOp, scales: Array) -> Array:

@@ -21,6 +21,7 @@ from .quantized import (
     QuantizedInputs,
     SymmetricWeight,
     int8_behind,
+    pack_in_files,
     products,
     scale_of,
     stored,
@@ -123,6 +124,7 @@ class WindowCache(MatrixEngine[nn.OpaqueOp], SymmetricWeight[nn.OpaqueOp], Quant
             quant_offset_h=int(h.qparams.data.zero_points()),
             quant_dtype=data_type_number(x.qparams.data.storage),
         )
+        pack_in_files(build, *each.weights)
         return made.results
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dialects import ascend
 from ..onnx.layer import OnnxLayer
-from .table import converter, product, require_channels_second
+from .table import converter, packed, product, require_channels_second
 
 
 def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def _window(op: ascend.ConvolutionOp) -> dict[str, Any]:
 @converter(ascend.Conv2DOp, ascend.Conv3DOp)
 def conv(op: ascend.GroupedOp, layer: OnnxLayer) -> str:
     require_channels_second(op, layer)
-    return product(layer, "Conv", op.x, [op.filter, op.bias], _window(op))
+    weight = packed(op, op.filter, 1, layer) if op.group_count == 1 else op.filter
+    return product(layer, "Conv", op.x, [weight, op.bias], _window(op))
 
 
 @converter(ascend.Conv2DTransposeOp, ascend.Conv2DBackpropInputOp, ascend.DeconvolutionOp)
@@ -37,4 +38,5 @@ def conv_transpose(op: ascend.TransposedOp, layer: OnnxLayer) -> str:
     require_channels_second(op, layer)
     extra = op.output_padding_list[-len(op.filter_sizes.kernel) :]
     attributes = {**_window(op), "output_padding": list(extra) if any(extra) else None}
-    return product(layer, "ConvTranspose", op.x_value, [op.filter_value, op.bias_value], attributes)
+    weight = packed(op, op.filter_value, 0, layer) if op.group_count == 1 else op.filter_value
+    return product(layer, "ConvTranspose", op.x_value, [weight, op.bias_value], attributes)

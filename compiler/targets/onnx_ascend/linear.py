@@ -10,13 +10,14 @@ from ..deployed import is_integer
 from ..onnx.layer import OnnxLayer, Operand
 from ..onnx.rows import unsqueezed
 from ..onnx.several import Steps
-from .table import converter, name_beside, product
+from .table import converter, name_beside, packed, product
 
 
 @converter(ascend.MatMulV2Op)
 def gemm(op: ascend.MatMulV2Op, layer: OnnxLayer) -> str:
     transposes = {f"trans{name}": 1 if flag else None for name, flag in zip("AB", op.transposes, strict=True)}
-    return product(layer, "Gemm", op.x1, [op.x2, op.bias], transposes)
+    weight = packed(op, op.x2, 1 if op.transposes[1] else 0, layer)
+    return product(layer, "Gemm", op.x1, [weight, op.bias], transposes)
 
 
 @converter(ascend.BatchMatMulV2Op)
@@ -24,10 +25,9 @@ def matmul(op: ascend.BatchMatMulV2Op, layer: OnnxLayer) -> str:
     """Writes MatMul, which has neither transposes nor a bias: separate nodes, an int32 bias before the dequantization as in
     AMCT.
     """
-    operands = (op.x1, op.x2)
-    x1, x2 = (
-        _transposed(x, layer) if flag else layer.value(x) for x, flag in zip(operands, op.transposes, strict=True)
-    )
+    weight = op.x2 if op.transposes[1] else packed(op, op.x2, len(shape_of(op.x2)) - 2, layer)
+    x1 = _transposed(op.x1, layer) if op.transposes[0] else layer.value(op.x1)
+    x2 = _transposed(op.x2, layer) if op.transposes[1] else layer.value(weight)
     if not is_integer(op):
         return layer.node("MatMul", x1, x2) if op.bias is None else _biased_product(layer, op.x1, x1, x2, op.bias)
     result = layer.unchecked("MatMul", [x1, x2], {}, layer.label)

@@ -6,21 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnx import AttributeProto, helper
+from xdsl.ir import SSAValue
 
 from ...dialects import ascend, nn
+from ...dialects.nn.shapes import shape_of
 from ...formats import deq_scale
 from ..onnx.layer import OnnxLayer, Operand
-from .table import converter
+from .table import converter, packed
 
 
 @converter(ascend.BasicLSTMInplaceFillWindowCacheOp)
 def lstm(op: ascend.BasicLSTMInplaceFillWindowCacheOp, layer: OnnxLayer) -> Sequence[str]:
-    return _node(op, layer, [op.x, op.w, op.r, op.h, op.c, op.b], {"input_forget": 0})
+    return _node(op, layer, [op.x, *_weights(op, op.w, op.r, layer), op.h, op.c, op.b], {"input_forget": 0})
 
 
 @converter(ascend.BasicGRUInplaceFillWindowCacheOp)
 def gru(op: ascend.BasicGRUInplaceFillWindowCacheOp, layer: OnnxLayer) -> Sequence[str]:
-    return _node(op, layer, [op.x, op.w, op.r, op.h, op.b], {"linear_before_reset": 1})
+    return _node(op, layer, [op.x, *_weights(op, op.w, op.r, layer), op.h, op.b], {"linear_before_reset": 1})
+
+
+def _weights(op: ascend.WindowCacheOp, w: SSAValue, r: SSAValue, layer: OnnxLayer) -> list[Operand]:
+    """W and R; both are packed if both can be."""
+    even = all(shape_of(value)[2] % 2 == 0 for value in (w, r))
+    return [packed(op, value, 2, layer) if even else value for value in (w, r)]
 
 
 def _node(

@@ -9,9 +9,10 @@ from xdsl.ir import SSAValue
 
 from ...dialects.ascend import OPERATIONS, AscendOp, AveragingOp, CubeOp
 from ...dialects.ascend.base import FormatOp
-from ...dialects.ascend.cube import DATA
-from ...dialects.nn import NNOp
+from ...dialects.ascend.cube import DATA, PACKED
+from ...dialects.nn import NNOp, constant_of
 from ...dialects.nn.shapes import element_of
+from ...formats import int4
 from ..converters import Converters, Register
 from ..deployed import is_integer, part_of_another
 from ..onnx.layer import OnnxLayer, Operand, Written, written
@@ -64,6 +65,14 @@ def product(
     if element_of(x) in DATA:
         return layer.unchecked(op_type, operands, attributes, layer.label)
     return layer.emit(op_type, operands, attributes, layer.label)[0]
+
+
+def packed(op: AscendOp, weight: SSAValue, axis: int, layer: OnnxLayer) -> Operand:
+    """The weight of a layer; two of its numbers in a byte, along the axis of its input channels, if the layer is marked."""
+    constant = constant_of(weight)
+    if PACKED not in op.attributes or constant is None or constant.array.shape[axis] % 2:
+        return weight
+    return layer.named_constant(int4.pack(constant.array, axis), constant.key)
 
 
 def name_beside(op: AscendOp, layer: OnnxLayer, op_type: str) -> str:

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 
+import amct_opt
 from amct_opt.amct import pytorch as amct
 from amct_opt.configuration.record import read_record
 from amct_opt.support.diagnostics import CompileError
@@ -104,6 +105,49 @@ def test_calibrated(flow: Flow) -> None:
     expected = flow.model.eval()(modules.X[:1])
     found = outputs(fake, modules.X[:1])
     assert 0 < np.abs(found[0] - expected["features"].detach().numpy()).max() < 0.05
+
+
+@pytest.mark.slow
+def test_weights_of_four_bits(flow: Flow) -> None:
+    """They are packed along input channels, two in a byte; odd numbers of channels and groups stay at 8 bits (AMCT)."""
+
+    class Kinds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.odd, self.conv = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1)
+            self.groups, self.up = nn.Conv2d(4, 4, 1, groups=2), nn.ConvTranspose2d(4, 6, 2)
+            self.one = nn.Conv1d(6, 10, 1)
+            self.rnn, self.fc, self.out = nn.GRU(10, 4, batch_first=True), nn.Linear(4, 2), nn.Linear(2, 3, bias=False)
+
+        def forward(self, image: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+            x = self.up(self.groups(self.conv(torch.relu(self.odd(image))))).flatten(2)
+            return self.out(self.fc(self.rnn(self.one(x).transpose(1, 2)[:, :1], state)[0]))
+
+    flow.model = Kinds().eval()
+    inputs = modules.X[:4], torch.randn(1, 4, 4, generator=torch.Generator().manual_seed(1)) / 2
+    simplified = flow.folder / "four.cfg"
+    simplified.write_text("common_config { arq_quantize { channel_wise: false quant_bits: 4 } }")
+    amct.create_quant_config(flow.config, flow.model, inputs, config_defination=simplified)
+    config = json.loads(flow.config.read_text())
+    bits = {name: each["weight_quant_params"]["num_bits"] for name, each in config.items() if isinstance(each, dict)}
+    assert {name for name, each in bits.items() if each == 8} == {"odd", "groups"}
+    assert len(bits) == 8
+    amct.quantize_model(flow.config, flow.modified, flow.record, flow.model, inputs)(*inputs)
+    assert flow.record.read_text().count('wts_type: "INT4"') == 6
+    fake, deploy, *_ = flow.save()
+    sizes = {tuple(i.dims) for i in onnx.load(deploy).graph.initializer if i.data_type == onnx.TensorProto.INT8}
+    whole, packed = {(8, 3, 3, 3), (4, 2, 1, 1)}, {(4, 4, 1, 1), (2, 6, 2, 2), (10, 3, 1), (2, 2), (1, 3)}
+    assert sizes == whole | packed | {(1, 12, 5), (1, 12, 2)}
+    module, session = amct_opt.load(deploy)
+    given = dict(zip(("image", "state"), (each.numpy() for each in inputs), strict=True))
+    found = amct_opt.execute(module, given)
+    session_of_fake = onnxruntime.InferenceSession(fake, providers=["CPUExecutionProvider"])
+    expected = np.asarray(session_of_fake.run(None, given)[0])
+    # activations next to the middle between two integers may round to either
+    np.testing.assert_allclose(found["output"], expected, rtol=0, atol=0.02 * np.abs(expected).max())
+    amct_opt.save(module, flow.folder / "again.onnx", session, "onnx-ascend")
+    again = onnx.load(flow.folder / "again.onnx").graph.initializer
+    assert {tuple(i.dims) for i in again if i.data_type == onnx.TensorProto.INT8} == sizes
 
 
 ADA: dict[str, Any] = {"weight_quant_params": {"wts_algo": "ada_quantize", "num_iteration": 100, "channel_wise": True}}

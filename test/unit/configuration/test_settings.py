@@ -68,6 +68,23 @@ def test_bits_of_a_single_weight() -> None:
         holds(POOL, weight_bits={"pool": 8})
 
 
+def test_packed_weights() -> None:
+    """Where the target packs pairs of input channels, any layer that has pairs takes 4 bits; 6 and 7 only what takes them."""
+    four, six = ({"common": Calibration(weight=Arq(bits=bits))} for bits in (4, 6))
+    for layer, settings, bits in (
+        (replace(FC, packs=True), four, 4),
+        (replace(FC, packs=True), six, 8),
+        (replace(CONV, packs=True), four, 4),
+        (replace(CONV, packs=False), four, 8),
+        (replace(CONV, packs=False), six, 6),
+    ):
+        held = holds(layer, **settings)
+        assert isinstance(held.weight, Arq)
+        assert held.weight.bits == bits
+        assert len(held.remarks) == (bits == 8)
+    assert "pairs of input channels" in holds(replace(CONV, packs=False), **four).remarks[0]
+
+
 def test_two_bits_are_for_groups() -> None:
     """One layer may have other bits than all, in the groups of all; without groups it is an error that says what to give."""
     product = LayerFacts("fc", "MatMul", channel_wise=True, weight_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -63,12 +63,20 @@ def layer_at(site: Site, row: Row) -> LayerFacts:
         weighted=row.weight is not None and not two_inputs,
         channel_wise=row.per_channel and not _is_batch(op),
         low_bits=row.low_bits == "always" or dimensions == 2,
+        packs=_packs(op) if row.as_amct else None,
         symmetric_only=dimensions == 3 or row.symmetric or two_inputs or _is_backprop(op),
         weight_only=rules_of_weight(op, row) is not None,
         channel_formats=row.channel_formats,
         narrow=int16_refusal(site, row) or (_OTHERS if row.as_amct and not _is_wide(op) else ""),
         rounds=not row.as_amct or isinstance(op, MatMulOp) or (isinstance(op, ConvolutionOp) and op.spatial_rank == 2),
     )
+
+
+def _packs(op: NNOp) -> bool:
+    """Whether a layer has one group and an even number of input channels, of which AMCT packs pairs."""
+    if isinstance(op, ConvolutionOp):
+        return op.group_count == 1 and shape_of(op.weight)[0 if isinstance(op, ConvTransposeOp) else 1] % 2 == 0
+    return isinstance(op, MatMulOp) and shape_of(op.lhs)[-2 if op.transpose_a else -1] % 2 == 0
 
 
 def int16_refusal(site: Site, row: Row) -> str:
@@ -200,7 +208,8 @@ def _recurrent(each: Recurrent, profile: Profile) -> Candidate:
     def alone(_: str | None) -> str | None:
         return None if each.is_quantized else _reason(each.broken)
 
-    return Candidate(each.site, each.layer, whole, alone)
+    packs = all(shape_of(value)[2] % 2 == 0 for value in each.weights) if profile.amct == "pytorch" else None
+    return Candidate(each.site, replace(each.layer, packs=packs), whole, alone)
 
 
 _TABLE_ALONE = "only its table can be quantized"

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from .....dialects import ascend
 from .....dialects.ascend.cube import DATA
 from .....dialects.nn.shapes import element_of
-from ....deployed import Kind, bias_added, is_accumulator, on_integers, quantizer_of
+from ....deployed import Kind, bias_added, is_accumulator, marked, on_integers, quantizer_of, unpack_input
 from ...node import CONVERTERS, Converter, Node
 
 LAYERS: Mapping[str, Kind] = {
@@ -58,6 +58,19 @@ MOVES = frozenset(
 """Operators that pass quantized integers on unchanged, or compute with them as plain numbers, as ONNX defines for int8."""
 
 
+def _packed_axis(node: Node) -> int | None:
+    """The axis along which the weight has half as many bytes as x has channels, because each contains two numbers."""
+    if node.op_type not in _CHANNELS or node.array(1) is None or node.int("group", 1) != 1:
+        return None
+    of_x, of_weight = _CHANNELS[node.op_type]
+    axis = 1 if node.int("transB", 0) else of_weight
+    return axis if 2 * node.shape(1)[axis] == node.shape(0)[of_x] else None
+
+
+_CHANNELS = {"Conv": (1, 1), "ConvTranspose": (1, 0), "Gemm": (-1, 0), "MatMul": (-1, -2)}
+"""The axes of the input channels of x and of the weight, by operator type."""
+
+
 def converter_on_integers(node: Node) -> Converter | None:
     """The function that converts a node that reads integers or accumulators; None for other nodes.
 
@@ -72,7 +85,11 @@ def converter_on_integers(node: Node) -> Converter | None:
         for name in ("alpha", "beta"):  # of Gemm
             if (factor := node.float(name, 1.0)) != 1.0:
                 raise node.error(f"computes in integers with {name} = {factor:g}, but it must be 1")
-        return on_integers(CONVERTERS["", node.op_type], kind)
+        axis = _packed_axis(node)
+        if axis is not None:
+            unpack_input(node, 1, axis)
+        convert = on_integers(CONVERTERS["", node.op_type], kind)
+        return convert if axis is None else marked(convert)
     if node.op_type not in MOVES and any(quantizer_of(v) is not None for v in values):
         raise node.error("computes in float, and takes the integers of AscendQuant")
     return None

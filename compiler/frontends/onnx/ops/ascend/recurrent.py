@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import SSAValue
 
 from .....dialects import ascend
 from .....formats.deq_scale import unpack
-from ....deployed import check_finite, check_offset, constant, origin_of
+from ....deployed import check_finite, check_offset, constant, marked, origin_of, unpack_input
 from ...node import Constant, Converted, Node, converter
+
+Convert = Callable[[Node], Converted]
 
 _TYPES = {2: (-128, 127), 6: (-32768, 32767)}
 """quant_dtype, with the range of its offsets: int8 and int16."""
@@ -17,16 +21,34 @@ _ONLY = {"direction": "forward", "quant_sqrt_mode_x": 0, "quant_sqrt_mode_h": 0,
 
 @converter("BasicLSTMInplaceFillWindowCache")
 def lstm(node: Node) -> Converted:
+    return _unpacked(node)(_lstm)(node)
+
+
+def _lstm(node: Node) -> Converted:
     operands = _operands(node, ("x", "w", "r", "h", "c", "b"))
     return node.emit(ascend.BasicLSTMInplaceFillWindowCacheOp, *operands, **_attributes(node)).results
 
 
 @converter("BasicGRUInplaceFillWindowCache")
 def gru(node: Node) -> Converted:
+    return _unpacked(node)(_gru)(node)
+
+
+def _gru(node: Node) -> Converted:
     if node.int("linear_before_reset", 1) != 1:
         raise node.error("has linear_before_reset 0, which the operator does not compute")
     operands = _operands(node, ("x", "w", "r", "h", "b"))
     return node.emit(ascend.BasicGRUInplaceFillWindowCacheOp, *operands, **_attributes(node)).results
+
+
+def _unpacked(node: Node) -> Callable[[Convert], Convert]:
+    """Unpacks both weights if they have half as many bytes as x has channels; the function marks what a converter makes."""
+    if not node.has(1) or node.array(1) is None or 2 * node.shape(1)[-1] != node.shape(0)[-1]:
+        return lambda convert: convert
+    for index in (1, 2):
+        if node.has(index) and node.array(index) is not None:
+            unpack_input(node, index, -1)
+    return marked
 
 
 def _operands(node: Node, names: tuple[str, ...]) -> list[SSAValue | None]:
