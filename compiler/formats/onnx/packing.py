@@ -1,6 +1,7 @@
-"""Numbers of less than a byte packed into bytes, the first in the lowest bits: for tensors of ONNX, and by rows for MatMulNBits.
+"""Numbers of less than a byte packed into bytes, the first in the lowest bits: for tensors of ONNX, by rows for MatMulNBits, and
+by rows of int32 for Ascend's WeightQuantBatchMatmulV2.
 
-Sources: onnx.proto; onnxruntime, docs/ContribOperators.md.
+Sources: onnx.proto; onnxruntime, docs/ContribOperators.md; ops-nn, prototype and shapes of WeightQuantBatchMatmulV2.
 """
 
 from __future__ import annotations
@@ -50,3 +51,18 @@ def packed_rows(values: Array, bits: int) -> Array:
 def unpacked_rows(data: Array, count: int, bits: int) -> Array:
     """Unpacks uint8 [..., count] from the bytes of each row."""
     return unpacked(data, bits)[..., :count]
+
+
+IN_INT32 = 8
+"""The numbers of int4 in an int32."""
+
+
+def packed_words(values: Array) -> Array:
+    """Packs signed integers of 4 bits [rows, n], n a multiple of 8, into int32 [rows, n / 8]."""
+    return packed_rows(values.astype(np.int8).view(np.uint8) & 15, 4).view("<i4")
+
+
+def unpacked_words(words: Array) -> Array:
+    """Unpacks int32 [rows, n / 8] into the numbers of 4 bits that `packed_words` packs, int8 [rows, n]."""
+    bits = unpacked(np.ascontiguousarray(words.astype("<i4")).view(np.uint8), 4)
+    return (bits ^ 8).astype(np.int8) - np.int8(8)

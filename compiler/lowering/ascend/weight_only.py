@@ -1,8 +1,8 @@
 """Weight-only products: the integers become reals before the product, or their scales are applied after it.
 
 float32 uses AscendAntiQuant, which has one scale: with scales per column, the product uses the integers and is scaled
-afterwards; with scales per group, the integers are scaled group by group before it. float16 uses WeightQuantBatchMatmulV2, or
-AscendAntiQuantV2 for batches.
+afterwards; with scales per group, the integers are scaled group by group before it. float16 uses WeightQuantBatchMatmulV2, for
+batches of rows too; what that operator does not take uses AscendAntiQuantV2, or AscendAntiQuant as float32 does and a Cast.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import f16, f32
+from xdsl.dialects.builtin import ModuleOp, f16, f32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import ascend, nn
+from ...dialects.ascend.base import data_type_number
 from ...dialects.nn import NNOp, QParams
-from ...dialects.nn.shapes import element_of, shape_of
-from ...rewriting import Condition, condition, requires
+from ...dialects.nn.shapes import DYNAMIC, element_of, shape_of
+from ...rewriting import Condition, condition, layer_of, requires
+from ...support.diagnostics import op_error
 from .constants import Array
+from .indexing import sizes_of
 from .linear import IN_FLOATS, IN_INTEGERS, OfLayer, Operands, columns
 from .quantized import IntegerWeight, int8_behind
 from .rules import Builder, Values
@@ -63,6 +66,16 @@ class RealWeight(OfLayer, WeightOnly):
 
     RANK_OF_VECTOR: ClassVar[int] = 1
 
+    @condition
+    def group_size(self, op: nn.MatMulOp) -> str | None:
+        """groups divide the input channels"""
+        params = _params(op)
+        if params.block is None or params.axis is None:
+            return None
+        size = shape_of(op.rhs)[params.axis]
+        whole = size % min(params.block, size) == 0
+        return None if whole else f"groups of {params.block} do not divide its {size} input channels"
+
     def multiply(self, build: Builder, op: nn.MatMulOp, rhs: SSAValue, bias: SSAValue | None) -> SSAValue:
         return self.make(build, op, Operands(op.lhs, rhs, bias))
 
@@ -83,26 +96,14 @@ class WeightOnlyFloat32(RealWeight):
         lambda op: f"quantized weights go next to float32 or float16, not {element_of(op.lhs)}",
     )
 
-    @condition
-    def group_size(self, op: nn.MatMulOp) -> str | None:
-        """groups divide the input channels"""
-        params = _params(op)
-        if params.block is None or params.axis is None:
-            return None
-        size = shape_of(op.rhs)[params.axis]
-        whole = size % min(params.block, size) == 0
-        return None if whole else f"groups of {params.block} do not divide its {size} input channels"
-
     def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
-        params, weight = _params(op), int8_behind(build, op.rhs)
+        params = _params(op)
         if params.axis is None:
-            scale, offset = float(params.scales()), float(-params.zero_points())
-            name = f"{build.hint}_weight"
-            real = build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=name).y
+            real = _integers(build, op, float(params.scales()), float(-params.zero_points()))
             return [self.multiply(build, op, real, op.bias)]
-        real = build.add(ascend.AscendAntiQuantOp, weight, scale=1.0, offset=0.0, name=f"{build.hint}_weight").y
+        real = _integers(build, op)
         if params.block is not None:
-            return [self.multiply(build, op, _scaled_groups(build, real, params), op.bias)]
+            return [self.multiply(build, op, _scaled(build, real, params), op.bias)]
         if (points := params.zero_points()).any():
             shape = (-1, 1) if op.transpose_b is not None and points.ndim else (-1,)
             constant = build.constant(points.astype(np.float32).reshape(shape), f"{build.hint}_zero_point")
@@ -112,36 +113,51 @@ class WeightOnlyFloat32(RealWeight):
         return [y if op.bias is None else build.add(ascend.AddOp, y, op.bias).y]
 
 
-def _scaled_groups(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
-    """The real weight from its integers as reals: Sub of zero points and Mul by scales, between reshapes to groups and back."""
+def _integers(build: Builder, op: nn.MatMulOp, scale: float = 1.0, offset: float = 0.0) -> SSAValue:
+    """The integers of the weight as float32 numbers, `(q + offset) * scale`."""
+    weight, name = int8_behind(build, op.rhs), f"{build.hint}_weight"
+    return build.add(ascend.AscendAntiQuantOp, weight, scale=scale, offset=offset, name=name).y
+
+
+def _scaled(build: Builder, real: SSAValue, params: QParams) -> SSAValue:
+    """The real weight from its integers as reals: Sub of zero points and Mul by scales; of groups between reshapes."""
     shape, axis, block = shape_of(real), params.axis, params.block
     assert axis is not None
-    assert block is not None
-    size = min(block, shape[axis])
-    blocks = list(nn.blocks_of(shape, axis, block))
+    size = 1 if block is None else min(block, shape[axis])
+    blocks = list(shape if block is None else nn.blocks_of(shape, axis, block))
 
     def reshaped(value: SSAValue, to: Sequence[int]) -> SSAValue:
+        if block is None:
+            return value
         target = build.constant(np.array(to, np.int64), f"{build.hint}_shape")
         return build.add(ascend.ReshapeOp, value, target, name=f"{build.hint}_weight").y
 
-    def by_group(values: Array, name: str) -> SSAValue:
-        values = values.astype(np.float32).reshape(*blocks[: axis + 1], 1, *blocks[axis + 1 :])
-        return build.constant(values, f"{build.hint}_{name}")
+    def spread(values: Array, name: str) -> SSAValue:
+        groups = [*blocks[: axis + 1], 1, *blocks[axis + 1 :]]
+        channels = [-1 if i == axis else 1 for i in range(len(shape))]
+        to = channels if block is None else groups
+        return build.constant(values.astype(np.float32).reshape(to), f"{build.hint}_{name}")
 
     real = reshaped(real, [*blocks[: axis + 1], size, *blocks[axis + 1 :]])
     if (points := params.zero_points()).any():
         points = np.broadcast_to(points, params.scales().shape)
-        real = build.add(ascend.SubOp, real, by_group(points, "zero_point"), name=f"{build.hint}_weight").y
-    real = build.add(ascend.MulOp, real, by_group(params.scales(), "scale"), name=f"{build.hint}_weight").y
+        real = build.add(ascend.SubOp, real, spread(points, "zero_point"), name=f"{build.hint}_weight").y
+    real = build.add(ascend.MulOp, real, spread(params.scales(), "scale"), name=f"{build.hint}_weight").y
     return reshaped(real, shape)
 
 
 class WeightOnlyFloat16(WeightOnly):
-    """WeightQuantBatchMatmulV2 of matrices, with float16 scales"""
+    """WeightQuantBatchMatmulV2, with float16 scales; batches of rows become one matrix before it, and batches again after it"""
 
     def match(self, op: Operation) -> nn.MatMulOp | None:
         found = super().match(op)
-        return found if found is not None and element_of(found.lhs) == f16 and _of_matrices(found) else None
+        return found if found is not None and element_of(found.lhs) == f16 else None
+
+    @condition
+    def one_matrix(self, op: nn.MatMulOp) -> str | None:
+        """the weight is a matrix, and so is the input if it is stored transposed"""
+        matrices = len(shape_of(op.rhs)) == 2 and (op.transpose_a is None or len(shape_of(op.lhs)) == 2)
+        return None if matrices else "WeightQuantBatchMatmulV2 multiplies one matrix by another"
 
     @condition
     def scale_range(self, op: nn.MatMulOp) -> str | None:
@@ -152,18 +168,17 @@ class WeightOnlyFloat16(WeightOnly):
 
     @condition
     def group_size(self, op: nn.MatMulOp) -> str | None:
-        """groups are of 32, 64, ... input channels, and fewer than all"""
+        """groups are of 32, 64, ... input channels, or of all"""
         params = _params(op)
         if params.block is None or params.axis is None:
             return None
-        possible = params.block % 32 == 0 and params.block < shape_of(op.rhs)[params.axis]
-        wrong = "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all input channels"
-        return None if possible else wrong
+        possible = params.block % 32 == 0 or params.block >= shape_of(op.rhs)[params.axis]
+        return None if possible else "WeightQuantBatchMatmulV2 has groups of 32, 64, ... or all input channels"
 
     def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
         params, group = _params(op), 0
         scales, offsets = params.scales().reshape(-1).astype(np.float16), _offsets(params).astype(np.float16)
-        if params.axis is not None and params.block is not None:
+        if params.axis is not None and params.block is not None and params.block < shape_of(op.rhs)[params.axis]:
             blocks = nn.blocks_of(shape_of(op.rhs), params.axis, params.block)
             turned = op.transpose_b is not None
             scales, offsets = (p.reshape(blocks).T if turned else p.reshape(blocks) for p in (scales, offsets))
@@ -174,7 +189,7 @@ class WeightOnlyFloat16(WeightOnly):
         )
         made = build.add(
             ascend.WeightQuantBatchMatmulV2Op,
-            op.lhs,
+            _rows(build, op),
             _weight(op).input,
             *operands,
             op.bias,
@@ -182,32 +197,45 @@ class WeightOnlyFloat16(WeightOnly):
             transpose_weight=op.transpose_b is not None,
             antiquant_group_size=group,
         )
-        return [made.y]
+        return [_batches(build, op, made.y)]
 
 
-def _of_matrices(op: nn.MatMulOp) -> bool:
-    return len(shape_of(op.lhs)) == len(shape_of(op.rhs)) == 2
+def _rows(build: Builder, op: nn.MatMulOp) -> SSAValue:
+    """The vectors of the left operand as the rows of one matrix."""
+    if len(shape_of(op.lhs)) == 2:
+        return op.lhs
+    channels = shape_of(op.rhs)[0 if op.transpose_b is None else 1]
+    return build.add(ascend.ReshapeOp, op.lhs, build.ints([-1, channels], "matrix"), name=f"{build.hint}_rows").y
 
 
-class WeightOnlyBatchesFloat16(RealWeight):
-    """The real weight of a product of batches, by AscendAntiQuantV2"""
+def _batches(build: Builder, op: nn.MatMulOp, rows: SSAValue) -> SSAValue:
+    """The rows of a product in the shape of its result."""
+    if len(shape_of(op.lhs)) == 2:
+        return rows
+    *batch, columns = shape_of(op.result)
+    if batch.count(DYNAMIC) < 2:
+        to = build.ints([-1 if d == DYNAMIC else d for d in (*batch, columns)], "shape")
+        return build.add(ascend.ReshapeOp, rows, to).y
+    parts = [sizes_of(build, op.lhs, 0, len(batch), "batch"), build.ints([columns], "columns")]
+    to = build.add(ascend.ConcatV2Op, parts, build.index(0, "axis"), N=2, name=f"{build.hint}_shape").output_data
+    return build.add(ascend.ReshapeOp, rows, to, result_types=[op.result.type]).y
+
+
+class WeightOnlyOtherFloat16(RealWeight):
+    """What WeightQuantBatchMatmulV2 does not take: the real weight by AscendAntiQuantV2 or, where its scales are not one for each
+    last index, by AscendAntiQuant, Sub of zero points and Mul by scales in float32, then a Cast
+    """
 
     def match(self, op: Operation) -> nn.MatMulOp | None:
         found = super().match(op)
-        return None if found is None or element_of(found.lhs) != f16 or _of_matrices(found) else found
-
-    @condition
-    def channel_scales(self, op: nn.MatMulOp) -> str | None:
-        """the weight has one scale, or one per output column, which is its last axis"""
-        if (reason := WeightOnly.channel_scales.holds(self, op)) is not None:
-            return reason
-        params, last = _params(op), "AscendAntiQuantV2 has scales along the last axis"
-        if params.block is not None:
-            return f"{last}, not per group"
-        return None if params.axis is None or op.transpose_b is None else f"{last}, its weight is stored transposed"
+        return None if found is None or element_of(found.lhs) != f16 else found
 
     def rewrite(self, build: Builder, op: nn.MatMulOp) -> Values:
         params = _params(op)
+        if params.axis is not None and (params.block is not None or op.transpose_b is not None):
+            real = _scaled(build, _integers(build, op), params)
+            half = build.add(ascend.CastOp, real, dst_type=data_type_number(f16), name=f"{build.hint}_weight").y
+            return [self.multiply(build, op, half, op.bias)]
         operands = (
             build.constant(params.scales().reshape(-1), f"{build.hint}_scale"),
             build.constant(_offsets(params), f"{build.hint}_offset") if params.zero_points().any() else None,
@@ -221,5 +249,21 @@ def _offsets(params: QParams) -> Array:
     return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
 
 
-PATTERNS = (*IN_INTEGERS, WeightOnlyFloat32, WeightOnlyFloat16, WeightOnlyBatchesFloat16, *IN_FLOATS)
+def check_weights(module: ModuleOp) -> None:
+    """Raises CompileError, at the product, for a weight that is quantized by itself and that no operator reads as integers."""
+    for op in module.walk():
+        if not isinstance(op, nn.MatMulOp) or not has_integer_weight(op) or nn.dequantize_of(op.lhs) is not None:
+            continue
+        refusals = [pattern.refusal(found) for pattern in _ALONE if (found := pattern.match(op)) is not None]
+        if refusals and None not in refusals:
+            reasons = "; ".join(dict.fromkeys(each.reason for each in refusals if each is not None))
+            message = f"has a quantized weight that this target cannot read as integers: {reasons}"
+            raise op_error(
+                op, message, hint=f"another group-size or weight-bits for it, or --skip-layers {layer_of(op)}"
+            )
+
+
+_ALONE: tuple[WeightOnly, ...] = (WeightOnlyFloat32(), WeightOnlyFloat16(), WeightOnlyOtherFloat16())
+
+PATTERNS = (*IN_INTEGERS, WeightOnlyFloat32, WeightOnlyFloat16, WeightOnlyOtherFloat16, *IN_FLOATS)
 """Patterns for all matrix products: with quantized activations, with integer weights alone, in floats."""

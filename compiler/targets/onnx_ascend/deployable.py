@@ -15,6 +15,7 @@ from ...dialects.ascend.base import TRUE, i8
 from ...dialects.nn.shapes import Shape, element_of, shape_of, tensor
 from ...lowering.ascend import LowerToAscendPass
 from ...lowering.ascend.chips.kernels import take_kernels
+from ...lowering.ascend.weight_only import check_weights
 from ...rewriting import erase_dead_constants, layer_of
 from ...session import Session
 from ..deployed import Made, rearranged, turn_weight
@@ -24,8 +25,12 @@ _Op = TypeVar("_Op", bound=ascend.AscendOp)
 
 
 def deployable(module: ModuleOp, session: Session) -> ModuleOp:
-    """A copy of an `nn` or `ascend` module in the form of the file; operations without an `ascend` form stay in `nn`."""
+    """A copy of an `nn` or `ascend` module in the form of the file; operations without an `ascend` form stay in `nn`.
+
+    Raises CompileError for a weight that is quantized by itself and would become floats.
+    """
     module = in_layout(module, "NCHW", session).clone()
+    check_weights(module)
     LowerToAscendPass().apply(session, module)
     take_kernels(module, session, "onnx-ascend")
     made: Made = {}

@@ -1,6 +1,10 @@
-"""Weight-only quantization with float16: AscendAntiQuant reads the integers, the steps after it are ONNX's own."""
+"""Weight-only quantization with float16: WeightQuantBatchMatmulV2; for AscendAntiQuantV2 AscendAntiQuant, which reads the
+integers, and steps of ONNX's own.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -10,8 +14,13 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects import ascend, nn
 from ...dialects.ascend.base import data_type_number, i8, stand_ins
 from ...dialects.nn.shapes import element_of, shape_of, tensor
+from ...formats.onnx.packing import IN_INT32, packed_words
+from ..deployed import weight_name
 from ..onnx.layer import OnnxLayer, Operand
 from .table import converter
+
+DOMAIN = "npu"
+"""The domain in which ATC knows the operators of torch_npu in a file of any opset."""
 
 
 @converter(ascend.AscendAntiQuantV2Op)
@@ -26,28 +35,27 @@ def anti_quant(op: ascend.AscendAntiQuantV2Op, layer: OnnxLayer) -> str:
 
 @converter(ascend.WeightQuantBatchMatmulV2Op)
 def product(op: ascend.WeightQuantBatchMatmulV2Op, layer: OnnxLayer) -> str:
-    """The weight in float16, in which no step but the last rounds, and Gemm."""
+    """The operator, whose plug-in takes no transposes: what is transposed is stored, or comes from a Transpose, as it is read."""
     if element_of(op.x) != f16:
         raise layer.error(f"is of {element_of(op.x)}, files have float16")
     if op.bias is not None and element_of(op.bias) != f16:
-        raise layer.error("has a bias of another type than float16, which Gemm does not take")
-    transposed = bool(op.transpose_weight.value.data)
-    integers = _integers(op.weight, f16, layer)
-    if op.group_size:
-        shape = shape_of(op.weight)
-        axis = 1 if transposed else 0
-        if shape[axis] % op.group_size:
-            raise layer.error(f"has groups of {op.group_size} that do not divide its {shape[axis]} input channels")
-        split = [*shape[:axis], shape[axis] // op.group_size, op.group_size, *shape[axis + 1 :]]
-        integers = layer.helper("Reshape", integers, layer.ints(split, "shape"))
-        scale, offset = (_grouped(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
-    else:
-        scale, offset = (_column(v, transposed, layer) for v in (op.antiquant_scale, op.antiquant_offset))
-    weight = layer.helper("Mul", layer.helper("Add", integers, offset), scale)
-    if op.group_size:
-        weight = layer.helper("Reshape", weight, layer.ints(shape_of(op.weight), "shape"))
-    flags = {"transA": int(op.transpose_x.value.data) or None, "transB": int(transposed) or None}
-    return layer.node("Gemm", op.x, weight, op.bias, **flags)
+        raise layer.error("has a bias of another type than float16, which its kernel does not take")
+    if (weight := nn.array_of(op.weight)) is None:
+        raise layer.error("has a weight that is computed at run time")
+    x = layer.helper("Transpose", op.x, perm=[1, 0]) if op.transpose_x.value.data else layer.value(op.x)
+    weight = weight.T if op.transpose_weight.value.data else weight
+    four = element_of(op.weight) != i8 and weight.shape[1] % IN_INT32 == 0
+    stored = packed_words(weight) if four else np.ascontiguousarray(weight.astype(np.int8))
+    constant = nn.constant_of(op.weight)
+    assert constant is not None
+    absent: list[Operand] = [] if op.bias is None else [None, None, op.bias]
+    inputs = [x, layer.named_constant(stored, weight_name(constant.key))]
+    inputs += [layer.value(each) for each in (op.antiquant_scale, op.antiquant_offset, *absent)]
+    made = layer.provisional(op.y)
+    group: dict[str, Any] = {"antiquant_group_size": op.group_size} if op.group_size else {}
+    layer.graph.domains.setdefault(DOMAIN, 1)
+    layer.add(helper.make_node("WeightQuantBatchMatmulV2", inputs, [made], domain=DOMAIN, **group), layer.label)
+    return made
 
 
 def _integers(x: SSAValue, element: Attribute, layer: OnnxLayer) -> str:
@@ -64,19 +72,3 @@ def _integers(x: SSAValue, element: Attribute, layer: OnnxLayer) -> str:
     node = helper.make_node("AscendAntiQuant", inputs, [made], scale=1.0, offset=0.0, dtype=number)
     layer.add(node, f"{layer.label}.antiquant")
     return made
-
-
-def _grouped(parameters: SSAValue, transposed: bool, layer: OnnxLayer) -> Operand:
-    """Parameters `[groups, N]` as `[groups, 1, N]`, or `[N, groups, 1]` for a transposed weight."""
-    if (array := nn.array_of(parameters)) is None:
-        raise layer.error("has scales that are computed at run time")
-    return layer.constant(array.T[:, :, None] if transposed else array[:, None], "scale")
-
-
-def _column(vector: SSAValue, transposed: bool, layer: OnnxLayer) -> Operand:
-    """A number per column, which are the first axis of a transposed weight."""
-    if not transposed or shape_of(vector) == (1,):
-        return vector
-    if (array := nn.array_of(vector)) is None:
-        raise layer.error("has scales that are computed at run time")
-    return layer.constant(array.reshape(-1, 1), "scale")

@@ -106,7 +106,7 @@ func.func @groups(%x: tensor<2x8xf32>) -> tensor<2x1xf32> {
 
 // Groups of 4.
 // CHECK-LABEL: @half_groups
-// REMARK:      [lower-to-ascend missed group-size] "y": WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all input channels
+// REMARK:      [lower-to-ascend missed group-size] "y": WeightQuantBatchMatmulV2 has groups of 32, 64, ... or all input channels
 func.func @half_groups(%x: tensor<2x8xf16>) -> tensor<2x1xf16> {
   %c = nn.constant dense<1> : tensor<8x1xi8>
   %w = nn.dequantize %c by <i8, scale = [0.25, 0.5], axis = 0, block = 4> : (tensor<8x1xi8>) -> tensor<8x1xf16>

@@ -69,43 +69,48 @@ func.func @half(%x: tensor<3x8xf16>, %b: tensor<2xf16>) -> tensor<3x2xf16> {
 
 // -----
 
-// float16 and batches: the real weight, by channel.
+// float16 and batches of rows: one matrix, also where two sizes are known at run time only.
 // CHECK-LABEL: @half_batches
-// CHECK:         %y_weight = ascend.AscendAntiQuantV2 %w, %y_scale, %y_offset : (tensor<8x2xi8>, tensor<2xf32>, tensor<2xf32>) -> tensor<8x2xf16>
-// CHECK-NEXT:    %y = ascend.BatchMatMulV2 %x, %y_weight
-// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.BatchMatMulV2
-func.func @half_batches(%x: tensor<2x3x8xf16>) -> tensor<2x3x2xf16> {
+// CHECK:         %y_rows = ascend.Reshape %x, {{.*}} : (tensor<?x?x8xf16>, tensor<2xi64>) -> tensor<?x8xf16>
+// CHECK:         ascend.WeightQuantBatchMatmulV2 %y_rows, %w,
+// CHECK:         %y_batch_sizes = ascend.Shape %x
+// CHECK:         %y_shape = ascend.ConcatV2 %y_batch, %y_columns,
+// CHECK-NEXT:    %y = ascend.Reshape {{.*}}, %y_shape
+// REMARK:      [lower-to-ascend applied lower] "y": computed by ascend.Reshape
+func.func @half_batches(%x: tensor<?x?x8xf16>) -> tensor<?x?x2xf16> {
   %w = nn.constant dense<1> : tensor<8x2xi8>
   %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], zero_point = 3, axis = 1> : (tensor<8x2xi8>) -> tensor<8x2xf16>
-  %y = nn.matmul %x, %wd : (tensor<2x3x8xf16>, tensor<8x2xf16>) -> tensor<2x3x2xf16>
+  %y = nn.matmul %x, %wd : (tensor<?x?x8xf16>, tensor<8x2xf16>) -> tensor<?x?x2xf16>
+  func.return %y : tensor<?x?x2xf16>
+}
+
+// -----
+
+// A batch of weights: the real weight, by AscendAntiQuantV2.
+// CHECK-LABEL: @one_matrix
+// CHECK:         %y_weight = ascend.AscendAntiQuantV2 %w, %y_scale, %y_offset : (tensor<2x8x2xi8>, tensor<2xf32>, tensor<2xf32>) -> tensor<2x8x2xf16>
+// CHECK-NEXT:    %y = ascend.BatchMatMulV2 %x, %y_weight
+// REMARK:      [lower-to-ascend missed one-matrix] "y": WeightQuantBatchMatmulV2 multiplies one matrix by another
+func.func @one_matrix(%x: tensor<2x3x8xf16>) -> tensor<2x3x2xf16> {
+  %w = nn.constant dense<1> : tensor<2x8x2xi8>
+  %wd = nn.dequantize %w by <i8, scale = [0.25, 0.5], zero_point = 3, axis = 2> : (tensor<2x8x2xi8>) -> tensor<2x8x2xf16>
+  %y = nn.matmul %x, %wd : (tensor<2x3x8xf16>, tensor<2x8x2xf16>) -> tensor<2x3x2xf16>
   func.return %y : tensor<2x3x2xf16>
 }
 
 // -----
 
-// Those scales lie along the last axis; where they cannot, the weight is the numbers that it stands for.
-// CHECK-LABEL: @last_axis
-// CHECK-NEXT:    %c = nn.constant dense<{{.*}}> : tensor<2x8xf16>
-// CHECK-NEXT:    %y = ascend.BatchMatMulV2 %x, %c adj_x2 true
-// REMARK:      [lower-to-ascend missed channel-scales] "y": AscendAntiQuantV2 has scales along the last axis, its weight is stored transposed
-func.func @last_axis(%x: tensor<2x3x8xf16>) -> tensor<2x3x2xf16> {
-  %c = nn.constant dense<1> : tensor<2x8xi8>
-  %w = nn.dequantize %c by <i8, scale = [0.25, 0.5], axis = 0> : (tensor<2x8xi8>) -> tensor<2x8xf16>
-  %y = nn.matmul %x, %w transpose_b : (tensor<2x3x8xf16>, tensor<2x8xf16>) -> tensor<2x3x2xf16>
-  func.return %y : tensor<2x3x2xf16>
-}
-
-// -----
-
-// A scale that float16 does not hold.
+// A scale that float16 does not hold: the real weight is scaled in float32, here along its first axis.
 // CHECK-LABEL: @scale_range
-// CHECK-NEXT:    %c = nn.constant dense<{{.*}}> : tensor<8x2xf16>
-// CHECK-NEXT:    %y = ascend.MatMulV2 %x, %c
+// CHECK:         %y_weight = ascend.AscendAntiQuant %c scale 1.0 offset 0.0 : (tensor<2x8xi8>) -> tensor<2x8xf32>
+// CHECK:         %y_weight_1 = ascend.Mul %y_weight, %y_scale : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
+// CHECK-NEXT:    %y_weight_2 = ascend.Cast %y_weight_1 dst_type 1
+// CHECK-NEXT:    %y = ascend.MatMulV2 %x, %y_weight_2 transpose_x2 true
 // REMARK:      [lower-to-ascend missed scale-range] "y": a scale of its weight leaves the normal range of float16
 func.func @scale_range(%x: tensor<3x8xf16>) -> tensor<3x2xf16> {
-  %c = nn.constant dense<1> : tensor<8x2xi8>
-  %w = nn.dequantize %c by <i8, scale = 1.0e-6> : (tensor<8x2xi8>) -> tensor<8x2xf16>
-  %y = nn.matmul %x, %w : (tensor<3x8xf16>, tensor<8x2xf16>) -> tensor<3x2xf16>
+  %c = nn.constant dense<1> : tensor<2x8xi8>
+  %w = nn.dequantize %c by <i8, scale = [1.0e-6, 0.5], axis = 0> : (tensor<2x8xi8>) -> tensor<2x8xf16>
+  %y = nn.matmul %x, %w transpose_b : (tensor<3x8xf16>, tensor<2x8xf16>) -> tensor<3x2xf16>
   func.return %y : tensor<3x2xf16>
 }
 

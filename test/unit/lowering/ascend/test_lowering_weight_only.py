@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from amct_opt import frontends
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
 from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 from amct_opt.targets.onnx_ascend import OnnxAscendTarget
 from amct_opt.tools import amct_opt
 
@@ -60,8 +62,7 @@ def test_float16(name, transposed, rank, integer, equivalence):
     """Scales are rounded to float16 for the one operation of matrices: 2^-11 of every summand, as the sums are rounded."""
     before = equivalence.parse(text(PARAMETERS[name], transposed, rank, "f16", integer))
     after = equivalence.after(before, "lower-to-ascend", "legalize-ascend")
-    expected = {2: "WeightQuantBatchMatmulV2", 3: "BatchMatMulV2"}[rank]
-    assert f"ascend.{expected}" in [op.name for op in after.walk()]
+    assert "ascend.WeightQuantBatchMatmulV2" in [op.name for op in after.walk()]
     x = equivalence.random_inputs(before)
     wanted = run(before, x)["result0"].astype(float)
     actual = run(after, x)["result0"].astype(float)
@@ -75,14 +76,8 @@ def test_float16(name, transposed, rank, integer, equivalence):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_files(name, transposed, rank, element, integer, equivalence, tmp_path):
-    """What is read back from a deployable file computes the same bits.
-
-    ONNX's MatMul has no bias: the Add after one of float16 would round a second time.
-    """
-    source = text(PARAMETERS[name], transposed, rank, element, integer)
-    if (rank, element) == (3, "f16"):
-        source = source.replace("%d, %b", "%d").replace(", tensor<3xf16>) ->", ") ->")
-    module = equivalence.parse(source)
+    """What is read back from a deployable file computes the same bits."""
+    module = equivalence.parse(text(PARAMETERS[name], transposed, rank, element, integer))
     lowered = equivalence.after(module, "lower-to-ascend")
     OnnxAscendTarget().write(lowered, tmp_path / "y.onnx", new_session())
     x = equivalence.random_inputs(lowered)
@@ -114,34 +109,42 @@ def test_a_weight_of_a_float_layer_is_the_same_numbers(equivalence, net):
         equivalence.assert_equivalent(before, equivalence.after(before, "lower-to-ascend", "legalize-ascend"))
 
 
-def in_groups(channels: int, transposed: bool, element: str, points: str = "", rank: int = 2) -> str:
-    """A product with a weight of 4 bits in groups of 32 input channels."""
-    groups, stored = -(-channels // 32), f"3x{channels}" if transposed else f"{channels}x3"
+def in_groups(
+    channels: int, transposed: bool, element: str, points: str = "", rank: int = 2, block: int = 32, out: int = 3
+) -> str:
+    """A product with a weight of 4 bits in groups of input channels."""
+    groups, stored = -(-channels // block), f"{out}x{channels}" if transposed else f"{channels}x{out}"
     rng = np.random.default_rng(2)
     numbers = rng.integers(-8, 8, [int(d) for d in stored.split("x")]).tolist()
-    signs = 1 if points else rng.choice([-1, 1], 3 * groups)
-    scales = (rng.uniform(0.01, 0.3, 3 * groups) * signs).astype(np.float16).tolist()
-    x, y = (f"{'2x' * (rank - 2)}5x{n}x{element}" for n in (channels, 3))
-    zero = f", zero_point = {rng.integers(-8, 8, 3 * groups).tolist()}" if points else ""
+    signs = 1 if points else rng.choice([-1, 1], out * groups)
+    scales = (rng.uniform(0.01, 0.3, out * groups) * signs).astype(np.float16).tolist()
+    x, y = (f"{'2x5x'[-2 * (rank - 1) :] if rank > 1 else ''}{n}x{element}" for n in (channels, out))
+    zero = f", zero_point = {rng.integers(-8, 8, out * groups).tolist()}" if points else ""
     return f"""
-    func.func @main(%x: tensor<{x}>, %b: tensor<3x{element}>) -> tensor<{y}> {{
+    func.func @main(%x: tensor<{x}>, %b: tensor<{out}x{element}>) -> tensor<{y}> {{
       %w = nn.constant dense<{numbers}> : tensor<{stored}xi4>
-      %d = nn.dequantize %w by <i4, scale = {scales}{zero}, axis = {int(transposed)}, block = 32> :
+      %d = nn.dequantize %w by <i4, scale = {scales}{zero}, axis = {int(transposed)}, block = {block}> :
         (tensor<{stored}xi4>) -> tensor<{stored}x{element}>
       %y = nn.matmul %x, %d, %b{" transpose_b" if transposed else ""} :
-        (tensor<{x}>, tensor<{stored}x{element}>, tensor<3x{element}>) -> tensor<{y}>
+        (tensor<{x}>, tensor<{stored}x{element}>, tensor<{out}x{element}>) -> tensor<{y}>
       func.return %y : tensor<{y}>
     }}"""
 
 
 @pytest.mark.parametrize("points", ["", "points"])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("element", ["f32", "f16"])
-def test_groups(element, transposed, points, equivalence, tmp_path):
+@pytest.mark.parametrize(
+    ("element", "rank", "block", "operator"),
+    [
+        *(("f32", rank, 32, "AscendAntiQuant") for rank in (2, 3)),
+        *(("f16", rank, block, "WeightQuantBatchMatmulV2") for rank in (1, 2, 3) for block in (32, 64)),
+        ("f16", 3, 16, "AscendAntiQuant"),
+    ],
+)
+def test_groups(element, rank, block, operator, transposed, points, equivalence, tmp_path):
     """The same numbers before lowering, after it, and read back from a deployable file."""
-    before = equivalence.parse(in_groups(64, transposed, element, points))
+    before = equivalence.parse(in_groups(64, transposed, element, points, rank, block))
     lowered = equivalence.after(before, "lower-to-ascend")
-    operator = {"f32": "AscendAntiQuant", "f16": "WeightQuantBatchMatmulV2"}[element]
     assert f"ascend.{operator}" in [op.name for op in lowered.walk()]
     OnnxAscendTarget().write(lowered, tmp_path / "y.onnx", new_session())
     read = frontends.read(tmp_path / "y.onnx", new_session())
@@ -153,28 +156,37 @@ def test_groups(element, transposed, points, equivalence, tmp_path):
     assert again.tobytes() == actual.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("source", "rule", "reason"),
-    [
-        (in_groups(40, False, "f32"), "group-size", "groups of 32 do not divide its 40 input channels"),
-        (
-            in_groups(32, False, "f16"),
-            "group-size",
-            "WeightQuantBatchMatmulV2 has groups of 32, 64, ... fewer than all",
-        ),
-        (in_groups(64, False, "f16", rank=3), "channel-scales", "AscendAntiQuantV2 has scales along the last axis"),
-    ],
-    ids=["last-group", "one-group", "batch"],
-)
-def test_groups_that_have_no_form(source, rule, reason, equivalence):
-    """The product stays float, with a remark."""
-    before = equivalence.parse(source)
+@pytest.mark.parametrize("out", [16, 12])
+def test_int4_is_stored_packed(out, equivalence, tmp_path):
+    """Eight numbers in an int32 where they divide the columns, else one in an int8."""
+    module = equivalence.parse(in_groups(64, True, "f16", out=out))
+    OnnxAscendTarget().write(module, tmp_path / "y.onnx", new_session())
+    graph = onnx.load(tmp_path / "y.onnx").graph
+    (node,) = [node for node in graph.node if node.op_type == "WeightQuantBatchMatmulV2"]
+    (weight,) = [onnx.numpy_helper.to_array(each) for each in graph.initializer if each.name == node.input[1]]
+    assert (node.domain, weight.dtype, weight.shape) == {16: ("npu", "int32", (64, 2)), 12: ("npu", "int8", (64, 12))}[
+        out
+    ]
+    x = equivalence.random_inputs(module)
+    lowered, read = equivalence.after(module, "lower-to-ascend"), frontends.read(tmp_path / "y.onnx", new_session())
+    (wanted,), (actual,) = (run(m, x).values() for m in (lowered, read))
+    assert actual.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("element", ["f32", "f16"])
+def test_a_weight_that_would_become_floats_is_an_error_of_the_file(element, equivalence, tmp_path):
+    """As a pass it is a remark."""
+    module = equivalence.parse(in_groups(40, False, element, block=12))
     session = new_session()
-    after = before.clone()
+    after = module.clone()
     make_pass("lower-to-ascend", "").apply(session, after)
-    said = [(r.rule, r.reason) for r in session.remarks if r.kind == "missed"]
-    assert any(r == rule and reason in text for r, text in said), said
-    equivalence.assert_equivalent(before, after, rtol=2e-3, atol=2e-3)
+    assert any(r.rule == "group-size" for r in session.remarks)
+    equivalence.assert_equivalent(module, after, rtol=2e-3, atol=2e-3)
+    with pytest.raises(
+        CompileError, match=r"cannot read as integers: .*groups of 12 do not divide its 40 input channels"
+    ):
+        OnnxAscendTarget().write(module, tmp_path / "y.onnx", session)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from onnx import AttributeProto
 
 from .....dialects import ascend
-from .....dialects.ascend.base import i8
+from .....dialects.ascend.base import i4, i8
 from .....dialects.nn.shapes import element_of
 from .....formats.deq_scale import unpack_requant
-from .....ir.dtypes import integer_range
+from .....formats.onnx.packing import unpacked_words
+from .....ir.dtypes import integer_range, numpy_dtype
 from .....ir.precision import PRECISION_MODES
 from ....deployed import (
     accumulator,
@@ -102,6 +104,35 @@ def requant(node: Node) -> Converted:
 
 
 converter("AscendWeightQuant")(weight_quant)
+
+
+@converter("WeightQuantBatchMatmulV2", "NPUWeightQuantBatchMatmulV2", domains=("npu",))
+@converter("NPUWeightQuantBatchMatmulV2")
+def weight_only_product(node: Node) -> Converted:
+    """A product of float16 with integers, int8 or packed int4; an output in integers, which needs a quant_scale, is not read."""
+    weight, scale = node.known(1), node.known(2)
+    if _given(node, 4) or _given(node, 5):
+        raise node.error("gives integers (quant_scale), which is not supported")
+    if weight.dtype.name not in ("int8", "int32") or weight.ndim != 2 or scale.dtype.name != "float16":
+        raise node.error(f"has a weight of {weight.dtype}{list(weight.shape)} and scales of {scale.dtype}")
+    four = weight.dtype.name == "int32"
+    integers = unpacked_words(weight).astype(numpy_dtype(i4)) if four else weight
+    offset = node.known(3) if _given(node, 3) else np.zeros_like(scale)
+    return node.emit(
+        ascend.WeightQuantBatchMatmulV2Op,
+        node.value(0),
+        node.constant(integers, ".weight"),
+        node.constant(scale, ".antiquant_scale"),
+        node.constant(offset, ".antiquant_offset"),
+        node.value(6) if _given(node, 6) else None,
+        antiquant_group_size=node.int("antiquant_group_size", 0),
+        origin=origin_of(node),
+    ).y
+
+
+def _given(node: Node, index: int) -> bool:
+    """Whether an optional input is given: an empty tensor means that it is not."""
+    return node.has(index) and 0 not in node.shape(index)
 
 
 def _precision(node: Node) -> str:
