@@ -45,7 +45,7 @@ from .measurement import HUGE, STAGES, Measurement, compared
 from .network import Network, companions, files_read, read_network
 from .options import AS_USUAL, ResultOptions
 from .peer import CLOSE, Expected, Peer
-from .recipes import note_widenings, widened, widenings
+from .recipes import as_recipe
 from .report import PAGE
 from .saving import deployed, outputs_of
 from .summary import Accuracy, Answers, Mended, Sizes, Summary, describe_layers, remedy_of, summary_data, weight_bytes
@@ -191,9 +191,7 @@ def _as_results_need(network: Network, results: ResultOptions, onnx: OnnxTarget)
     Raises CompileError for a recipe that changes nothing, for bit widths that the opset does not have, and if no file is fast.
     """
     if results.recipe is not None:
-        found = widenings(network)
-        network = network.asking(widened(network.request, [each.layer for each in found if each.wide]))
-        note_widenings(network, found)
+        network = as_recipe(network)
     if not results.matmul_nbits:
         _check_bits(results.opset, network.request)
     returned = layers_to_return(network, onnx) if results.faster_than_float else []

@@ -1,5 +1,5 @@
 """`--recipe`: activations of 16 bits for the layers that need them, chosen by their costs at the outputs on data, not by
-names.
+names. On a chip without a kernel for integers of 16 bits these layers are float.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from xdsl.dialects.builtin import i16
+
 from ..data import Samples
+from ..lowering.ascend.chips.kernels import chips_without
 from ..rewriting import Remarks, layer_of
 from ..runtime.metrics import Measure, Parts
 from ..support.diagnostics import CompileError
@@ -40,10 +43,10 @@ class Widening:
     """The output for which it was chosen, or else the worst one, as `Parts` has them."""
     wide: bool
 
-    @property
-    def reason(self) -> str:
-        """The reason for its bits, as a sentence."""
-        bits = "16 bits" if self.wide else "no more bits"
+    def reason(self, chip: str | None) -> str:
+        """The reason for its bits, as a sentence; `chip` is one without a kernel for 16 bits."""
+        in_float = f"float, as chip {chip} has no kernel for 16 bits"
+        bits = ("16 bits" if chip is None else in_float) if self.wide else "no more bits"
         noise = f"of the noise of output '{self.output}' that 16 bits everywhere take away"
         return f"{bits}: {100 * self.share:.1f} % {noise} is its own"
 
@@ -97,16 +100,40 @@ def widened(request: Request, layers: Iterable[str]) -> Request:
     return replace(request, settings=replace(request.settings, bits=bits))
 
 
-def note_widenings(network: Network, found: Sequence[Widening]) -> None:
-    """Leave a remark for each layer that can have 16 bits, and a note that lists those that do."""
+def as_recipe(network: Network) -> Network:
+    """A fused network with the widths that `--recipe detection` chooses, which remarks and a note report.
+
+    Raises CompileError, located in the model, if no layer can have them.
+    """
+    session, request = network.session, network.request
+    chip = session.chip if session.chip in chips_without("AscendQuant", str(i16)) else None
+    found = widenings(network if chip is None else _on_any_chip(network))
+    _note(network, found, chip)
+    names = [each.layer for each in found if each.wide]
+    if chip is None:
+        return network.asking(widened(request, names))
+    settings = replace(request.settings, skip_layers=(*request.settings.skip_layers, *names))
+    return network.asking(replace(request, settings=settings))
+
+
+def _on_any_chip(network: Network) -> Network:
+    """The network with what its profile can quantize on some chip."""
+    session = network.session.clone()
+    session.chip = None
+    return replace(network, session=session, request=replace(network.request, profile=profile_of(session)))
+
+
+def _note(network: Network, found: Sequence[Widening], chip: str | None) -> None:
+    """Leave a remark for each layer that can have 16 bits, and a note that lists those that do, or are float on a chip."""
     remarks, reasons = Remarks(network.session, RULE), {each.layer: each for each in found}
     for site in sites(network.module, profile_of(network.session).rows):
         each = reasons.pop(layer_of(site.compute), None)
         if each is not None:
-            (remarks.applied if each.wide else remarks.missed)(site.compute, RULE, each.reason)
+            (remarks.applied if each.wide else remarks.missed)(site.compute, RULE, each.reason(chip))
     remarks.flush()
     names = [each.layer for each in found if each.wide]
-    network.session.note(f"{RULE}: {len(names)} of {len(found)} layers have activations of 16 bits: {some(names)}")
+    what = "have activations of 16 bits" if chip is None else f"are float, as chip {chip} has no kernel for 16 bits"
+    network.session.note(f"{RULE}: {len(names)} of {len(found)} layers {what}: {some(names)}")
 
 
 def _sum(noise: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -94,6 +94,25 @@ def test_the_layers_that_need_them(model: Path, profile: str, wide: str, point: 
     assert min(each.sqnr for each in found.peer.outputs.values()) >= CLOSE
 
 
+def test_they_are_float_on_a_chip_without_16_bits(model: Path, capsys) -> None:
+    """The same layer as on any chip, and no AscendQuant to INT16 in the file for ATC."""
+    session, said = new_session(), list[Remark]()
+    session.chip, session.prints, session.on_remark = "910b", ("note",), said.append
+    data = model.parent / "data.npz"
+    found = amct_opt.quantize_file(
+        model, model.parent / "out", data, recipe="detection", equalize=False, effort=0, session=session
+    )
+    (applied,) = [each for each in said if each.rule == RULE and each.kind == "applied"]
+    assert applied.layer == "depth"
+    assert applied.reason.startswith("float, as chip 910b has no kernel for 16 bits: ")
+    note = "note: recipe: 1 of 4 layers are float, as chip 910b has no kernel for 16 bits: depth\n"
+    assert note in capsys.readouterr().err
+    nodes = onnx.load(found.files["deploy"]).graph.node
+    quants = [a.s for node in nodes if node.op_type == "AscendQuant" for a in node.attribute if a.name == "dst_type"]
+    assert quants == [b"INT8"] * 2
+    assert "depth.dequant" not in {node.name for node in nodes}
+
+
 def test_classes_count_as_much_as_boxes(tmp_path: Path) -> None:
     """A branch for each: the numbers of boxes are 300 times as large, and so is their noise, but both branches get 16 bits."""
     rng = np.random.default_rng(0)
