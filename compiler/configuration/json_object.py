@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from ..ir.text import read_text
 from ..support.diagnostics import CompileError
+from ..support.parsing import parsing
 
 _T = TypeVar("_T")
 Json = dict[str, Any]
@@ -41,16 +42,11 @@ def read_objects(path: Path) -> list[JsonObject]:
 def _read(path: Path) -> Any:
     where = str(path)
     try:
-        text = read_text(path).removeprefix("\ufeff")
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
-    except json.JSONDecodeError as e:
-        raise CompileError(f"is not JSON: {e.msg}", where=f"{where}:{e.lineno}:{e.colno}") from None
-    except RecursionError:
-        raise CompileError("is nested too deeply", where=where) from None
+        with parsing(where):
+            text = read_text(path).removeprefix("\ufeff")
+            return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     except CompileError as e:
-        raise CompileError(e.message, where=e.where or where) from None
-    except ValueError as e:  # an integer with more digits than Python converts
-        raise CompileError(f"is not JSON: {e}", where=where) from None
+        raise e.at(e.where or where) from None
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..support.diagnostics import CompileError
+from ..support.diagnostics import CompileError, first_line
 
 MODULE = "amct_script"
 """The value of `__name__` while a file is executed."""
@@ -38,7 +38,7 @@ def running(path: Path) -> Generator[None]:
         if isinstance(e, SyntaxError) and e.filename == str(path):
             lines.append(e.lineno)
         where = f"{path}:{lines[-1]}" if lines else str(path)
-        message = e.msg if isinstance(e, SyntaxError) else str(e)
+        message = e.msg if isinstance(e, SyntaxError) else first_line(e)
         raise CompileError(f"{type(e).__name__}: {message}", where=where) from None
     finally:
         if folder in sys.path:

@@ -149,7 +149,7 @@ def client(text: str, tls: tuple[str, ...] = ()) -> Any:
     except Exception as e:  # Dask's have no other base; the first one says what went wrong
         while e.__cause__ is not None:
             e = cast("Exception", e.__cause__)
-        reason = first_line(str(e)).rstrip(".") or type(e).__name__
+        reason = first_line(e).rstrip(".") or type(e).__name__
         raise CompileError(f"the workers do not start: {reason}", where=text, hint=_FEWER) from None
 
 

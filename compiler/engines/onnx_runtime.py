@@ -80,7 +80,7 @@ class OnnxRuntime:
         try:
             outputs: list[Array] = self._session.run(None, dict(batch))
         except Exception as e:  # onnxruntime's errors have no other base class
-            raise _Unusable(first_line(str(e))) from None
+            raise _Unusable(first_line(e)) from None
         rest = iter(outputs)
         for shown in self._shown:
             found = [next(rest) for _ in shown.outputs]
@@ -192,7 +192,7 @@ def _session(path: Path, device: Device) -> Any:
     try:
         onnxruntime: Any = import_module("onnxruntime")
     except ImportError as e:
-        raise CompileError(f"onnxruntime cannot be loaded: {first_line(str(e))}") from None
+        raise CompileError(f"onnxruntime cannot be loaded: {first_line(e)}") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # plans hold each thread's values at once
@@ -201,6 +201,6 @@ def _session(path: Path, device: Device) -> Any:
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=providers(device))
     except Exception as e:  # onnxruntime's errors have no other base class
-        raise CompileError(f"onnxruntime does not take the model: {first_line(str(e))}") from None
+        raise CompileError(f"onnxruntime does not take the model: {first_line(e)}") from None
     check_started(session, device)
     return session

@@ -208,6 +208,7 @@ class Metric:
 def _score(found: Any, function: str, path: Path) -> float:
     try:
         return float(found)
-    except (TypeError, ValueError):
-        message = f"'{function}' returns {type(found).__name__}, not a number"
+    except (TypeError, ValueError, OverflowError):
+        kind = "an integer beyond floats" if isinstance(found, int) else type(found).__name__
+        message = f"'{function}' returns {kind}, not a number"
         raise CompileError(message, where=str(path)) from None

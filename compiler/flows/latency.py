@@ -268,7 +268,7 @@ def _session(path: Path, threads: int, profile: Path | None = None) -> Any:
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's have no other base
-        raise CompileError(f"onnxruntime does not take the file: {first_line(str(e))}", where=str(path)) from None
+        raise CompileError(f"onnxruntime does not take the file: {first_line(e)}", where=str(path)) from None
 
 
 _only = cache(_opened)
@@ -289,6 +289,6 @@ def _run(model: _Opened, inputs: Inputs) -> float:
     try:
         model.run(inputs)
     except Exception as e:  # the engines' have no other base
-        message = f"{model.engine} does not run the file on these inputs: {first_line(str(e))}"
+        message = f"{model.engine} does not run the file on these inputs: {first_line(e)}"
         raise RunError(message) from None
     return time.perf_counter() - start

@@ -176,8 +176,8 @@ def peer_of(path: Path, ours: Simulation | None = None, expected: Expected | Non
         raise
     except Exception as e:  # onnxruntime's have no other base
         if _SHORTAGE.search(str(e)):
-            raise MemoryError(f"onnxruntime: {first_line(str(e))}") from None
-        return Peer(version, first_line(str(e)))
+            raise MemoryError(f"onnxruntime: {first_line(e)}") from None
+        return Peer(version, first_line(e))
     return replace(
         found,
         runs=len(expected.runs),

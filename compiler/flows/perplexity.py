@@ -269,7 +269,7 @@ def _tokenized(text: TextOptions) -> Array:
     try:
         content = path.read_text("utf-8")
     except (OSError, ValueError) as e:
-        raise CompileError(f"cannot be read as text in UTF-8: {first_line(str(e))}", where=str(path)) from None
+        raise CompileError(f"cannot be read as text in UTF-8: {first_line(e)}", where=str(path)) from None
     try:
         return np.frombuffer(token_ids(tokenizer, content.encode()), np.int64)
     except ValueError as e:

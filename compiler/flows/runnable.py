@@ -107,7 +107,7 @@ class OnnxRuntime:
         try:
             self._session: Any = open_session(onnxruntime, path, device)
         except Exception as e:  # onnxruntime's have no other base
-            message = f"onnxruntime does not take the file: {first_line(str(e))}"
+            message = f"onnxruntime does not take the file: {first_line(e)}"
             raise CompileError(message, hint="--engine numpy runs it") from None
         check_started(self._session, device)
         self._outputs: list[str] = [output.name for output in self._session.get_outputs()]
@@ -125,7 +125,7 @@ class OnnxRuntime:
         try:
             found: list[Array] = self._session.run(self._outputs, dict(inputs))
         except Exception as e:  # onnxruntime's have no other base
-            raise CompileError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
+            raise CompileError(f"onnxruntime does not run the file: {first_line(e)}") from None
         return dict(zip(self._outputs, found, strict=True))
 
 

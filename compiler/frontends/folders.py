@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir.text import read_text
 from ..support.diagnostics import CompileError
+from ..support.parsing import parsing
 
 GENAI = "genai_config.json"
 """The configuration of onnxruntime-genai."""
@@ -47,11 +48,10 @@ def model_in(path: Path) -> Path:
 
 def _decoder(config: Path) -> Path:
     """The file that a configuration of onnxruntime-genai names as the decoder."""
-    try:
+    with parsing(str(config)):
         held: Any = json.loads(read_text(config))
+    try:
         name: Any = held["model"]["decoder"]["filename"]
-    except json.JSONDecodeError as e:
-        raise CompileError(f"is not JSON: {e.msg}", where=f"{config}:{e.lineno}:{e.colno}") from None
     except (KeyError, TypeError, ValueError):
         raise CompileError("names no file of a decoder (model.decoder.filename)", where=str(config)) from None
     if not isinstance(name, str) or Path(name).name != name:

@@ -216,7 +216,7 @@ def parse_module(ctx: Context, text: str, name: str = "<stdin>", line_offset: in
     except RecursionError:
         raise CompileError("is nested too deeply", where=_place(text, parser.pos, name, line_offset)) from None
     except (VerifyException, ValueError, OverflowError) as e:
-        raise CompileError(first_line(str(e)), where=_place(text, parser.pos, name, line_offset)) from None
+        raise CompileError(first_line(e), where=_place(text, parser.pos, name, line_offset)) from None
 
 
 ARRAYS = "nn.arrays"

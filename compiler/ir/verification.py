@@ -23,7 +23,7 @@ def verify(module: ModuleOp) -> None:
         try:
             op.verify_()
         except VerifyException as e:
-            raise op_error(op, first_line(str(e))) from None
+            raise op_error(op, first_line(e)) from None
         for region in op.regions:
             _check_terminators(op, region)
     visible: set[SSAValue] = set()

@@ -97,7 +97,7 @@ def step(
     except WeightError as e:
         raise CompileError(str(e)) from e
     except PassFailedException as e:
-        raise CompileError(f"--{name}: {first_line(str(e))}") from e
+        raise CompileError(f"--{name}: {first_line(e)}") from e
     if after is not None:
         after(module, time.perf_counter() - start)
     try:

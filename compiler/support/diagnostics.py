@@ -165,7 +165,15 @@ def _utf_8(text: object) -> object:
     return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
 
 
-def first_line(message: str) -> str:
-    """The first line of a message; when that ends in a colon, with the line that follows."""
+def first_line(message: str | BaseException) -> str:
+    """The first line of a message, or of an exception's; when that ends in a colon, with the line that follows. The name of an
+    exception's type stands for a message that is empty or cannot be made.
+    """
+    if isinstance(message, BaseException):
+        name = type(message).__name__
+        try:
+            message = str(message) or name
+        except Exception:  # the exception's own code
+            message = name
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1]) if lines else "invalid"

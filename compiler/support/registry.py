@@ -9,7 +9,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from .diagnostics import CompileError
+from .diagnostics import CompileError, first_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -54,7 +54,7 @@ def call_plugins(group: str, given: Any) -> None:
         except Exception as e:  # a package may raise anything
             package = entry.dist.name if entry.dist is not None else entry.module
             hint = f"repair or uninstall the package {package}, which brings it"
-            message = f"plugin '{entry.name}' ({entry.value}) fails: {e or type(e).__name__}"
+            message = f"plugin '{entry.name}' ({entry.value}) fails: {first_line(e)}"
             raise CompileError(message, hint=hint) from e
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ..ir.text import read_text
-from ..support.diagnostics import CompileError, first_line
+from ..support.diagnostics import CompileError
 from ..support.limits import check_aliases
+from ..support.parsing import parsing
 from .parser import Parser
 
 _WITHOUT = frozenset({"help", "settings", "trust_settings"})
@@ -114,12 +115,8 @@ def _entries(path: Path) -> list[_Entry]:
     """The options in a file. Raises CompileError, located in the file, if it cannot be read."""
     if (read := _READERS.get(path.suffix.lower())) is None:
         raise CompileError("is not a settings file", where=str(path), hint=f"its name ends in {', '.join(_READERS)}")
-    try:
+    with parsing(str(path)):
         return list(read(path, read_text(path)))
-    except RecursionError:
-        raise CompileError("is nested too deeply", where=str(path)) from None
-    except ValueError as e:  # a date that does not exist, an integer with more digits than Python converts
-        raise CompileError(f"cannot be read: {first_line(str(e)).partition(';')[0]}", where=str(path)) from None
 
 
 def _check_trust(action: argparse.Action, entry: _Entry, folder: Path) -> None:
@@ -201,40 +198,27 @@ def _shown(value: object) -> str:
 def _yaml(path: Path, text: str) -> Iterator[_Entry]:
     import yaml
 
-    try:
-        loader: Any = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return
-        if not isinstance(node, yaml.MappingNode):
-            raise _not_a_mapping(path)
-        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
-            check_aliases((key, value), len(text), f"{path}:{key.start_mark.line + 1}")
-            made = loader.construct_object(value, deep=True)
-            yield _Entry(str(key.value), made, key.start_mark.line + 1)
-    except yaml.MarkedYAMLError as e:
-        line = e.problem_mark.line + 1 if e.problem_mark else 1
-        raise CompileError(f"is not YAML: {e.problem}", where=f"{path}:{line}") from None
-    except yaml.YAMLError as e:
-        raise CompileError(f"is not YAML: {first_line(str(e))}", where=str(path)) from None
+    loader: Any = yaml.SafeLoader(text)
+    node = loader.get_single_node()
+    if node is None:
+        return
+    if not isinstance(node, yaml.MappingNode):
+        raise _not_a_mapping(path)
+    for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        check_aliases((key, value), len(text), f"{path}:{key.start_mark.line + 1}")
+        made = loader.construct_object(value, deep=True)
+        yield _Entry(str(key.value), made, key.start_mark.line + 1)
 
 
 def _toml(path: Path, text: str) -> Iterator[_Entry]:
     import tomllib
 
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
-        raise CompileError(f"is not TOML: {e}", where=str(path)) from None
-    for key, value in table.items():
+    for key, value in tomllib.loads(text).items():
         yield _Entry(key, value, _line(text, rf"^\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]"))
 
 
 def _json(path: Path, text: str) -> Iterator[_Entry]:
-    try:
-        table = json.loads(text, object_pairs_hook=_Pairs)
-    except json.JSONDecodeError as e:
-        raise CompileError(f"is not JSON: {e.msg}", where=f"{path}:{e.lineno}") from None
+    table = json.loads(text, object_pairs_hook=_Pairs)
     if not isinstance(table, _Pairs):
         raise _not_a_mapping(path)
     for key, value in table:

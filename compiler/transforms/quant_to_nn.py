@@ -70,7 +70,7 @@ def _meaning(value: SSAValue, type_: UniformType) -> QParamsAttr | tuple[str, st
     try:
         return QParamsAttr.of(t.storage, np.array(t.scales), t.zero_points, t.axis, _key(value))
     except VerifyException as e:
-        return "parameters", first_line(str(e))
+        return "parameters", first_line(e)
 
 
 def _key(value: SSAValue) -> str:
@@ -121,7 +121,7 @@ class _Conversion:
         try:
             made.verify()
         except VerifyException as e:
-            raise op_error(op, f"has no meaning in nn: {first_line(str(e))}") from None
+            raise op_error(op, f"has no meaning in nn: {first_line(e)}") from None
         Rewriter.insert_op(made, InsertPoint.before(op))
         self.remarks.applied(made, "nn", f"written as {made.name}")
         return made

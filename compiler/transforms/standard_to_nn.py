@@ -130,7 +130,7 @@ def _convert(op: Operation, remarks: Remarks) -> None:
     try:
         made = None if counterpart is None or not _has_arrays(op) else counterpart(op)
     except VerifyException as e:
-        remarks.missed(op, "counterpart", f"'{op.name}' is not an operation of nn: {first_line(str(e))}")
+        remarks.missed(op, "counterpart", f"'{op.name}' is not an operation of nn: {first_line(e)}")
         return
     if made is None:
         remarks.missed(op, "counterpart", f"'{op.name}' has no counterpart in nn for {', '.join(map(str, _types(op)))}")

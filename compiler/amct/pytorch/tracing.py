@@ -199,7 +199,7 @@ def copied(model: Any) -> Any:
     try:
         return copy.deepcopy(model)
     except Exception as e:  # code of the module may raise anything
-        message = f"cannot be copied: {first_line(str(e))}"
+        message = f"cannot be copied: {first_line(e)}"
         raise CompileError(message, where=type(model).__name__, hint="copy.deepcopy(model) says more") from e
 
 

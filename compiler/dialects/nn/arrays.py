@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,13 +83,17 @@ class ExternalAttr(Data[External]):
                 printer.print_string(f", {hex_text(self.array)}")
 
 
+_NO_FILE = re.compile(r"<\w+>")
+"""The name of a text that is not in a file, such as `<stdin>`."""
+
+
 def referenced_weight(parser: AttrParser, reference: str) -> Weight:
     """The weight after `"key"` or `"file.safetensors#key"`, looked up next to the module only."""
     module = Path(parser.lexer.input.name)
     file, key = separate_key(reference)
     if Path(file).name != file:
         parser.raise_error(f"'{file}': arrays are read only from the module's own folder")
-    if module.name.startswith("<"):
+    if _NO_FILE.fullmatch(parser.lexer.input.name):
         return Weight(key, path=Path(file) if file else None)
     path = module.with_name(file) if file else side_file_of(module)
     if path.is_symlink() and not lies_beside(path, module):

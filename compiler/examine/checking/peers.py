@@ -97,7 +97,7 @@ def _session(path: Path, wanted: Sequence[str], folder: Path) -> Any:
         shown.write_bytes(model.SerializeToString())
         return onnxruntime.InferenceSession(str(shown), options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime's errors have no other base class; protobuf's above 2 GB
-        raise CannotRunError(f"onnxruntime does not open the file: {first_line(str(e))}") from None
+        raise CannotRunError(f"onnxruntime does not open the file: {first_line(e)}") from None
 
 
 def _run(session: Any, inputs: Inputs) -> dict[str, Array]:
@@ -106,5 +106,5 @@ def _run(session: Any, inputs: Inputs) -> dict[str, Array]:
     try:
         found = session.run(names, {name: array for name, array in inputs.items() if name in taken})
     except Exception as e:  # onnxruntime's errors have no other base class
-        raise CannotRunError(f"onnxruntime does not run the file: {first_line(str(e))}") from None
+        raise CannotRunError(f"onnxruntime does not run the file: {first_line(e)}") from None
     return {n: a for n, a in zip(names, found, strict=True) if isinstance(a, np.ndarray)}

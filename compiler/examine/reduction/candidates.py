@@ -48,4 +48,4 @@ def read(path: Path, session: Session) -> Model:
     except OSError as e:
         raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
     except Exception as e:  # protobuf's DecodeError, onnx's errors about external data
-        raise CompileError(f"not an ONNX model: {first_line(str(e))}", where=str(path)) from None
+        raise CompileError(f"not an ONNX model: {first_line(e)}", where=str(path)) from None

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from ...configuration.json_object import Json, JsonObject, read_object
 from ...ir.text import read_text
-from ...support.diagnostics import CompileError, Gain, Remark, first_line
+from ...support.diagnostics import CompileError, Gain, Remark
 from ...support.files import reading
 from ...support.limits import check_aliases
+from ...support.parsing import parsing
 
 _TEXTS = ("name", "op", "shape", "decision", "rule", "reason")
 SUMMARY, REMARKS, LAYERS = "summary.json", "remarks.yaml", "layers.json"
@@ -237,17 +238,12 @@ def read_remarks(path: Path) -> list[Remark]:
     import yaml
 
     text, rows = read_text(path), list[Any]()
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
-    try:
+    with parsing(str(path)):
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         while loader.check_node():
             node = loader.get_node()
             check_aliases(node, len(text), f"{path}:{node.start_mark.line + 1}")
             rows.append(loader.construct_document(node))
-    except yaml.YAMLError as e:
-        mark: Any = getattr(e, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        problem = str(getattr(e, "problem", "") or first_line(str(e)))
-        raise CompileError(f"is not YAML: {problem}", where=place) from None
     return [_remark(row, f"{path}: document {i + 1}") for i, row in enumerate(rows)]
 
 

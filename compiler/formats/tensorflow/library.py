@@ -74,12 +74,12 @@ def inferred(
         try:
             tf.graph_util.import_graph_def(_loaded(tf, _single(op_type, attributes, inputs)), name="")
         except Exception as e:  # the shape function of the operator may raise anything
-            raise CompileError(f"{op_type} is not valid: {first_line(str(e))}", where=where) from None
+            raise CompileError(f"{op_type} is not valid: {first_line(e)}", where=where) from None
         node = graph.get_operation_by_name(_NODE)
         try:
             results = [(o.dtype.as_datatype_enum, _sizes(o.shape)) for o in node.outputs]
         except ValueError as e:  # a negative size, which shape functions let pass
-            raise CompileError(f"{op_type} is not valid: {first_line(str(e))}", where=where) from None
+            raise CompileError(f"{op_type} is not valid: {first_line(e)}", where=where) from None
     if (reason := _objection(op_type, node.op_def)) is not None:
         raise CompileError(f"{op_type} cannot be carried: {reason}", where=where)
     return results

@@ -73,7 +73,7 @@ def from_function(function: Any, session: Session, *signature: Any) -> ModuleOp:
             function = traced.get_concrete_function(*signature)
         except (TypeError, ValueError) as e:
             hint = "give a tf.TensorSpec for each argument"
-            raise CompileError(f"cannot be traced: {first_line(str(e))}", where=name, hint=hint) from e
+            raise CompileError(f"cannot be traced: {first_line(e)}", where=name, hint=hint) from e
     inputs = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
     names = [t.op.get_attr("_user_specified_name").decode() for t in inputs]
     structured = function.structured_outputs
@@ -210,7 +210,7 @@ def _refuse_code(path: Path) -> None:
         with h5py.File(path, "r") as file:
             config = file.attrs.get("model_config")
     except OSError as e:
-        raise CompileError(f"is not an HDF5 file: {first_line(str(e))}", where=where) from None
+        raise CompileError(f"is not an HDF5 file: {first_line(e)}", where=where) from None
     if config is None:
         hint = "save the whole model: model.save"
         raise CompileError("holds no model, only weights or other data", where=where, hint=hint)

@@ -65,12 +65,12 @@ def load_program(torch: Any, path: Path) -> Any:
         raise CompileError(f"cannot be read: {e.strerror or e}", where=where) from None
     except BadZipFile as e:
         hint = "torch.export.save writes such files; a state dict (torch.save) has no graph"
-        raise CompileError(f"is not a PyTorch program: {first_line(str(e))}", where=where, hint=hint) from None
+        raise CompileError(f"is not a PyTorch program: {first_line(e)}", where=where, hint=hint) from None
     except CompileError:
         raise
     except Exception as e:  # torch raises anything for a file that contradicts itself
         hint = f"the file is damaged, or of another version of torch than {torch.__version__}"
-        reason = first_line(str(e)).removesuffix(_SILENCED)
+        reason = first_line(e).removesuffix(_SILENCED)
         raise CompileError(f"torch cannot load it: {reason}", where=where, hint=hint) from None
 
 

@@ -97,6 +97,6 @@ def batches_of(loader: Any) -> Iterator[Any]:
         except CompileError:
             raise
         except Exception as e:  # datasets may raise anything
-            message = f"cannot be read: {type(e).__name__}: {first_line(str(e))}"
+            message = f"cannot be read: {type(e).__name__}: {first_line(e)}"
             raise CompileError(message, where=f"loader, batch {index}") from e
         yield batch

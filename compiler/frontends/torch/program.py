@@ -45,7 +45,7 @@ def traced(torch: Any, module: Any, inputs: Any, dynamic_shapes: Any) -> Any:
             return torch.export.export(module, ordered, named, dynamic_shapes=dynamic_shapes)
     except Exception as e:  # code of the module may raise anything
         hint = "torch.export.export(module, inputs) says more"
-        raise CompileError(f"torch cannot export it: {first_line(str(e))}", where=where, hint=hint) from e
+        raise CompileError(f"torch cannot export it: {first_line(e)}", where=where, hint=hint) from e
 
 
 def _has_modes(module: Any) -> bool:
@@ -162,7 +162,7 @@ def to_onnx(
     except CompileError:
         raise
     except Exception as e:  # the exporter wraps anything
-        message = f"torch cannot export it to ONNX: {first_line(str(_innermost(e)))}"
+        message = f"torch cannot export it to ONNX: {first_line(_innermost(e))}"
         raise CompileError(message, where=_place(e, program, where)) from e
     name_layers(model.graph)
     _complete_states(model.graph)

@@ -96,7 +96,7 @@ class Engines:
                 except ImportError:
                     self._refusals.append(f"{name} is not installed")
                 except Exception as e:  # the engines' errors have no other base class
-                    self._refusals.append(f"{name}: {first_line(str(e))}")
+                    self._refusals.append(f"{name}: {first_line(e)}")
             return self._started[index] if index < len(self._started) else None
 
 

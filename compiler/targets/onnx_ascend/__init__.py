@@ -108,4 +108,4 @@ def _check(model: ModelProto, path: Path) -> None:
     try:
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
     except onnx.checker.ValidationError as e:
-        raise CompileError(f"would not be a valid model: {first_line(str(e))}", where=str(path)) from e
+        raise CompileError(f"would not be a valid model: {first_line(e)}", where=str(path)) from e

@@ -119,7 +119,7 @@ def restore_quant_retrain_model(
     try:
         checkpoint = torch.load(where, map_location="cpu", weights_only=True)
     except Exception as e:  # torch raises what the file's parts raise
-        raise CompileError(f"is not a checkpoint of PyTorch: {first_line(str(e))}", where=where) from None
+        raise CompileError(f"is not a checkpoint of PyTorch: {first_line(e)}", where=where) from None
     if state_dict_name is not None:
         if state_dict_name not in checkpoint:
             raise CompileError(f"has no key '{state_dict_name}'", where=where)

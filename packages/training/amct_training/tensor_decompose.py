@@ -150,7 +150,7 @@ def _factors(torch: Any, weight: Any, name: str, mode: str) -> tuple[Any, Any]:
     try:
         vectors, values, _ = np.linalg.svd(matrix, full_matrices=False)
     except np.linalg.LinAlgError as e:
-        raise CompileError(f"its weight cannot be decomposed: {first_line(str(e))}", where=name) from None
+        raise CompileError(f"its weight cannot be decomposed: {first_line(e)}", where=name) from None
     rank = rank_of(values, (inputs, outputs), (small, large))
     of_rows = vectors[:, :rank].reshape(fewer, small, rank)
     of_columns = (vectors[:, :rank].T @ matrix).reshape(rank, more, large)

@@ -312,7 +312,7 @@ ERRORS = {
     "tensor": ('{"tensor_quantize": [{"layer_name": "a"}]}', "tensor_quantize[0]: has no input_index"),
     "tensor key": ('{"tensor_quantize": [{"layer_name": "a", "input_index": 0, "b": 1}]}', "tensor_quantize[0]: unknown key 'b'"),
     "deep": ('{"a":' * 100_000, "nested too deep"),
-    "many digits": ('{"version": ' + "1" * 5000 + "}", "is not JSON"),
+    "many digits": ('{"version": ' + "1" * 5000 + "}", "cannot be read: Exceeds the limit"),
 }  # fmt: skip
 
 

@@ -300,6 +300,37 @@ def test_a_limit_that_is_not_a_size() -> None:
     assert done.returncode == 2
 
 
+# Code that is named on the command line
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 10**400", "m.py: error: 'f' returns an integer beyond floats, not a number"),
+        ("return 1j", "m.py: error: 'f' returns complex, not a number"),
+        ("raise type('Odd', (Exception,), {'__str__': None})()", "m.py:1: error: Odd: Odd"),
+    ],
+)
+def test_functions_that_return_or_raise_anything(body: str, message: str, folder: Path) -> None:
+    (folder / "m.py").write_text(f"def f(model): {body}")
+    (folder / "m.mlir").write_bytes(text("return %x : tensor<2x4xf32>"))
+    status, said = ended("amct evaluate m.mlir --evaluator m.py:f")
+    assert (status, said.count("\n")) == (1, 1)
+    assert message in said
+
+
+# Names of files
+
+
+def test_a_name_that_begins_like_no_file(folder: Path) -> None:
+    weight = numpy_helper.from_array(np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32), "w")
+    nodes = [node("MatMul", ["x", "w"], ["y"], "m")]
+    (folder / "<m.onnx").write_bytes(model(nodes, {"x": [2, 8]}, {"y": [2, 8]}, [weight]))
+    assert ended("amct-opt '<m.onnx' -o '<m.mlir'") == (0, "")
+    assert ended("amct-opt '<m.mlir' -o '<n.mlir'") == (0, "")
+    assert (folder / "<n.safetensors").read_bytes() == (folder / "<m.safetensors").read_bytes()
+
+
 # Links
 
 

@@ -151,6 +151,7 @@ BAD: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "missing": (("b.onnx",), {"genai_config": genai("a.onnx")}, "names 'a.onnx' as the decoder, and there is no such"),
     "outside": ((), {"genai_config": genai("../a.onnx")}, "which is not a file of its folder"),
     "a number": ((), {"genai_config": genai(1)}, "names 1 as the decoder, which is not a file of its folder"),
+    "nested": ((), {"genai_config": "[" * 99999}, "genai_config.json: error: is nested too deeply"),
     "no decoder": ((), {"genai_config": "{}"}, "genai_config.json: error: names no file of a decoder"),
     "no JSON": ((), {"genai_config": "{"}, "genai_config.json:1:2: error: is not JSON"),
     "neither": ((), {}, "in: error: is a folder, but not a SavedModel"),
