@@ -126,7 +126,7 @@ def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, floa
     """
     model = onnx.ModelProto.FromString(file.read_bytes())  # of this run, with its weights where they are
     owners = _owners(model.graph, layers)
-    _number(model.graph)
+    number_nodes(model.graph)
     numbered = file.with_name(f"numbered_{file.name}")
     numbered.write_bytes(model.SerializeToString())
     found: dict[str, float] = {}
@@ -136,7 +136,7 @@ def regions(file: Path, layers: Sequence[str], inputs: Inputs) -> dict[str, floa
     return found
 
 
-def _number(graph: onnx.GraphProto) -> None:
+def number_nodes(graph: onnx.GraphProto) -> None:
     """Name each node and its results by their positions: onnxruntime names fused nodes after one or the other."""
     numbers = {name: f"@{i}@{k}" for i, node in enumerate(graph.node) for k, name in enumerate(node.output) if name}
     for i, node in enumerate(graph.node):

@@ -20,6 +20,7 @@ from . import (
     amct_benchmark,
     amct_bisect,
     amct_calibration,
+    amct_check,
     amct_compare,
     amct_convert,
     amct_create_config,
@@ -55,6 +56,7 @@ COMMANDS = (
     amct_reduce,
     amct_evaluate,
     amct_benchmark,
+    amct_check,
 )
 """Modules of commands: each adds its parser, which names the function that runs it. Plugins add others."""
 

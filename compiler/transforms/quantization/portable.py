@@ -32,6 +32,10 @@ _ROUNDED = 127
 """The largest sum of two neighbours before they are rounded, by a half each; also the largest weight."""
 LOWEST, HIGHEST = -(2**15), 2**15 - 1
 """The ends of 16 bits."""
+AVX2 = "x86-64 with AVX2 or AVX-512 but without VNNI (AMD Zen 1 to 3, Intel Haswell to Coffee Lake)"
+ARM_BEFORE_8_2 = "Arm without dot products (Cortex-A57, A72)"
+ARM = "Arm"
+"""Processors that add products in 16 bits (docs/measured/exactness.md)."""
 _AT_A_TIME = 1 << 22
 """Approximate number of sums of two products that are computed at a time."""
 
@@ -80,11 +84,27 @@ def ranges_around(integers: Array, layer: NNOp) -> tuple[Array, Array]:
 
 def inexact(matrices: Array, layer: Operation) -> Array:
     """Whether sums of products may be wrong, for each row of a layer's matrices of int8 integers [G, M, K]: [G, M]."""
+    return np.logical_or.reduce([*inexact_on(matrices, layer).values()])
+
+
+def inexact_on(matrices: Array, layer: Operation) -> dict[str, Array]:
+    """The rows for which `inexact` holds, bool [G, M], by the processors that get them wrong."""
     lowest = matrices == -MOST
     if adds_singly(layer):
-        return np.count_nonzero(lowest, axis=2) > 1
+        return {ARM: np.count_nonzero(lowest, axis=2) > 1}
     wraps = (lowest[:, :, 8:] & lowest[:, :, :-8]).any(axis=2)
-    return (sums_of_neighbours(matrices.astype(np.int16)) > MOST) | wraps
+    return {AVX2: sums_of_neighbours(matrices.astype(np.int16)) > MOST, ARM_BEFORE_8_2: wraps}
+
+
+def channels_apart(matrices: Array, layer: NNOp) -> Array:
+    """The matrices [G, M, K] of a layer, or its inputs [G, R, K], with the neighbours that OpenVINO's kernels add: channels of
+    each position of a window, padded with a zero to an even number, so that those of two positions are never added in 16 bits.
+    """
+    if not isinstance(layer, ConvOp) or not (channels := shape_of(layer.weight)[1]) % 2:
+        return matrices
+    positions = matrices.reshape(*matrices.shape[:2], -1, channels)
+    padded = np.pad(positions, ((0, 0), (0, 0), (0, 0), (0, 1)))
+    return padded.reshape(*matrices.shape[:2], -1)
 
 
 def why_inexact(matrices: Array, layer: Operation) -> str:

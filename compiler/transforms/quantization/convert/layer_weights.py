@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,7 +176,7 @@ def put_integers(module: ModuleOp, integers: Mapping[str, Integers], profile: Pr
 
 
 class Inexact(NamedTuple):
-    """A layer whose sums of products onnxruntime may get wrong on some processors."""
+    """A layer whose sums of products onnxruntime may get wrong on some processors: for its `reason`, if it has one."""
 
     op: NNOp
     inputs: SSAValue | None
@@ -186,12 +186,15 @@ class Inexact(NamedTuple):
     zero_point: int
     matrices: Array
     """The weight: int8 [G, M, K]."""
+    arranged: Callable[[Array, NNOp], Array] | None = None
+    """Brings the columns of inputs [G, R, K] into the order of those of `matrices`; None if they have it."""
 
     def overflows(self, inputs: Array) -> int:
         """The number of sums of two neighbouring products that leave 16 bits for these integers."""
         product = product_of(self.op)
         rows = product.rows(inputs.astype(np.float32) - self.zero_point, np.arange(product.places(inputs)[0]))
         integers = rows.astype(np.int32) + self.zero_point + self.offset
+        integers = integers if self.arranged is None else self.arranged(integers, self.op)
         sums = products_of_neighbours(integers, self.matrices)
         return sum(int(np.count_nonzero((each > HIGHEST) | (each < LOWEST))) for each in sums)
 
@@ -203,6 +206,11 @@ class Inexact(NamedTuple):
 
 def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
     """The layers of a quantized module whose weights do not make sums exact on every processor."""
+    return [each for each in multiplied_layers(module, profile) if each.reason]
+
+
+def multiplied_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
+    """The layers of a quantized module that multiply inputs of 8 bits by constant weights of int8."""
     found: list[Inexact] = []
     for site, _, _, constant in _weights(module, None, profile):
         back = dequantize_of(site.activation)
@@ -219,7 +227,7 @@ def inexact_layers(module: ModuleOp, profile: Profile) -> list[Inexact]:
         if isinstance(op, MatMulIntegerOp) and weight is not None and weight.array.dtype == np.int8:
             matrices = weight.array.swapaxes(-1, -2).reshape(-1, *weight.array.shape[:-3:-1])
             found.append(Inexact(op, None, 0, 0, matrices))
-    return [each for each in found if each.reason]
+    return found
 
 
 def _weights(

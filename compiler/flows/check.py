@@ -1,0 +1,476 @@
+"""The doctor for quantized ONNX files of any tool: what an engine computes in float or wrongly, why, and what mends it.
+
+What is computed in float is what the engine itself says of the file once it has loaded it; the reason follows from the places of
+QuantizeLinear and DequantizeLinear. Which sums leave 16 bits follows from the weights, whatever processor this is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from .. import frontends
+from ..dialects.nn import QuantizeOp
+from ..engines.in_openvino import OpenVino, compiled
+from ..ir.array import Array
+from ..ir.verification import verify
+from ..rewriting import layer_of
+from ..runtime.executor import Executable
+from ..runtime.metrics import Difference, Differences
+from ..session import Session
+from ..support.diagnostics import CompileError, first_line
+from ..support.files import scratch
+from ..support.tables import Table, Tabled
+from ..transforms.quantization.convert.layer_weights import Inexact, multiplied_layers
+from ..transforms.quantization.portable import AVX2, channels_apart, inexact_on
+from ..transforms.quantization.profiles import QDQ
+from .float_regions import number_nodes
+from .options import Timed
+from .runnable import OnnxRuntime
+
+Kind = Literal[
+    "refused", "16-bit sums", "-128", "bias scale", "in float", "float island", "concat", "clipped", "wasted"
+]
+KINDS: Mapping[Kind, str] = {
+    "refused": "the engine does not run the file",
+    "16-bit sums": "sums of two products may pass 16 bits, and are wrong then",
+    "-128": "sums of products of two weights of -128 may wrap around",
+    "in float": "layers with weights that are computed in float",
+    "float island": "operators in float between integers, with a conversion on both sides",
+    "concat": "values that are rounded a second time because scales disagree",
+    "clipped": "ranges that clip this data",
+    "wasted": "ranges of which this data takes a small part",
+}
+"""What can be found, in words."""
+WRONG: frozenset[Kind] = frozenset(("refused", "16-bit sums", "-128"))
+"""Kinds of findings with which the engine does not compute what the file says, on some processor."""
+_NAMES: Mapping[Timed, str] = {"onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
+_WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_POINTS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_MOVING = frozenset(
+    {"Cast", "Concat", "Constant", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad"}
+) | frozenset({"Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that take integers as they take floats."""
+_RANGES = frozenset({"Relu", "Clip"})
+_INTEGER_OPERATOR = re.compile(r"^Q|Integer")
+"""onnxruntime's operators on integers."""
+_NUMBER = re.compile(r"@(\d+)@")
+_EIGHT = frozenset({TensorProto.UINT8, TensorProto.INT8})
+_CLIPPED = 0.01
+"""The share of values beyond a range from which it clips: observers that leave out outliers clip a thousandth."""
+_USED = 0.25
+"""The share of a range that values take below which it wastes bits: two of them."""
+_BIAS = 1e-3
+"""The relative difference of scales from which on onnxruntime does not take a bias as integers."""
+_FATAL = 4
+_FOLDED = "folding BatchNormalization into the layer before, before quantization, as amct quantize does"
+_SMALLER = "amct quantize --profile qdq, or weights of 7 bits (--weight-bits 7; reduce_range of quantize_static)"
+_CALIBRATED = "calibration with data like this"
+
+
+class Finding(NamedTuple):
+    """What is wrong with a layer in an engine."""
+
+    layer: str
+    """The name of its node, or of the result of a node without a name."""
+    kind: Kind
+    reason: str
+    mend: str
+    processors: str = ""
+    """Those on which the engine computes it wrongly; empty if all are alike."""
+
+    @property
+    def title(self) -> str:
+        """What is found, and on which processors."""
+        return f"{self.kind}{f' on {self.processors}' if self.processors else ''}: {KINDS[self.kind]}"
+
+
+@dataclass(frozen=True)
+class Checked(Tabled):
+    """The findings for a file."""
+
+    file: Path
+    engine: Timed
+    integers: int
+    """The number of layers with weights that the engine computes in integers here."""
+    floats: int
+    findings: Sequence[Finding]
+    outputs: Mapping[str, Difference] = field(default_factory=dict[str, Difference])
+    """With data: the outputs of the engine on this processor, compared with those that the file specifies."""
+
+    def tables(self) -> Sequence[Table]:
+        """One table for each kind of finding, and how far outputs are from what the file specifies."""
+        tables = [Table(f"{self.file} in {_NAMES[self.engine]}", (), [("layers with weights", self.layers)])]
+        titles = sorted({each.title for each in self.findings}, key=[each.title for each in self.findings].index)
+        for title in titles:
+            found = [each for each in self.findings if each.title == title]
+            mends = {each.mend for each in found}
+            apart = len(mends) > 1
+            rows = [(each.layer, each.reason, *([each.mend] if apart else [])) for each in found]
+            headers = ("layer", "why", *(["mended by"] if apart else []))
+            tables.append(Table(title, headers, rows, "" if apart else f"mended by {mends.pop()}"))
+        outputs = [(name, f"{each.sqnr:.2f}", f"{each.largest:.6g}") for name, each in self.outputs.items()]
+        headers = ("output", "SQNR dB", "largest difference")
+        title = "outputs on this processor, compared with what the file specifies"
+        return [*tables, *([Table(title, headers, outputs)] if outputs else [])]
+
+    @property
+    def layers(self) -> str:
+        """How many layers with weights are computed in integers."""
+        return f"{self.integers} in integers, {self.floats} in float"
+
+    def data(self) -> dict[str, Any]:
+        """The findings as plain data for JSON."""
+        from .summary import difference_data
+
+        return {
+            "file": str(self.file),
+            "engine": self.engine,
+            "integers": self.integers,
+            "floats": self.floats,
+            "findings": [each._asdict() for each in self.findings],
+            "outputs": {name: difference_data(each) for name, each in self.outputs.items()},
+        }
+
+
+def check_file(
+    path: Path, engine: Timed, session: Session, runs: Callable[[ModuleOp], Sequence[Mapping[str, Array]]] | None = None
+) -> Checked:
+    """Examine a quantized ONNX file for an engine, which must be installed. `runs` gives the inputs of a few runs of the module.
+
+    Raises CompileError, located in the file, if it is not an ONNX file or has nothing quantized, and without the engine.
+    """
+    if path.suffix.lower() != ".onnx":
+        raise CompileError("is not an ONNX file", where=str(path))
+    module = frontends.read(path, session)
+    verify(module)
+    model = _read(path)
+    if not any(node.op_type in _POINTS or _INTEGER_OPERATOR.match(node.op_type) for node in model.graph.node):
+        raise CompileError("nothing in it is quantized", where=str(path), hint="amct quantize writes quantized files")
+    graph = _Graph(model.graph, engine)
+    given: Sequence[Mapping[str, Array]] = () if runs is None else runs(module)
+    number_nodes(model.graph)
+    with scratch() as folder:
+        numbered = folder / "numbered.onnx"
+        numbered.write_bytes(model.SerializeToString())
+        try:
+            where = _FACTS[engine](numbered)
+            outputs = _apart(
+                module, OnnxRuntime(path, "cpu") if engine == "onnxruntime" else OpenVino(path, module), given
+            )
+        except CompileError as e:
+            if e.hint.startswith("pip install"):
+                raise
+            refused = Finding(path.name, "refused", e.message, "another engine")
+            return Checked(path, engine, 0, 0, [refused])
+    weighted = [where[i] for i in where if graph.nodes[i].op_type in _WEIGHTED]
+    findings: list[Finding] = [
+        *_wrong_sums(module, engine, given),
+        *_in_float(graph, where),
+        *_concats(graph),
+        *_ranges(module, given),
+    ]
+    return Checked(path, engine, sum(weighted), len(weighted) - sum(weighted), findings, outputs)
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    """The model with all weights in it."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    onnx.load_external_data_for_model(model, str(path.parent))
+    return model
+
+
+def _in_onnxruntime(path: Path) -> dict[int, bool]:
+    """Whether onnxruntime computes nodes in integers, by number, for those that are left after its optimizations."""
+    try:
+        runtime: Any = import_module("onnxruntime")
+    except ImportError:
+        raise CompileError("onnxruntime is not installed", hint="pip install 'amct-opt[onnxruntime]'") from None
+    options = runtime.SessionOptions()
+    options.log_severity_level = _FATAL
+    options.graph_optimization_level = (
+        runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    )  # beyond, floats change layout
+    options.optimized_model_filepath = str(path.with_name("optimized.onnx"))
+    try:
+        runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's have no other base
+        raise CompileError(f"onnxruntime does not take the file: {first_line(str(e))}") from None
+    optimized = onnx.ModelProto.FromString(path.with_name("optimized.onnx").read_bytes())
+    integers, found = set[str](), dict[int, bool]()
+    for node in optimized.graph.node:
+        by_itself = node.op_type == "QuantizeLinear" or _INTEGER_OPERATOR.search(node.op_type) is not None
+        if in_integers := by_itself or (node.op_type in _MOVING and node.input[0] in integers):
+            integers.update(node.output)
+        for number in _NUMBER.findall(f"{node.name} {' '.join(node.output)}"):
+            found[int(number)] = found.get(int(number), False) or in_integers
+    return found
+
+
+def _in_openvino(path: Path) -> dict[int, bool]:
+    """As `_in_onnxruntime`, for the operations of the model that OpenVINO runs."""
+    found: dict[int, bool] = {}
+    for op in compiled(path).get_runtime_model().get_ordered_ops():
+        facts: Any = op.get_rt_info()
+        kind, names, precision = (
+            facts[key].astype(str) for key in ("layerType", "originalLayersNames", "runtimePrecision")
+        )
+        if kind in ("Const", "Convert", "FakeQuantize", "Reorder"):
+            continue
+        for number in _NUMBER.findall(names):
+            found[int(number)] = found.get(int(number), False) or precision in ("u8", "i8")
+    return found
+
+
+_FACTS: Mapping[Timed, Callable[[Path], dict[int, bool]]] = {
+    "onnxruntime": _in_onnxruntime,
+    "openvino": _in_openvino,
+}
+
+
+class _Graph:
+    """The nodes of a file by what they read and give."""
+
+    def __init__(self, graph: onnx.GraphProto, engine: Timed):
+        self.engine = _NAMES[engine]
+        self.nodes: list[NodeProto] = [NodeProto.FromString(node.SerializeToString()) for node in graph.node]
+        self.constants = {each.name: each for each in graph.initializer}
+        self.makers = {name: node for node in self.nodes for name in node.output if name}
+        self.readers: dict[str, list[NodeProto]] = defaultdict(list)
+        for node in self.nodes:
+            for name in node.input:
+                self.readers[name].append(node)
+            if node.op_type == "Constant":
+                self.constants.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+    def dequantize(self, name: str) -> NodeProto | None:
+        """The DequantizeLinear that gives a value."""
+        node = self.makers.get(name)
+        return node if node is not None and node.op_type == "DequantizeLinear" else None
+
+    def array(self, name: str) -> Array | None:
+        """A constant."""
+        return numpy_helper.to_array(self.constants[name]) if name in self.constants else None
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a value is a constant, in integers or not."""
+        node = self.makers.get(name)
+        return name in self.constants or (
+            node is not None and node.op_type in _POINTS and self.is_constant(node.input[0])
+        )
+
+    def scale(self, node: NodeProto) -> Array | None:
+        """The scale of a QuantizeLinear or DequantizeLinear, if it is a constant."""
+        return self.array(node.input[1])
+
+    def bits(self, node: NodeProto) -> str:
+        """The type of the integers, unless it has 8 bits."""
+        point = self.constants.get(node.input[2]) if len(node.input) > 2 else None
+        if point is None or point.data_type in _EIGHT:
+            return ""
+        return TensorProto.DataType.Name(point.data_type).lower()
+
+
+def _label(node: NodeProto) -> str:
+    return node.name or next(iter(node.output), node.op_type)
+
+
+def _in_float(graph: _Graph, where: Mapping[int, bool]) -> Iterator[Finding]:
+    """Layers with weights that the engine computes in float, and others between integers."""
+    for i, node in enumerate(graph.nodes):
+        if where.get(i, True) or node.op_type in _POINTS or node.op_type in _MOVING:
+            continue
+        reads = [graph.dequantize(name) for name in node.input if name and not graph.is_constant(name)]
+        after = [reader.op_type for name in node.output for reader in graph.readers[name]]
+        if node.op_type in _WEIGHTED:
+            yield Finding(_label(node), "in float", *_why_in_float(graph, node))
+        elif any(reads) and "QuantizeLinear" in after:
+            yield Finding(_label(node), "float island", *_why_in_float(graph, node))
+
+
+def _why_in_float(graph: _Graph, node: NodeProto) -> tuple[str, str]:
+    """The reason, and what mends it."""
+    weighted = node.op_type in _WEIGHTED
+    named = node.input[:2] if weighted else [name for name in node.input if not graph.is_constant(name)]
+    for name in filter(None, named):
+        back, constant = graph.dequantize(name), graph.is_constant(name)
+        what = "weight" if constant else "input"
+        if back is None:
+            return f"its {what} '{name}' is not quantized", f"QuantizeLinear and DequantizeLinear for '{name}'"
+        if bits := graph.bits(back):
+            return f"its {what} '{name}' is {bits}, for which there is no kernel", "8 bits"
+        scale = graph.scale(back)
+        if not constant and scale is not None and scale.size > 1:
+            return f"its input '{name}' has a scale for each channel", f"one scale for '{name}'"
+    after = [reader for name in node.output for reader in graph.readers[name]]
+    if not after or any(each.op_type != "QuantizeLinear" for each in after):
+        return _why_not_merged(graph, node, after)
+    if bits := next((each for each in map(graph.bits, after) if each), ""):
+        return f"its result is {bits}, for which there is no kernel", "8 bits"
+    if times := _times_of_bias(graph, node):
+        reason = f"the scale of its bias is {times:.4g} times that of its sums"
+        return reason, "a bias in units of input scale times weight scale"
+    mend = _FOLDED if node.op_type == "BatchNormalization" else "float for its neighbours, too, if that is faster"
+    return f"{graph.engine} computes {node.op_type} in float here", mend
+
+
+def _why_not_merged(graph: _Graph, node: NodeProto, after: Sequence[NodeProto]) -> tuple[str, str]:
+    """The reason for a node whose result is read in float."""
+    reader = next((each for each in after if each.op_type != "QuantizeLinear"), None)
+    if reader is None:
+        return "its result is an output of the graph in float", "nothing: an output may stay in float"
+    points = [each for name in reader.output for each in graph.readers[name] if each.op_type == "QuantizeLinear"]
+    if reader.op_type in _RANGES and points:
+        low = _lowest(graph, points[0])
+        if low is not None and low < 0:
+            outside = (
+                f"the range of '{_label(reader)}', {reader.op_type}, begins at {low:.4g}, so that it is not merged"
+            )
+            return outside, f"a range of '{reader.output[0]}' from 0 on"
+    if reader.op_type == "BatchNormalization":
+        return f"'{_label(reader)}', BatchNormalization, reads its result in float", _FOLDED
+    return f"'{_label(reader)}', {reader.op_type}, reads its result in float", f"QuantizeLinear for '{node.output[0]}'"
+
+
+def _times_of_bias(graph: _Graph, node: NodeProto) -> float | None:
+    """The scale of a bias as a multiple of that of the sums that it is added to, where they differ most; None if they do not."""
+    if node.op_type not in ("Conv", "Gemm") or len(node.input) < 3:
+        return None
+    parts = [graph.dequantize(name) for name in node.input]
+    scales = [None if part is None else graph.scale(part) for part in parts]
+    x, weight, bias = (np.zeros(0) if each is None else np.asarray(each, np.float64).reshape(-1) for each in scales)
+    if not (x.size and weight.size and bias.size):
+        return None
+    times = bias / (x * weight)
+    most = float(times[int(np.abs(times - 1).argmax())])
+    return most if abs(most - 1) > _BIAS else None
+
+
+def _lowest(graph: _Graph, point: NodeProto) -> float | None:
+    """The least number that QuantizeLinear represents."""
+    scale = graph.scale(point)
+    zero = graph.array(point.input[2]) if len(point.input) > 2 else np.zeros((), np.uint8)
+    if scale is None or zero is None or scale.size > 1 or zero.dtype.kind not in "iu":
+        return None
+    return float((np.iinfo(zero.dtype).min - int(zero.reshape(()))) * scale.reshape(()))
+
+
+def _wrong_sums(module: ModuleOp, engine: Timed, runs: Sequence[Mapping[str, Array]]) -> Iterator[Finding]:
+    """Layers whose weights make sums of two products leave 16 bits, with the processors; the number of sums, with data."""
+    found = [(each, _rows(each, engine)) for each in map(_ARRANGED[engine], multiplied_layers(module, QDQ))]
+    counts: dict[SSAValue, list[int]] = defaultdict(list)
+    layers = [each for each, rows in found if AVX2 in rows and each.inputs is not None]
+
+    def count(value: SSAValue, array: Array) -> None:
+        for each in layers:
+            if each.inputs is value:
+                counts[each.op.results[0]].append(each.overflows(array))
+
+    if runs and layers:
+        executable = Executable(module, list({each.inputs: None for each in layers if each.inputs is not None}))
+        for given in runs:
+            executable.run(given, count)
+    for each, rows in found:
+        for processors, (wrong, of) in rows.items():
+            channels = f"in {wrong} of {of} output channels"
+            if processors != AVX2:
+                yield Finding(layer_of(each.op), "-128", channels, "weights of -127 to 127", processors)
+                continue
+            seen = f"; {sum(counts[each.op.results[0]])} sums on this data" if runs and each.inputs is not None else ""
+            yield Finding(layer_of(each.op), "16-bit sums", channels + seen, _SMALLER, processors)
+
+
+def _with_channels_apart(each: Inexact) -> Inexact:
+    return each._replace(matrices=channels_apart(each.matrices, each.op), arranged=channels_apart)
+
+
+_ARRANGED: Mapping[Timed, Callable[[Inexact], Inexact]] = {
+    "onnxruntime": lambda each: each,
+    "openvino": _with_channels_apart,
+}
+"""Layers with the columns in the order of the engine's kernels."""
+
+
+def _rows(each: Inexact, engine: Timed) -> dict[str, tuple[int, int]]:
+    """The rows that are wrong and all rows, by processors. OpenVINO's kernels are known on x86 alone."""
+    return {
+        processors: (int(np.count_nonzero(rows)), rows.size)
+        for processors, rows in inexact_on(each.matrices, each.op).items()
+        if rows.any() and (engine == "onnxruntime" or processors == AVX2)
+    }
+
+
+def _concats(graph: _Graph) -> Iterator[Finding]:
+    """Concat whose inputs have other scales than its result: values are rounded again, or clipped."""
+    for node in graph.nodes:
+        backs = [graph.dequantize(name) for name in node.input]
+        after = [reader for reader in graph.readers[node.output[0]] if reader.op_type == "QuantizeLinear"]
+        if node.op_type != "Concat" or not after or not all(backs):
+            continue
+        scales = [graph.scale(each) for each in (*backs, after[0]) if each is not None]
+        if any(scale is None or scale.size != 1 for scale in scales):
+            continue
+        numbers = [float(np.asarray(scale).reshape(())) for scale in scales]
+        if len(set(numbers)) > 1:
+            shown = ", ".join(f"{each:.4g}" for each in numbers[:-1])
+            reason = f"its inputs have scales {shown}, its result {numbers[-1]:.4g}: values are rounded a second time"
+            yield Finding(_label(node), "concat", reason, "one scale for all of them")
+
+
+def _ranges(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Iterator[Finding]:
+    """Ranges that clip values, or whose integers are hardly used, on data."""
+    points = {op.input: op for op in module.walk() if isinstance(op, QuantizeOp) and op.qparams.data.axis is None}
+    seen: dict[SSAValue, list[tuple[float, float, float]]] = defaultdict(list)
+
+    def see(value: SSAValue, array: Array) -> None:
+        low, high = _ends(points[value])
+        # a range that begins or ends at 0 is an activation that was merged
+        beyond = np.mean((array < low if low else False) | (array > high if high else False)) if array.size else 0.0
+        if array.size:
+            seen[value].append((float(array.min()), float(array.max()), float(beyond)))
+
+    if runs and points:
+        executable = Executable(module, [*points])
+        for given in runs:
+            executable.run(given, see)
+    for value, each in seen.items():
+        low, high = _ends(points[value])
+        least, most = min(a for a, _, _ in each), max(b for _, b, _ in each)
+        beyond = float(np.mean([share for _, _, share in each]))
+        name, between = value.name_hint or layer_of(points[value]), f"values are {least:.4g} to {most:.4g}"
+        if beyond > _CLIPPED:
+            reason = f"{100 * beyond:.1f} % of its values are beyond its range, {low:.4g} to {high:.4g}: {between}"
+            yield Finding(name, "clipped", reason, _CALIBRATED)
+        elif 0 < (used := (min(max(most, 0), high) - max(min(least, 0), low)) / (high - low)) < _USED:
+            reason = f"its values take {100 * used:.0f} % of its range, {low:.4g} to {high:.4g}: {between}"
+            yield Finding(name, "wasted", reason, _CALIBRATED)
+
+
+def _ends(point: QuantizeOp) -> tuple[float, float]:
+    """The least and the greatest number that a point represents."""
+    params = point.qparams.data
+    limits = np.iinfo(f"{'u' if 'u' in str(params.storage) else 'i'}{max(8, params.storage.width.data) // 8}")
+    scale, zero = float(params.scales()), params.zero_point[0]
+    return (limits.min - zero) * scale, (limits.max - zero) * scale
+
+
+def _apart(module: ModuleOp, model: Any, runs: Sequence[Mapping[str, Array]]) -> dict[str, Difference]:
+    """The outputs of the engine, compared with the interpreter's."""
+    found: dict[str, Differences] = {}
+    executable = Executable(module) if runs else None
+    for given in runs if executable is not None else ():
+        theirs = model.run(given)
+        for name, array in executable.run(given).items() if executable is not None else ():
+            found.setdefault(name, Differences()).add(array, theirs[name])
+    return {name: each.result() for name, each in found.items()}
