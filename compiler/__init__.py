@@ -23,7 +23,8 @@ What these take and return:
     Executable (with `in_integers`)
 
 To derive from or to register, in a plugin:
-    FusionPattern, Observer, Target, Profile, Row, kernel
+    FusionPattern, Observer, Target, Profile, Row, NNOp, ElementwiseOp, AscendOp, expands, kernel; and Kernel, Node and Layer,
+    the types of what kernels, readers and writers are given
 
 `help(amct_opt.quantize)` describes one of them; docs/embedding.md shows them at work.
 """
@@ -69,13 +70,19 @@ if TYPE_CHECKING:
         Settings as Settings,
     )
     from .data.images import Preprocess as Preprocess
+    from .dialects.ascend.base import AscendOp as AscendOp
+    from .dialects.nn.base import NNOp as NNOp
+    from .dialects.nn.elementwise import ElementwiseOp as ElementwiseOp
+    from .dialects.nn.expansions import expands as expands
     from .observers import Observer as Observer
     from .rewriting import FusionPattern as FusionPattern
     from .runtime.executor import Executable as Executable
     from .runtime.integer_plan import in_integers as in_integers
-    from .runtime.kernels import kernel as kernel
+    from .runtime.kernels import Kernel as Kernel, kernel as kernel
     from .session import (
         ImportOptions as ImportOptions,
+        Layer as Layer,
+        Node as Node,
         Session as Session,
     )
     from .session.universe import new_session as new_session
@@ -121,9 +128,13 @@ _PLACES = {
     ".data.images": ("Preprocess",),
     ".runtime.executor": ("Executable",),
     ".runtime.integer_plan": ("in_integers",),
-    ".runtime.kernels": ("kernel",),
+    ".runtime.kernels": ("Kernel", "kernel"),
+    ".dialects.ascend.base": ("AscendOp",),
+    ".dialects.nn.base": ("NNOp",),
+    ".dialects.nn.elementwise": ("ElementwiseOp",),
+    ".dialects.nn.expansions": ("expands",),
     ".observers": ("Observer",),
-    ".session": ("ImportOptions", "Session"),
+    ".session": ("ImportOptions", "Layer", "Node", "Session"),
     ".targets": ("Target",),
     ".transforms.fusion.fuse_modules": ("fuse_modules",),
     ".transforms.quantization.profiles": ("Profile", "Row"),

@@ -56,7 +56,7 @@ def main_function(module: ModuleOp) -> FuncOp:
 def other_functions(module: ModuleOp) -> list[FuncOp]:
     """The functions with operations of `nn` or `ascend` besides the graph. Raises CompileError like `main_function`."""
     graph = main_function(module)
-    others = (op for op in module.ops if isinstance(op, FuncOp) and op is not graph)
+    others = (op for op in module.walk() if isinstance(op, FuncOp) and op is not graph)  # of nested modules, too
     return [f for f in others if any(op.name.startswith(("nn.", "ascend.")) for op in f.walk())]
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -33,9 +33,11 @@ from .catalogue import (
 )
 
 if TYPE_CHECKING:
+    from ..ir.array import Array
     from ..observers import Observer
     from ..runtime.boundary import Watched
 
+_Op = TypeVar("_Op", bound=Operation)
 
 FRAMEWORKS = ("onnx", "tensorflow")
 """Frameworks whose operators can have registered converters. Caffe's parameters have numbers, which forks disagree on."""
@@ -145,6 +147,84 @@ class Pattern(Protocol):
     name: ClassVar[str]
 
 
+class Node(Protocol):
+    """A node of a model in a file, to the function that `Session.register_reader` takes; ONNX's and TensorFlow's have more."""
+
+    op_type: str
+
+    def has(self, index: int) -> bool:
+        """Whether the node has an input of this index."""
+        ...
+
+    def value(self, index: int) -> SSAValue:
+        """An input. Raises CompileError if the node does not have it."""
+        ...
+
+    def optional(self, index: int) -> SSAValue | None:
+        """An input; None if the node does not have it."""
+        ...
+
+    def array(self, index: int) -> Array | None:
+        """The numbers of an input; None if it is absent or computed at run time."""
+        ...
+
+    def known(self, index: int) -> Array:
+        """The numbers of an input. Raises `Unmapped`, which leaves the node to others, if they are computed at run time."""
+        ...
+
+    def int(self, name: str, default: int) -> int:
+        """An attribute that is an integer."""
+        ...
+
+    def float(self, name: str, default: float) -> float:
+        """An attribute that is a number."""
+        ...
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a text."""
+        ...
+
+    def emit(self, op: type[_Op], *operands: SSAValue | Sequence[SSAValue] | None, **properties: Any) -> _Op:
+        """Builds an operation of `nn`, or of a dialect like it, with the node's name. Raises CompileError if it does not fit."""
+        ...
+
+    def constant(self, array: Array, suffix: str = "") -> SSAValue:
+        """A constant that the conversion itself needs."""
+        ...
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        """An error with the place of the node, to be raised."""
+        ...
+
+
+class Layer(Protocol):
+    """A layer that is being written, to the function that `Session.register_writer` takes. An operand is a value of the
+    operation, or a name that a node was given.
+    """
+
+    def node(self, op_type: str, *inputs: SSAValue | str, **attributes: Any) -> str:
+        """Adds the node with the layer's name, and returns the name of its result."""
+        ...
+
+    def helper(self, op_type: str, *inputs: SSAValue | str, **attributes: Any) -> str:
+        """Adds another node, and returns the name of its result."""
+        ...
+
+    def constant(self, array: Array, role: str) -> str:
+        """Adds a constant, and returns its name."""
+        ...
+
+    def error(self, message: str, hint: str = "") -> CompileError:
+        """An error with the place of the operation, to be raised."""
+        ...
+
+
+Reader = Callable[[Any], "SSAValue | Sequence[SSAValue]"]
+"""Converts a node (`Node`, as its framework has it) to the values of its outputs."""
+Writer = Callable[[Any, Any], "str | Sequence[str]"]
+"""Writes an operation (the first argument) by a `Layer` (the second), and returns the names of its results."""
+
+
 class NumberChecker(Protocol):
     """Checks passes and files by their numbers."""
 
@@ -219,12 +299,10 @@ class Session(Context):
     observers: Registry[type[Observer]] = field(
         default_factory=lambda: Registry("observer", "observers", lambda: load(OBSERVERS))
     )
-    readers: dict[tuple[str, str], Callable[[Any], Any]] = field(
-        default_factory=dict[tuple[str, str], "Callable[[Any], Any]"]
-    )
+    readers: dict[tuple[str, str], Reader] = field(default_factory=dict[tuple[str, str], "Reader"])
     """Converters of operators, by framework and name; they come before the compiler's."""
-    writers: dict[str, dict[type[Operation], Callable[[Any, Any], Any]]] = field(
-        default_factory=dict[str, "dict[type[Operation], Callable[[Any, Any], Any]]"]
+    writers: dict[str, dict[type[Operation], Writer]] = field(
+        default_factory=dict[str, "dict[type[Operation], Writer]"]
     )
     """Converters to formats, by target and operation; they come before the compiler's."""
 
@@ -241,6 +319,8 @@ class Session(Context):
     def register_pattern(self, pass_name: str, pattern: type[Pattern]) -> None:
         """Try a pattern in a pass, before the pass's own: a `Lowering` in `lower-to-ascend`, a `FusionPattern` in a fusion.
 
+        In `legalize-ascend` and `convert-to-linalg` it is applied until nothing changes, before the pass begins.
+
         Raises CompileError for a pass that tries no patterns of others, and for the name of a pattern that is taken.
         """
         registry = self.patterns.get(pass_name) or self.own_patterns(pass_name)
@@ -249,8 +329,8 @@ class Session(Context):
 
     def own_patterns(self, pass_name: str) -> Registry[type[Pattern]]:
         """The patterns that a pass has itself. Raises CompileError for a pass that tries no patterns of others."""
-        ours: Iterable[type[Pattern]] = getattr(self.passes[pass_name], "PATTERNS", ())
-        if not ours:
+        ours: Iterable[type[Pattern]] | None = getattr(self.passes[pass_name], "PATTERNS", None)
+        if ours is None:
             here = [
                 name for name, row in PASSES.items() if row.reference.startswith(".")
             ]  # the others may not be installed
@@ -290,7 +370,7 @@ class Session(Context):
         """Register an algorithm for settings and the text of `nn.observe`. Raises CompileError for a name that is taken."""
         self.observers.add(name, observer_class)
 
-    def register_reader(self, framework: str, operator: str, convert: Callable[[Any], Any]) -> None:
+    def register_reader(self, framework: str, operator: str, convert: Reader) -> None:
         """Convert nodes of an operator by `convert`, a function from a node to the values of its outputs.
 
         It comes before a converter that the compiler has, and may raise `Unmapped` to leave a node to it.
@@ -303,7 +383,7 @@ class Session(Context):
             raise CompileError(f"{framework} operator '{operator}' is registered already")
         self.readers[framework, operator] = convert
 
-    def register_writer(self, target: str, operation: type[Operation], convert: Callable[[Any, Any], Any]) -> None:
+    def register_writer(self, target: str, operation: type[Operation], convert: Writer) -> None:
         """Write operations of a class by `convert`, a function from operation and layer to the names of its results.
 
         `target` is `onnx` or `tf-fakequant`. Raises CompileError for another target, and for an operation that is

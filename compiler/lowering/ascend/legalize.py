@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -11,9 +12,9 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ...dialects.ascend import AscendOp
-from ...dialects.nn import ConstantOp
-from ...rewriting import layer_of
-from ...session import Session, session_of
+from ...dialects.nn import ConstantOp, NNOp
+from ...rewriting import Remarks, layer_of, rewrite
+from ...session import Session
 from ...support.diagnostics import CompileError, CompileErrors, op_error
 from .chips.kernels import take_kernels
 from .lower import LowerToAscendPass
@@ -32,8 +33,14 @@ class LegalizeAscendPass(ModulePass):
 
     name = "legalize-ascend"
 
+    PATTERNS: ClassVar[tuple[type[Any], ...]] = ()
+    """None of its own: those of plugins are tried before it checks."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        session = session_of(ctx)
+        remarks = Remarks(ctx, self.name)
+        session = remarks.session
+        rewrite(op, *(kind(remarks) for kind in session.patterns_of(self.name)))
+        remarks.flush()
         errors = [_error(each, session) for each in op.walk() if not isinstance(each, LEGAL)]
         errors += [op_error(each, refusal.reason) for each, refusal in take_kernels(op, session, self.name)]
         if errors:
@@ -48,5 +55,8 @@ def _error(op: Operation, session: Session) -> CompileError:
         if (remark.pass_name, remark.kind) == (LowerToAscendPass.name, "missed")
         and (remark.layer, remark.op) == (layer_of(op), op.name)
     ]
-    hint = said[-1] if said else f"run --{LowerToAscendPass.name} first"
-    return op_error(op, "is not of the ascend dialect", hint)
+    hint = f"run --{LowerToAscendPass.name} first" if isinstance(op, NNOp) else _FOREIGN
+    return op_error(op, "is not of the ascend dialect", said[-1] if said else hint)
+
+
+_FOREIGN = "register a pattern that lowers it: session.register_pattern('legalize-ascend', PATTERN)"

@@ -17,7 +17,7 @@ from .fuse_bn import FuseBnPass
 from .fuse_bn.like_torch import FuseModuleNormsPass
 from .fuse_mul import FuseMulPass
 from .fuse_small_bn import FuseSmallBnPass
-from .fusion_pass import FusionPass, needless_skips_noted, run_fusions
+from .fusion_pass import FusionPass, Patterns, needless_skips_noted, run_fusions
 from .selection import FusionOptions
 
 FOLDS: tuple[FusionPass, ...] = (FuseSmallBnPass(), FuseBnPass(), FuseMulPass(), FuseBiasPass())
@@ -35,13 +35,15 @@ class FuseAllPass(RegionOptions, FusionOptions, ModulePass):
 
     name = "fuse-all"
 
+    PATTERNS: ClassVar[Patterns] = ()
+    """Its own are those of the passes that it runs."""
     RUNS: ClassVar[str] = ",".join(each.name for each in (*FOLDS, REGIONS))
     """The passes that it runs, as pipeline text."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         folds = FOLDS if profile_of(session_of(ctx)).amct is None else (FuseModuleNormsPass(),)
         with needless_skips_noted(ctx, op, self, self.name):
-            run_fusions(ctx, op, [self._part(each) for each in folds])
+            run_fusions(ctx, op, [self._part(each) for each in folds], self.name)
             self._part(REGIONS).fuse(ctx, op)
 
     def _part(self, part: FusionPass) -> FusionPass:

@@ -76,16 +76,23 @@ def needless_skips_noted(ctx: Context, module: ModuleOp, options: FusionOptions,
     remarks.flush()
 
 
-def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass]) -> None:
-    """Applies the patterns of several passes together, so that each sees the results of the others; then each reports."""
+def run_fusions(ctx: Context, module: ModuleOp, passes: Sequence[FusionPass], whole: str = "") -> None:
+    """Applies the patterns of several passes together, so that each sees the results of the others; then each reports.
+
+    Patterns that are registered for the pass that runs them all, `whole`, come first.
+    """
     remarks = [Remarks(ctx, each.name) for each in passes]
-    patterns: list[FusionPattern[Any]] = []
+    of_all = Remarks(ctx, whole)
+    patterns: list[FusionPattern[Any]] = [
+        each(of_all, passes[0].guards(module, of_all.session)) for each in of_all.session.patterns_of(whole)
+    ]
     for each, r in zip(passes, remarks, strict=True):
         guards = each.guards(module, r.session)
         added = (pattern(r, guards) for pattern in r.session.patterns_of(each.name))
         patterns += [*added, *each.patterns(module, r, guards)]
     rewrite(module, *patterns)
     erase_dead_constants(module)
+    of_all.flush()
     for each, r in zip(passes, remarks, strict=True):
         each.report(module, r)
         r.flush()

@@ -5,23 +5,29 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import onnx
 import pytest
 from extra import CountPass, CountTarget, DoubledObserver, read_twice
 from onnx import TensorProto, helper
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Dialect
-from xdsl.irdl import irdl_op_definition
+from xdsl.irdl import Operand, irdl_op_definition, operand_def, result_def
+from xdsl.pattern_rewriter import PatternRewriter
 
 import amct_opt
-from amct_opt import CompileError, Observer, Profile, Session
-from amct_opt.dialects import nn
+from amct_opt import CompileError, ElementwiseOp, NNOp, Observer, Profile, Row, Session
+from amct_opt.dialects import ascend, nn
+from amct_opt.dialects.nn.base import Result
+from amct_opt.ir.dtypes import Tensor
 from amct_opt.observers.minmax import MinMaxObserver
+from amct_opt.rewriting import Remarks, rewrites
+from amct_opt.transforms.fusion.fuse_bias import FuseComputeAdd
 
 from ..scripts import ROOT, installed
 
@@ -188,15 +194,15 @@ def ends(*names: str) -> Iterator[list[onnx.ValueInfoProto]]:
 
 
 def test_operators_registered_twice(session: Session) -> None:
-    session.register_reader("onnx", "acme::Squared", len)
+    session.register_reader("onnx", "acme::Squared", list)
     session.register_writer("onnx", SquaredOp, max)
     for call, message in (
         (
-            lambda: session.register_reader("onnx", "acme::Squared", len),
+            lambda: session.register_reader("onnx", "acme::Squared", list),
             "operator 'acme::Squared' is registered already",
         ),
         (lambda: session.register_writer("onnx", SquaredOp, max), "'acme.squared' is registered already"),
-        (lambda: session.register_reader("caffe", "Squared", len), "no framework is called 'caffe'"),
+        (lambda: session.register_reader("caffe", "Squared", list), "no framework is called 'caffe'"),
         (lambda: session.register_writer("mlir", SquaredOp, max), "target 'mlir' takes no converters"),
     ):
         with pytest.raises(CompileError, match=message):
@@ -290,3 +296,128 @@ print("evil" in sys.modules)
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "False\n", done.stderr
     assert not marker.exists()
+
+
+@irdl_op_definition
+class PairOp(ElementwiseOp):
+    """`a * b`, an operation of another package."""
+
+    name = "acme.pair"
+
+    a: Operand = operand_def(TensorType)
+    b: Operand = operand_def(TensorType)
+    result: Result = result_def(TensorType)
+
+    def infer(self) -> Sequence[Tensor]:
+        return [cast(Tensor, self.a.type)]
+
+
+@amct_opt.kernel(PairOp)
+def pair(_: PairOp) -> amct_opt.Kernel:
+    return np.multiply
+
+
+@pytest.fixture
+def acme(session: Session) -> Session:
+    """A session with a dialect of its own, whose operations are no operations of `nn`."""
+    session.register_dialect("acme", lambda: Dialect("acme", [PairOp]))
+    return session
+
+
+PAIR = """
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {{
+  {}
+  %r = acme.pair %x, {} : tensor<4xf32>
+  func.return %r : tensor<4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "second", "quantized", "missed"),
+    [
+        (Row(two_inputs=True), "%y", 2, []),
+        (Row(weight=1), "%w", 2, []),
+        (Row(weight=1), "%y", 1, ["weight-computed"]),
+        (Row(), "%y", 1, []),
+    ],
+)
+def test_rows_of_any_operation(row: Row, second: str, quantized: int, missed: list[str], acme: Session) -> None:
+    """A row's second operand is quantized as input or weight, whatever the operation, or a remark says why not."""
+    acme.register_profile(Profile(name="pairs", rows={PairOp: row}, activations=frozenset(), table=()))
+    acme.profile = "pairs"
+    weight = "%w = nn.constant dense<[1.0, 2.0, -1.0, 0.5]> : tensor<4xf32>" if second == "%w" else ""
+    module, _ = amct_opt.parse(PAIR.format(weight, second), acme)
+    amct_opt.quantize(module, acme, data=[dict.fromkeys(("x", "y"), X.reshape(-1)[:4])])
+    (op,) = (op for op in module.walk() if isinstance(op, PairOp))
+    assert sum(isinstance(value.owner, nn.DequantizeOp) for value in op.operands) == quantized
+    assert [r.rule for r in acme.remarks if r.kind == "missed" and r.pass_name == "insert-observers"] == missed
+
+
+def in_place(kind: type[NNOp]) -> type[Any]:
+    """A pattern that makes another operation of a pair."""
+
+    @rewrites(PairOp)
+    def replace_pair(op: PairOp, rewriter: PatternRewriter, _: Remarks) -> None:
+        """another operation in its place"""
+        rewriter.replace(op, kind.make(op.a, op.b, location=op.location))
+
+    return replace_pair
+
+
+@pytest.mark.parametrize("name", ["canonicalize", "fuse-requant", "convert-to-linalg", "legalize-ascend"])
+def test_passes_take_patterns(name: str, acme: Session) -> None:
+    module, _ = amct_opt.parse(PAIR.format("", "%y"), acme)
+    acme.register_pattern(name, in_place(ascend.MulOp if name == "legalize-ascend" else nn.MulOp))
+    amct_opt.run_pipeline(module, name, acme)
+    assert "acme.pair" not in amct_opt.to_text(module)
+
+
+def test_fuse_all_takes_patterns(acme: Session) -> None:
+    """Next to those of the passes that it runs: here the one of fuse-bias, under another name, before it."""
+
+    class Other(FuseComputeAdd):
+        """a sum, first"""
+
+        name: ClassVar[str] = "other"
+
+    module, _ = amct_opt.parse(
+        NET.replace(
+            "func.return %y",
+            "%b = nn.constant dense<1.0> : tensor<2xf32>\n  %z = nn.add %y, %b : "
+            "(tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>\n  func.return %z",
+        ),
+        acme,
+    )
+    acme.register_pattern("fuse-all", Other)
+    amct_opt.run_pipeline(module, "fuse-all", acme)
+    assert [r.pass_name for r in acme.remarks if r.kind == "applied"] == ["fuse-all"]
+
+
+def test_foreign_operations_that_nothing_lowers(acme: Session, tmp_path: Path) -> None:
+    """The hint is one that helps: a pattern, and no pass that has run already."""
+    module, _ = amct_opt.parse(
+        PAIR.format("", "%y")
+        .replace("acme.pair", '"acme.unknown"')
+        .replace("%x, %y : tensor<4xf32>", "(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"),
+        unregistered(acme),
+    )
+    with pytest.raises(CompileError, match="is not of the ascend dialect") as refused:
+        amct_opt.run_pipeline(module.clone(), "deploy", acme)
+    assert "register_pattern('legalize-ascend'" in str(refused.value)
+    with pytest.raises(CompileError, match="has no form in linalg") as unwritten:
+        amct_opt.save(module, tmp_path / "n.mlir", acme, "linalg")
+    assert "register_pattern('convert-to-linalg'" in str(unwritten.value)
+    assert not (tmp_path / "n.mlir").exists()
+
+
+def unregistered(session: Session) -> Session:
+    session.allow_unregistered = True
+    return session
+
+
+def test_functions_of_nested_modules_leave_a_remark(session: Session) -> None:
+    inner = NET.replace("@main", "@inner")
+    module, _ = amct_opt.parse(f"{NET}\nmodule @nested {{ {inner} }}", session)
+    amct_opt.quantize(module, session, data=X)
+    assert [(r.kind, r.rule) for r in session.remarks if "@main" in r.reason] == [("missed", "graph")]

@@ -13,7 +13,18 @@ from xdsl.pattern_rewriter import PatternRewriter
 from ....configuration.layer_settings import LayerSettings
 from ....configuration.record import LayerRecord, Record
 from ....configuration.settings import Arq
-from ....dialects.nn import AddOp, How, ObserveOp, Plan, Point, Unobserved, plan_of, set_plan
+from ....dialects.nn import (
+    AddOp,
+    How,
+    ObserveOp,
+    Plan,
+    Point,
+    Unobserved,
+    before_points,
+    constant_of,
+    plan_of,
+    set_plan,
+)
 from ....dialects.nn.shapes import shape_of
 from ....rewriting import Condition, Refusal, Remarks, layer_of
 from ....rewriting.driver import apply_once
@@ -122,6 +133,8 @@ class Inputs(Planner):
         inputs = "inputs" if m.multiplies_inputs else "input"
         source = "parameters from the record" if m.name in recorded else f"{inputs} observed by {m.held.observer}"
         self.remarks.applied(m.compute, "observed", source)
+        if (reason := _weight_left(m)) is not None:
+            self.remarks.missed(m.compute, "weight-computed", reason)
         self._add(m, points, is_observed=False)
 
     def keep(self, m: Layer) -> None:
@@ -144,6 +157,17 @@ class Inputs(Planner):
             balance = None
         if points or balance is not None:
             set_plan(m.compute, Plan(points=points, balance=balance))
+
+
+def _weight_left(layer: Layer) -> str | None:
+    """The reason why what its row has as the weight of a quantized layer stays float; None if it is a constant, or an input."""
+    weight = layer.row.weight
+    if weight is None or weight in layer.inputs:
+        return None
+    value = layer.operand(weight)
+    if value is not None and constant_of(before_points(value)) is not None:
+        return None
+    return f"its operand {weight}, the weight of its row, is computed at run time and stays float"
 
 
 def _has_parameters(value: SSAValue | None) -> bool:

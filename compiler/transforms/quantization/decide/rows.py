@@ -177,7 +177,7 @@ class Layer(Site):
     def at(
         cls, site: Site, row: Row, source: LayerRow | None = None, held: LayerSettings | None = None, **more: Any
     ) -> Self:
-        owned = site.owner, site.compute, site.half_precision, site.softmax_only
+        owned = site.owner, site.compute, site.half_precision, site.softmax_only, row.two_inputs
         return cls(*owned, row=row, source=source, settings=held, **more)
 
     @property

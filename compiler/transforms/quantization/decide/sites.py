@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
@@ -43,6 +44,8 @@ class Site:
     softmax_only: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool], compare=False, repr=False)
     """Whether only Softmax reads a value (`softmax-input`), as far as it is known; shared by all sites that are listed together.
     """
+    two_inputs: bool = field(default=False, compare=False, repr=False)
+    """Whether the profile quantizes both operands if both are activations."""
 
     def slot(self, index: int) -> int | None:
         """The index of `compute`'s operand in `owner`'s operands; None if it is absent or computed inside the region."""
@@ -64,10 +67,12 @@ class Site:
 
     @property
     def multiplies_inputs(self) -> bool:
-        """Whether it is a matrix product of two activations: the second operand is computed as well (attention)."""
-        if not isinstance(self.compute, MatMulOp):
+        """Whether it is a matrix product (or what a row with `two_inputs` is for) of two activations: the second operand is
+        computed as well (attention).
+        """
+        if not (self.two_inputs or isinstance(self.compute, MatMulOp)) or len(self.compute.operands) < 2:
             return False
-        value: SSAValue = self.compute.rhs if (outer := self.operand(1)) is None else outer
+        value: SSAValue = self.compute.operands[1] if (outer := self.operand(1)) is None else outer
         return constant_of(before_points(value)) is None
 
     @property
@@ -86,19 +91,27 @@ class Site:
         self.owner.operands[slot] = value
 
 
-def sites(module: ModuleOp, kinds: Iterable[type[NNOp]]) -> list[Site]:
+class _Inputs(Protocol):
+    """A row of a profile."""
+
+    @property
+    def two_inputs(self) -> bool: ...
+
+
+def sites(module: ModuleOp, kinds: Iterable[type[NNOp]] | Mapping[type[NNOp], _Inputs]) -> list[Site]:
     """Lists every operation of these kinds in the graph, in program order, including those inside fused regions."""
     wanted = tuple(kinds)
+    rows: Mapping[type[NNOp], _Inputs] = cast("Any", kinds) if isinstance(kinds, Mapping) else {}
+    paired = {kind for kind, row in rows.items() if row.two_inputs}
     half = has_half_precision(module)
     found: list[Site] = []
     softmax_only: dict[SSAValue, bool] = {}
     for op in main_function(module).body.block.ops:
         if isinstance(op, FusedOp):
-            found.extend(
-                Site(op, inner, half, softmax_only) for inner in op.body.block.ops if isinstance(inner, wanted)
-            )
+            inside = (inner for inner in op.body.block.ops if isinstance(inner, wanted))
+            found.extend(Site(op, inner, half, softmax_only, type(inner) in paired) for inner in inside)
         elif isinstance(op, wanted):
-            found.append(Site(op, op, half, softmax_only))
+            found.append(Site(op, op, half, softmax_only, type(op) in paired))
     return found
 
 

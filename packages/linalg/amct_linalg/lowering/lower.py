@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -32,7 +32,7 @@ from amct_opt.dialects.nn import ConstantOp, Expansion, MatMulOp, NNOp, ReshapeO
 from amct_opt.dialects.nn.elementwise import ElementwiseOp
 from amct_opt.dialects.nn.shapes import element_of, known, shape_of
 from amct_opt.lowering.refusal import NotLowered, require
-from amct_opt.rewriting import Remarks, erase_dead_constants
+from amct_opt.rewriting import Remarks, erase_dead_constants, rewrite
 from amct_opt.rewriting.driver import garbage_collection_off
 from amct_opt.transforms.inline_fused import inline_fused
 from amct_opt.transforms.partial_shapes import Dimension, root
@@ -56,6 +56,9 @@ class ConvertToLinalgPass(ModulePass):
 
     name = "convert-to-linalg"
 
+    PATTERNS: ClassVar[tuple[type[Any], ...]] = ()
+    """None of its own, but a table of rules: those of plugins are tried before them."""
+
     @garbage_collection_off()
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lower(ctx, op, Builder)
@@ -65,6 +68,7 @@ def lower(ctx: Context, module: ModuleOp, builder: type[Builder]) -> None:
     """Lowers a module with a class of builders."""
     remarks = Remarks(ctx, ConvertToLinalgPass.name)
     inline_fused(module)
+    rewrite(module, *(kind(remarks) for kind in remarks.session.patterns_of(ConvertToLinalgPass.name)))
     for function in [each for each in module.ops if isinstance(each, FuncOp) and not each.is_declaration]:
         _Lowering(function, remarks, builder).run()
     erase_dead_constants(module)
