@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..transforms.quantization.options import CHIPS
 from .parser import add_command
 from .shared import (
     ENGINES,
@@ -23,6 +24,11 @@ from .shared import (
     print_json,
     protect,
 )
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ..session import Session
 
 _DESCRIPTION = """\
 Runs a model or an .mlir module (nn, quantized, or ascend) and writes its outputs by name.
@@ -42,6 +48,8 @@ def add_parser(commands: Any) -> None:
     modes.add_argument(
         "--fp16", action="store_true", help="round to float16, as a device without float32 does (ascend modules)"
     )
+    text = "lower it, and compute with the element types of this chip's kernels: float16 where float32 has none"
+    parser.add_argument("--chip", choices=CHIPS, help=text)
     modes.add_argument("--integers", action="store_true", help=INTEGERS)
     text = f"what runs it: {ENGINES}"
     add_engine(modes.add_argument, text, default="numpy")
@@ -65,6 +73,8 @@ def run(args: argparse.Namespace) -> None:
     protect([args.output], reads=[*files_of(args.model, imports), args.data])
     module, session = load_with(args, args.model, inputs=NAMES_OF_INPUTS)
     runs = load_runs(args.data, main_function(module), args.batch, image_form(args), args.samples)
+    if args.chip is not None:
+        _lower(module, session, args.chip)
     if args.fp16:
         require_ascend(module)
     rewrite = in_half if args.fp16 else in_integers if args.integers else None
@@ -78,3 +88,16 @@ def run(args: argparse.Namespace) -> None:
     times = f" of {len(runs.inputs)} runs" if len(runs.inputs) > 1 else ""
     for name, array in outputs.items():
         print(printable(f"{args.output}: {name}{times}: {array.dtype} {list(array.shape)}"))
+
+
+def _lower(module: ModuleOp, session: Session, chip: str) -> None:
+    """Lowers a module in place to what a chip has kernels for. Raises CompileError, located, for an operation that has none."""
+    from ..lowering.ascend import LowerToAscendPass
+    from ..lowering.ascend.chips.kernels import take_kernels
+    from ..pipelines.passes import run_passes
+    from ..support.diagnostics import op_error
+
+    session.chip = chip
+    run_passes(module, [LowerToAscendPass()], session)
+    for op, refusal in take_kernels(module, session, "run"):
+        raise op_error(op, refusal.reason, hint="without --chip it runs as it is")

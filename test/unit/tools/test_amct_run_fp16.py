@@ -1,4 +1,4 @@
-"""`amct run --fp16` on a module of ascend, and on one of nn, which it refuses."""
+"""`amct run --fp16` on a module of ascend, and on one of nn, which it refuses; `--chip`, which lowers it."""
 
 import numpy as np
 import pytest
@@ -51,4 +51,26 @@ def test_refuses_a_module_without_ascend(run):
     assert result.status == 1
     assert "--fp16 is for modules of the ascend dialect" in result.err
     assert "run amct-opt --lower-to-ascend first" in result.err
+    assert not outputs.exists()
+
+
+def test_a_chip_has_its_own_types(run):
+    """AscendQuant takes float32: 2.5004 goes to 3. The result of AscendDequant has float16 alone: 38.1 is 38.09375."""
+    result, outputs = run(LAYER, "--chip", "910b")
+    assert result.status == 0
+    assert values(outputs) == [[3, 0], [38.09375]]
+
+
+def test_a_chip_lowers_a_module_of_nn(run):
+    result, outputs = run(NN, "--chip", "910b", "--fp16")
+    assert (result.status, values(outputs)) == (0, [[2.5, 0]])
+
+
+def test_an_operation_without_a_kernel_is_an_error(run):
+    wide = LAYER.replace("1x2xi8>", "1x2xi16>").replace("%x scale 1.0", "%x dst_type 6 scale 1.0")
+    result, outputs = run(wide, "--chip", "910b")
+    assert result.status == 1
+    assert "m.mlir:5:3: error: " in result.err
+    assert "chip 910b has no AscendQuant of f32 -> i16" in result.err
+    assert "hint: without --chip it runs as it is" in result.err
     assert not outputs.exists()
