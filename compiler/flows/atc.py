@@ -115,6 +115,7 @@ _SCRIPT = """\
 #!/bin/bash
 {mark}: compiles each model once per soc_version; what ATC says goes into atc.log.
 # bash {name} Ascend910B4 [SOC_VERSION ...]     then     amct atc-check {folder} --log atc.log
+# Further options of ATC, such as --insert_op_conf=aipp.cfg, are those in ATC_OPTIONS.
 set -u
 cd "$(dirname "$0")" || exit 1
 [ $# -gt 0 ] || {{ echo "usage: bash {name} SOC_VERSION ..., such as Ascend310P3 or Ascend910B4" >&2; exit 2; }}
@@ -125,7 +126,8 @@ compile() {{
     shift 2
     for soc in $socs; do
         echo "amct-opt: $model on $soc"
-        atc --framework=5 --model="$model" --output="om/${{om}}_$soc" --soc_version="$soc" "$@"
+        atc --framework=5 --model="$model" --output="om/${{om}}_$soc" --soc_version="$soc" "$@" \\
+            ${{ATC_OPTIONS:-}}
     done
 }}
 socs=$*

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 
 from ..scripts import environment
+from ..yolo import detector, pictures
 from .pages import PAGES, ROOT, RUNNERS, blocks_of, execute, run_page
 
 RUN = {"bash", "console", "python", "diff", "mlir", "json", "yaml", "toml"}
@@ -21,7 +23,7 @@ SLOW = {
     "docs/howto/frontend-op.md", "docs/howto/fusion.md", "docs/howto/observer.md", "docs/howto/lowering.md",
     "docs/howto/op.md", "docs/howto/operator-package.md", "docs/howto/pass.md", "docs/howto/profile.md",
     "docs/howto/quantized-layer.md", "docs/howto/way-to-quantize.md", "docs/migrating.md", "docs/observers.md",
-    "docs/pytorch.md", "docs/tutorial.md", "docs/why-not.md",
+    "docs/pytorch.md", "docs/tutorial.md", "docs/why-not.md", "docs/yolo.md",
 }  # fmt: skip
 """Pages that take longer than a few seconds."""
 DEMO = "amct-opt[images,onnxruntime,report]"
@@ -41,7 +43,7 @@ amct-opt net.mlir -t tf-fakequant -o frozen.pb
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files under the names that pages use: the digits network, its data, and what is made from them."""
+    """Files under the names that pages use: the digits network, its data, what is made from them, and a small detector."""
     folder = tmp_path_factory.mktemp("shelf")
     digits = ROOT / "examples" / "digits"
     (folder / "examples").symlink_to(ROOT / "examples")
@@ -59,6 +61,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         photo = Image.fromarray(((image[0] + 1) * 127.5).astype(np.uint8))
         photo.save(folder / "images" / f"{i}.png")
         photo.save(made(folder / "photos" / f"digit-{labels[i]}") / f"{i:02}.png")
+    onnx.save(detector(), folder / "yolov8n.onnx")
+    for i, picture in enumerate(pictures(20)):
+        Image.fromarray(picture).save(made(folder / "pictures") / f"{i:02}.png")
     execute(["bash", "-euo", "pipefail"], folder, MADE)
     return folder
 

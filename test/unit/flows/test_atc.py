@@ -71,6 +71,7 @@ STAND_IN = """#!/bin/bash
 echo "ATC start working now, please wait for a moment."
 for each in "$@"; do case $each in
   --soc_version=Ascend310P3) echo "ATC run success, welcome to the next use."; exit 0;;
+  --insert_op_conf=*) echo "pictures ${each#*=}";;
   --input_shape=*) echo "shape ${each#*=}";;
 esac; done
 echo "ATC run failed, Please check the detail log, Try 'atc --help' for more information"
@@ -95,9 +96,10 @@ def test_the_script_runs_and_its_log_is_read(folder: Path, monkeypatch: pytest.M
     run = ["bash", str(folder / "atc.sh"), "Ascend310P3", "Ascend910B4"]
     assert "size_wide: set it to the size of axis 2 of x" in subprocess.run(run, capture_output=True, text=True).stderr
     monkeypatch.setenv("size_wide", "6")
+    monkeypatch.setenv("ATC_OPTIONS", "--insert_op_conf=aipp.cfg")
     assert subprocess.run(run, capture_output=True, text=True).returncode == 0
     log = (folder / "atc.log").read_text()
-    assert "shape x:1,2,6,4" in log
+    assert "shape x:1,2,6,4\npictures aipp.cfg" in log
     rows = read_log(log, checked)
     assert [(each.name, each.soc, each.says) for each in rows if not each.code] == [
         (name, "Ascend310P3", "compiled") for name in ("a_deploy_model.onnx", "in ner/b.onnx")
