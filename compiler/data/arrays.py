@@ -46,7 +46,7 @@ def load_arrays(path: Path, inputs: Iterable[str] = ()) -> dict[str, Array]:
             return arrays_in(stream)
         single = start == _NPY
         if single and len(names) == 1:
-            return {names[0]: _mapped(stream, 0)}
+            return {names[0]: mapped_array(stream, 0)}
     if single:
         hint = "put one per input, by its name, into a folder, or all into an .npz archive"
         raise CompileError("holds one array, the model has several inputs", where=str(path), hint=hint)
@@ -65,7 +65,7 @@ def _folder(path: Path) -> dict[str, Array]:
     for file in files:
         refuse_pipe(file)
         with reading(str(file)), file.open("rb") as stream:
-            arrays[file.stem] = _mapped(stream, 0)
+            arrays[file.stem] = mapped_array(stream, 0)
     return arrays
 
 
@@ -110,7 +110,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) 
     if info.compress_type == zipfile.ZIP_STORED:
         stream.seek(info.header_offset + _LOCAL_HEADER - 4)
         name, extra = struct.unpack("<HH", stream.read(4))
-        return _mapped(stream, info.header_offset + _LOCAL_HEADER + name + extra)
+        return mapped_array(stream, info.header_offset + _LOCAL_HEADER + name + extra)
     with archive.open(info) as member, ExitStack() as cleanup:
         start = member.read(_LONGEST_HEADER)
         with spooling():
@@ -127,10 +127,10 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, stream: IO[bytes]) 
                 unpacked.write(part)
         with spooling():
             unpacked.flush()
-        return _mapped(unpacked, 0)
+        return mapped_array(unpacked, 0)
 
 
-def _mapped(stream: IO[bytes], start: int) -> Array:
+def mapped_array(stream: IO[bytes], start: int) -> Array:
     """The array of an `.npy` file that begins at `start` of a stream; it outlives the stream."""
     stream.seek(start)
     if not _is_local(stream):

@@ -16,7 +16,7 @@ from .addresses import is_address, local
 from .arrays import load_arrays
 from .images import Preprocess, image_rows
 from .lazy import zarr_rows
-from .raw import raw_rows
+from .raw import array_rows, raw_rows
 from .samples import Samples, input_types, samples_of
 from .shards import OnError, shard_files, shard_rows
 from .stored import ArrayRows, Rows
@@ -50,8 +50,8 @@ class Form:
 
 
 def load_samples(data: str | Path, function: FuncOp, form: Form | None = None, runs: int | None = None) -> Samples:
-    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either), a group of Zarr (`x.zarr`), shards in a folder
-    or at an address (`s3://bucket/folder`), `FILE.py:FUNCTION`, or files in the `form`.
+    """Samples for the inputs of a model: arrays (.npz, .npy, a folder of either, or of one .npy per sample), a group of Zarr
+    (`x.zarr`), shards in a folder or at an address (`s3://bucket/folder`), `FILE.py:FUNCTION`, or files in the `form`.
 
     Folders of raw binaries are separated by `;`. `runs` is the number of batches taken from a function, by default all.
     Raises CompileError, located, for files that cannot be read and data that does not fit.
@@ -97,6 +97,8 @@ def _rows(text: str, form: Form, types: Mapping[str, Tensor]) -> Mapping[str, Ro
         return image_rows(path, form.image, types)
     if path.suffix == ".py":
         raise CompileError("is a Python file", where=text, hint=f"name its function: {text}:{_function_in(path)}")
+    if files := array_rows(path, types):
+        return files
     return {name: ArrayRows(array, text) for name, array in load_arrays(path, types).items()}
 
 

@@ -14,7 +14,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from ..ir.dtypes import Tensor
 from ..support.diagnostics import CompileError
 from ..support.files import refuse_pipe
-from ..support.tables import numbered
+from ..support.tables import listed, numbered
+from .arrays import mapped_array, reading
 from .stored import Array
 
 DATA_TYPES = (
@@ -55,6 +56,43 @@ class RawRows:
         return str(self.files[index])
 
 
+class ArrayFiles(RawRows):
+    """The `.npy` files of a folder, sorted by name; each contains one sample, like the first one. They are opened to be read."""
+
+    def _file(self, path: Path) -> Array:
+        array = _array(path)
+        if (array.dtype, array.shape) != (self.dtype, self.sample):
+            found, first = (
+                f"{d} {list(shape)}" for d, shape in ((array.dtype, array.shape), (self.dtype, self.sample))
+            )
+            hint = "a folder holds one file per input, by its name, or one per sample, all of one shape"
+            raise CompileError(f"holds {found}, and {self.files[0].name} holds {first}", where=str(path), hint=hint)
+        return array
+
+
+def _array(path: Path) -> Array:
+    refuse_pipe(path)
+    with reading(str(path)), path.open("rb") as stream:
+        return mapped_array(stream, 0)
+
+
+def array_rows(folder: Path, types: Mapping[str, Tensor]) -> dict[str, ArrayFiles]:
+    """The samples in a folder with one `.npy` file per sample, if the model has one input, or with a folder of such files per
+    input; empty for any other folder. Raises CompileError, located, for a first file that cannot be read, and if there are files,
+    but none for an input.
+    """
+    found = {name: sorted((folder / name).glob("*.npy")) for name in types if Path(name).name == name}
+    files = sorted(folder.glob("*.npy"))
+    given = {file.stem for file in files}
+    if not all(found.get(name) for name in types):
+        found = dict.fromkeys(types, files) if len(types) == 1 and len(files) > 1 and not given & {*types} else {}
+    if not found and files and (missing := [name for name in types if name not in given]):
+        hint = f"the data is for {listed(file.stem for file in files)}; a file per sample is in a folder per input"
+        raise CompileError(f"no data for input {listed(missing)}", where=str(folder), hint=hint)
+    first = {name: _array(files[0]) for name, files in found.items()}
+    return {name: ArrayFiles(files, first[name].dtype, first[name].shape) for name, files in found.items()}
+
+
 def raw_rows(
     folders: Sequence[Path],
     data_types: Sequence[str],
@@ -68,11 +106,11 @@ def raw_rows(
     where = ";".join(map(str, folders))
     names = list(shapes or types)
     if unknown := [name for name in names if name not in types]:
-        hint = f"the inputs are {', '.join(types)}"
-        raise CompileError(f"input-shape: the model has no input {', '.join(unknown)}", where=where, hint=hint)
+        hint = f"the inputs are {listed(types)}"
+        raise CompileError(f"input-shape: the model has no input {listed(unknown)}", where=where, hint=hint)
     for what, given in (("folder", folders), ("data type", data_types), ("shape", names)):
         if len(given) != len(types):
-            message = f"{numbered(len(given), what)} for {len(types)} inputs: {', '.join(types)}"
+            message = f"{numbered(len(given), what)} for {len(types)} inputs: {listed(types)}"
             raise CompileError(message, where=where, hint=_FOLDERS)
     rows: dict[str, RawRows] = {}
     for name, folder, data_type in zip(names, folders, data_types, strict=True):

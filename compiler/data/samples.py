@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..dialects.nn.shapes import text
 from ..ir.dtypes import Tensor, is_float, numpy_dtype
 from ..ir.functions import input_names
 from ..support.diagnostics import CompileError
+from ..support.tables import listed
 from .stored import Array, Rows, WholeRows
 
 _HASH_CHUNK = 1 << 24
@@ -65,7 +67,7 @@ class Samples:
         asked = self._asked_for
         return self.at_a_time if asked is None else asked
 
-    @property
+    @cached_property
     def _asked_for(self) -> int | None:
         """The number of samples that the inputs require, None if they take any number."""
         sizes = {samples_per_run(self.rows[n], t) for n, t in self.types.items()} - {None}
@@ -168,25 +170,25 @@ def samples_of(rows: Mapping[str, Rows], types: Mapping[str, Tensor], source: st
     type; nothing else is.
     """
     if missing := [n for n in types if n not in rows]:
-        given = ", ".join(rows) or "nothing"
-        raise CompileError(f"no data for input {', '.join(missing)}", where=source, hint=f"the data is for {given}")
+        given = listed(rows) or "nothing"
+        raise CompileError(f"no data for input {listed(missing)}", where=source, hint=f"the data is for {given}")
     if unknown := [n for n in rows if n not in types]:
-        hint = f"the inputs are {', '.join(types)}"
-        raise CompileError(f"the model has no input {', '.join(unknown)}", where=source, hint=hint)
+        hint = f"the inputs are {listed(types)}"
+        raise CompileError(f"the model has no input {listed(unknown)}", where=source, hint=hint)
     if len({each.shape[:1] for each in rows.values()}) > 1 and _are_inputs(rows, types):
         rows = {name: WholeRows(each) for name, each in rows.items()}
     for name, type_ in types.items():
         _check(name, rows[name], type_, source)
     counts = {name: each.shape[0] for name, each in rows.items()}
     if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{n}: {c}" for n, c in counts.items())
-        raise CompileError(f"inputs have different numbers of samples ({listed})", where=source, hint=_BY_FUNCTION)
+        shown = ", ".join(f"{n}: {c}" for n, c in counts.items())
+        raise CompileError(f"inputs have different numbers of samples ({shown})", where=source, hint=_BY_FUNCTION)
     samples = Samples(rows, types, next(iter(counts.values())), source)
     sizes = {n: b for n, t in types.items() if (b := samples_per_run(rows[n], t)) is not None}
     if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{n}: {b}" for n, b in sizes.items())
+        shown = ", ".join(f"{n}: {b}" for n, b in sizes.items())
         raise CompileError(
-            f"inputs take different numbers of samples per run ({listed})", where=source, hint=_BY_FUNCTION
+            f"inputs take different numbers of samples per run ({shown})", where=source, hint=_BY_FUNCTION
         )
     if samples.count < samples.batch_size:
         raise CompileError(f"{samples.count} samples, but the model takes {samples.batch_size} at a time", where=source)
@@ -219,18 +221,18 @@ def samples_per_run(rows: Rows, type_: Tensor) -> int | None:
 
 def _check(name: str, rows: Rows, type_: Tensor, where: str) -> None:
     shape, given = type_.get_shape(), rows.shape
-    listed = f"input '{name}' has shape {list(given)}, but the model takes {text(shape)} per run"
+    shown = f"input '{name}' has shape {list(given)}, but the model takes {text(shape)} per run"
     counts = f"the first axis counts samples; {_BY_FUNCTION}"
     if given and shape[:1] in ((DYNAMIC_INDEX,), (1,)) and fits(given, shape[1:]):
         hint = f"this is one sample, without an axis that counts samples: np.savez(path, {name}=array[None])"
-        raise CompileError(listed, where=where, hint=hint)
+        raise CompileError(shown, where=where, hint=hint)
     if not given or len(given) not in (len(shape), len(shape) + 1):
-        raise CompileError(listed, where=where, hint=counts)
+        raise CompileError(shown, where=where, hint=counts)
     wanted = shape if takes_whole_inputs(rows, type_) else shape[1:]
     if not fits(given[1:], wanted):
         moved = sorted(given[1:]) == sorted(wanted)
         hint = "the axes come in another order: transpose the data" if moved else counts
-        raise CompileError(listed, where=where, hint=hint)
+        raise CompileError(shown, where=where, hint=hint)
     if not given[0]:
         raise CompileError(f"input '{name}' is empty", where=where)
     check_type(name, rows.dtype, type_, where)

@@ -17,7 +17,7 @@ from ..support.diagnostics import CompileError
 from ..support.files import scratch
 from ..transforms.quantization.options import Device, Engine
 from .cluster import Workers, check
-from .estimate import numbers, weights
+from .estimate import loading, numbers, weights
 from .float_graph import in_order
 from .work import Wanted, Work
 
@@ -159,8 +159,8 @@ def _set_weights_aside(work: Work, folder: Path) -> None:
 
 
 def worthwhile(work: Work) -> bool:
-    """Whether onnxruntime finishes earlier, including its start and the loading of weights."""
-    return numbers(work) >= START + 2 * weights(work)
+    """Whether onnxruntime finishes earlier, including its start and the loading of operations and weights."""
+    return numbers(work) >= START + 2 * weights(work) + loading(work)
 
 
 def _installed() -> bool:

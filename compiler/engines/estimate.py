@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +20,19 @@ PRODUCTS = 128
 """Multiplications of a matrix product that cost numpy as much time, compared with onnxruntime, as moving one number. Products use
 OpenBLAS; numpy loses its time in the windows of convolutions, especially depthwise ones, and in the operations between them.
 """
+
+
+LOADING: Mapping[type[NNOp], int] = {nn.WeightedOp: 1 << 18, NNOp: 1 << 16}
+"""Numbers that numpy moves while onnxruntime loads an operation of a class, in a small model: 0.2 ms and 0.05 ms."""
+CROWDED = 2000
+"""The number of operations in a model with which onnxruntime takes twice as long to load each."""
+
+
+def loading(work: Work) -> int:
+    """The number of elements that numpy moves while onnxruntime loads the operations."""
+    kinds = [type(op) for op in work.module.walk() if isinstance(op, NNOp) and not isinstance(op, ConstantOp)]
+    alone = sum(next(cost for kind, cost in LOADING.items() if issubclass(each, kind)) for each in kinds)
+    return alone + alone * len(kinds) // CROWDED
 
 
 def numbers(work: Work) -> int:

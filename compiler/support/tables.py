@@ -100,6 +100,13 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
+def listed(names: Iterable[str], most: int = 10) -> str:
+    """The first names, and the number of the others."""
+    found = [*names]
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return f"{', '.join(found[:most])}{rest}"
+
+
 def numbered(count: int, noun: str) -> str:
     """`1 sample`, `2 samples`"""
     return f"{count} {noun}{'' if count == 1 else 's'}"

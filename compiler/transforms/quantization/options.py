@@ -352,10 +352,11 @@ class DataOptions:
 
     data: str | Samples | None = None
     """An .npz file with one array per input, samples on the first axis; an .npy file for the only input; a folder with one .npy
-    file per input; a folder of shards, or its address (s3://...): .npz files, .parquet files with a column per input, or .tar
-    files as WebDataset has them; a group of Zarr (x.zarr); `FILE.py:FUNCTION`, which gives batches (FILE.py is executed); with
-    `data-types` a folder of raw binaries per input, separated by ;, one run per file; with `preprocess`, or `scale`, `mean`
-    and `std`, a folder of images or of folders of them. Calibration takes synthetic inputs when not given.
+    file per input, or one per sample, in a folder per input if there are several; a folder of shards, or its address
+    (s3://...): .npz files, .parquet files with a column per input, or .tar files as WebDataset has them; a group of Zarr
+    (x.zarr); `FILE.py:FUNCTION`, which gives batches (FILE.py is executed); with `data-types` a folder of raw binaries per input,
+    separated by ;, one run per file; with `preprocess`, or `scale`, `mean` and `std`, a folder of images or of folders of them.
+    Calibration takes synthetic inputs when not given.
     """
     _: KW_ONLY
     samples: int | None = option(None, "N", flag=False, also="--num-samples")

@@ -138,3 +138,32 @@ def test_a_folder_of_binaries_is_not_taken_for_arrays(tmp_path: Path) -> None:
         load_samples(folder(tmp_path / "x", np.zeros(3, np.float32)), function("%x: tensor<1x3xf32>"))
     with pytest.raises(CompileError, match="which require data-types"):
         Form(shapes={"x": (1, 3)})
+
+
+def test_a_numpy_file_per_sample(tmp_path: Path) -> None:
+    """For the only input in the folder itself, with or without the axis of the batch; for several in a folder each."""
+    for i in range(3):
+        np.save(tmp_path / f"s{i}.npy", np.full((2, 3), i, np.float32))
+    for declared in ("%x: tensor<2x3xf32>", "%x: tensor<?x2x3xf32>"):
+        samples = load_samples(tmp_path, function(declared))
+        assert [int(batch["x"].max()) for batch in samples.batches()] == [0, 1, 2]
+    for name, shape in (("x", (2, 3)), ("i", (4,))):
+        (tmp_path / "two" / name).mkdir(parents=True)
+        for i in range(2):
+            np.save(tmp_path / "two" / name / f"{i}.npy", np.full(shape, i, np.float32 if name == "x" else np.int64))
+    assert [int(batch["i"][0]) for batch in load_samples(tmp_path / "two", function(TWO)).batches()] == [0, 1]
+
+
+def test_numpy_files_are_opened_when_they_are_read(tmp_path: Path) -> None:
+    for i in range(2000):  # more than a process may have open
+        np.save(tmp_path / f"{i:04}.npy", np.zeros((2, 3), np.float32))
+    np.save(tmp_path / "0001.npy", np.zeros((3, 2), np.float32))
+    samples = load_samples(tmp_path, function("%x: tensor<2x3xf32>"))
+    assert samples.count == 2000
+    with pytest.raises(
+        CompileError, match=r"0001.npy: error: holds float32 \[3, 2\], and 0000.npy holds float32 \[2, 3\]"
+    ):
+        list(samples.batches())
+    with pytest.raises(CompileError) as error:
+        load_samples(tmp_path, function(TWO))
+    assert "and 1990 more" in error.value.hint

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from amct_opt.data import samples
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.dialects.nn.shapes import DYNAMIC
@@ -95,6 +96,26 @@ def test_other_networks() -> None:
     assert first_worthwhile(residual_net(Net(3, 32, 32)).work(1, 3, 32, 32)) == 64
     assert first_worthwhile(perceptron(Net(640), *[128] * 4, 8, *[128] * 4, 640).work(1, 640)) >= 2**14
     assert first_worthwhile(perceptron(Net(4096), 4096, 4096).work(1, 4096)) == 1024  # weights take time to load
+
+
+def test_networks_of_many_small_operations() -> None:
+    """onnxruntime loads each of them, and the more there are the longer each takes."""
+    assert first_worthwhile(perceptron(Net(16), *[16] * 20).work(1, 16)) == 2**18
+    assert first_worthwhile(perceptron(Net(16), *[16] * 2000).work(1, 16)) == 2**15
+
+
+def test_every_input_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(samples, "samples_per_run", lambda rows, type_: asked.append(rows))
+    count = 200
+    block = Block(arg_types=[TensorType(f32, [DYNAMIC, 2])] * count)
+    block.add_op(ReturnOp(*block.args))
+    types = [a.type for a in block.args]
+    module = ModuleOp([FuncOp("main", (types, types), Region([block]))])
+    data = samples_from({f"arg{i}": np.zeros((4, 2), np.float32) for i in range(count)}, module)
+    asked.clear()
+    numbers(Work(module, {}, replace(data), lambda *_: None, lambda: None, new_session()))
+    assert len(asked) == count
 
 
 def test_windows_count_and_products_little() -> None:
