@@ -371,7 +371,7 @@ def set_aside(weights: Iterable[Weight], path: Path) -> None:
 def side_file_of(module_path: str | os.PathLike[str]) -> Path:
     """`dir/net.mlir` -> `dir/net.safetensors`, the default side file of a module; of `dir/net`, `dir/net.safetensors`."""
     path = Path(module_path)
-    return path.with_name(f"{path.name.removesuffix('.mlir')}.safetensors")
+    return path.with_name(f"{path.name.removesuffix('.mlirbc').removesuffix('.mlir')}.safetensors")
 
 
 def separate_key(reference: str) -> tuple[str, str]:

@@ -216,6 +216,7 @@ PIPELINES = {
 
 FRONTENDS = {
     ".mlir": ".frontends.mlir:read",
+    ".mlirbc": ".frontends.mlir:read_bytecode",
     ".onnx": ".frontends.onnx:read",
     SAVED_MODEL: ".frontends.tensorflow:read",
     ".pbtxt": ".frontends.tensorflow:read",

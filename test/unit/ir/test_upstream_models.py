@@ -1,6 +1,9 @@
 """Whole models through a real MLIR and back, equal to the last attribute and location; quantization as its `quant` dialect."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +11,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import amct_opt
+from amct_opt import CompileError
 from amct_opt.dialects.quant import DequantizeCastOp, QuantizeCastOp
+from amct_opt.ir.text import write_module
 
-from .upstream import generic, meaning, needs_upstream, parse, upstream
+from .upstream import MLIR, generic, meaning, needs_upstream, parse, upstream
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -119,3 +124,33 @@ def test_upstream_forgets_rounding_where_it_canonicalizes(stages: dict[str, Modu
     amct_opt.run_pipeline(module, "nn-to-quant", amct_opt.new_session())
     assert "quant.qcast" in upstream(generic(module), "--cse")
     assert "quant.qcast" not in upstream(generic(module), "--canonicalize")
+
+
+@needs_upstream
+def test_bytecode(stages: dict[str, ModuleOp], tmp_path: Path) -> None:
+    """Upstream's bytecode is the module that it was made from, with its arrays next to it; anything else is an error."""
+    module, (text, bytecode) = stages["quantized, ascend"], (tmp_path / "net.mlir", tmp_path / "net.mlirbc")
+    write_module(module, text, generic=True, locations=True)
+    options = ("--allow-unregistered-dialect", "--emit-bytecode", "-o", str(bytecode))
+    subprocess.run([str(MLIR), str(text), *options], check=True)
+    read, _ = amct_opt.load(bytecode)
+    assert [op.name for op in read.walk()] == [op.name for op in module.walk()]
+    with np.load(DIGITS / "calib.npz") as data:
+        inputs = {name: data[name][:4] for name in data.files}
+    (found,), (expected,) = (amct_opt.execute(each, inputs).values() for each in (read, module))
+    np.testing.assert_array_equal(found, expected)
+    bytecode.write_bytes(bytecode.read_bytes()[:100])
+    with pytest.raises(CompileError, match="cannot read it: "):
+        amct_opt.load(bytecode)
+    shutil.copy(text, bytecode)
+    with pytest.raises(CompileError, match="is not MLIR bytecode"):
+        amct_opt.load(bytecode)
+
+
+def test_bytecode_without_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "net.mlirbc").write_bytes(b"ML\xefR")
+    with pytest.raises(CompileError, match="which is not installed") as refused:
+        amct_opt.load(tmp_path / "net.mlirbc")
+    assert "pip install 'amct-opt[mlir]'" in str(refused.value)
