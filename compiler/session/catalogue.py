@@ -255,7 +255,7 @@ PROFILES = {
     "ppq": ".transforms.quantization.profiles:PPQ",
 }
 """Target profiles."""
-OTHER_PROFILES = {"cpu": "qdq", "onnxruntime": "qdq"}
+OTHER_PROFILES = {"cpu": "qdq", "onnxruntime": "qdq", "openvino": "qdq"}
 """Other names of profiles."""
 OBSERVERS = ".observers:OBSERVERS"
 """The table of observers."""

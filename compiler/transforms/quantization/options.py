@@ -52,7 +52,7 @@ class SessionOptions:
 
     profile: str | None = None
     """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq, also called
-    cpu or onnxruntime (onnxruntime's integer kernels), ppq (values aligned as PPQ does), or a plugin's.
+    cpu, onnxruntime or openvino (their integer kernels), ppq (values aligned as PPQ does), or a plugin's.
     """
     chip: Chip | None = None
     """The chip of profiles ascend and ascend-a2: what its operator library has no kernel for stays float, with a remark, or takes

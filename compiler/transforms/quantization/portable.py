@@ -4,7 +4,8 @@ Its kernels multiply uint8 by int8. On x86 without VNNI they add the products of
 saturate (`vpmaddubsw`: AVX2, and AVX-512 before VNNI); on Arm without dot products they add those of two columns that are 8 apart
 in 16 bits, where two weights of -128 wrap. Neighbours are the columns 2 i and 2 i + 1 of a layer's matrices (`Product.matrices`).
 All sums are exact if no weight is -128, and the positive numbers of no two neighbours, or the negative ones, add up to more than
-`MOST`: 255 * 128 is less than 2^15.
+`MOST`: 255 * 128 is less than 2^15. OpenVINO's kernels have other neighbours if the number of channels is odd (`channels_apart`):
+scales and ranges are such that sums are exact in both.
 
 Kernels of depthwise convolutions add single products in 32 bits on x86. On Arm, also with dot products, they subtract 128 from
 the input and add two products in 16 bits, where two weights of -128 wrap.
@@ -59,7 +60,10 @@ def least_scales(weight: Array, axis: int | None, layer: NNOp) -> Array:
     They stay exact with larger scales, which make no integer larger.
     """
     matrices = product_of(layer).matrices(weight)
-    sums = np.abs(matrices).max(axis=2, initial=0) if adds_singly(layer) else sums_of_neighbours(matrices)
+    if adds_singly(layer):
+        sums = np.abs(matrices).max(axis=2, initial=0)
+    else:
+        sums = np.maximum(sums_of_neighbours(matrices), sums_of_neighbours(channels_apart(matrices, layer)))
     sums = sums.astype(np.float64) / _ROUNDED
     if axis is None:
         return np.asarray(sums.max(initial=0), np.float32)
@@ -72,6 +76,15 @@ def ranges_around(integers: Array, layer: NNOp) -> tuple[Array, Array]:
     """
     if adds_singly(layer):
         return np.full(integers.shape, -_ROUNDED, np.int16), np.full(integers.shape, _ROUNDED, np.int16)
+    low, high = _ranges_in_pairs(integers)
+    apart = channels_apart(integers, layer)
+    if apart is not integers:
+        others = [_channels_together(ends, layer) for ends in _ranges_in_pairs(apart)]
+        return np.maximum(low, others[0]), np.minimum(high, others[1])
+    return low, high
+
+
+def _ranges_in_pairs(integers: Array) -> tuple[Array, Array]:
     low, high = (np.empty(integers.shape, np.int16) for _ in range(2))
     for sign, ends in ((1, high), (-1, low)):
         even, odd = (np.maximum(sign * each, 0).astype(np.int16) for each in _neighbours(integers))
@@ -105,6 +118,12 @@ def channels_apart(matrices: Array, layer: NNOp) -> Array:
     positions = matrices.reshape(*matrices.shape[:2], -1, channels)
     padded = np.pad(positions, ((0, 0), (0, 0), (0, 0), (0, 1)))
     return padded.reshape(*matrices.shape[:2], -1)
+
+
+def _channels_together(matrices: Array, layer: NNOp) -> Array:
+    """The columns that `channels_apart` was given."""
+    positions = matrices.reshape(*matrices.shape[:2], -1, shape_of(layer.operands[1])[1] + 1)
+    return positions[..., :-1].reshape(*matrices.shape[:2], -1)
 
 
 def why_inexact(matrices: Array, layer: Operation) -> str:

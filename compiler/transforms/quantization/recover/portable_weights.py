@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -16,7 +17,7 @@ from ....rewriting import Remarks, erase_dead_constants
 from ....session import Session
 from ....support.files import scratch
 from ..decide.sites import ROUNDED_FROM
-from ..portable import HIGHEST, LOWEST, products_of_neighbours
+from ..portable import HIGHEST, LOWEST, channels_apart, products_of_neighbours
 from ..profiles import profile_of
 from .outputs import few
 from .round_weights.integer_layers import WEIGHT, IntegerLayer, integer_layers
@@ -85,5 +86,8 @@ def _largest_sum(layer: IntegerLayer, inputs: Array) -> float:
     assert params is not None, "its input is quantized"
     rows = product.rows(inputs, some_of(product.places(inputs)[0], _PLACES, 0))
     integers = (np.rint(rows / params.scales()) + params.zero_point[0] + 128).astype(np.int32)
-    sums = products_of_neighbours(integers, layer.integers)
+    matrices = layer.integers
+    sums = products_of_neighbours(integers, matrices)
+    if (apart := channels_apart(matrices, layer.compute)) is not matrices:
+        sums = chain(sums, products_of_neighbours(channels_apart(integers, layer.compute), apart))
     return max((float(max(each.max() / HIGHEST, each.min() / LOWEST)) for each in sums), default=0.0)

@@ -26,6 +26,7 @@ from amct_opt.transforms.quantization.convert.layer_weights import inexact_layer
 from amct_opt.transforms.quantization.options import DataOptions
 from amct_opt.transforms.quantization.portable import (
     adds_singly,
+    channels_apart,
     inexact,
     least_scales,
     products_of_neighbours,
@@ -99,9 +100,23 @@ def test_scales_make_sums_exact(name: str, axis: str) -> None:
         assert not inexact(matrices, op).any()
         rows = np.random.default_rng(1).choice([0, 128, 255], (len(matrices), 50, matrices.shape[2]))
         rows -= 128 if adds_singly(op) else 0
-        assert np.array_equal(in_16_bits(rows, matrices), rows @ matrices.swapaxes(1, 2).astype(np.int64))
+        exact = rows @ matrices.swapaxes(1, 2).astype(np.int64)
+        assert np.array_equal(in_16_bits(rows, matrices), exact)
+        assert np.array_equal(in_16_bits(channels_apart(rows, op), channels_apart(matrices, op)), exact)
     plain = product.matrices(np.rint(weight / np.abs(weight).max() * 127).astype(np.int8))
     assert inexact(plain, op).any() == (name != "depthwise")
+
+
+def test_ranges_are_exact_for_both_orders_of_neighbours(rng: np.random.Generator) -> None:
+    """With three channels OpenVINO adds other pairs than onnxruntime."""
+    _, op, weight, _ = layer("three channels")
+    scales = least_scales(weight, 0, op)
+    matrices = product_of(op).matrices(np.rint(weight / scales.reshape(-1, 1, 1, 1)).astype(np.int8))
+    low, high = ranges_around(matrices, op)
+    assert np.all((low <= matrices) & (matrices <= high))
+    for chosen in (low, high, rng.integers(low, high, endpoint=True)):
+        assert not inexact(chosen.astype(np.int8), op).any()
+        assert not inexact(channels_apart(chosen, op).astype(np.int8), op).any()
 
 
 def test_two_weights_of_minus_128_are_inexact_in_depthwise_layers() -> None:
