@@ -225,11 +225,11 @@ class _MatrixProduct:
     def rows(self, x: Array, chosen: Array) -> Array:
         turned, rows, groups = self._by_rows(x)
         found = turned[np.unravel_index(chosen, turned.shape[:rows])].astype(np.float32, copy=False)
-        return np.ascontiguousarray(found.reshape(len(chosen), groups, -1).swapaxes(0, 1))
+        return np.ascontiguousarray(found.reshape(len(chosen), groups, turned.shape[-1]).swapaxes(0, 1))
 
     def total(self, x: Array) -> Array:
         turned, rows, groups = self._by_rows(x)
-        return turned.sum(axis=tuple(range(rows)), dtype=np.float64).reshape(groups, -1)
+        return turned.sum(axis=tuple(range(rows)), dtype=np.float64).reshape(groups, turned.shape[-1])
 
     @property
     def _batch(self) -> Shape:

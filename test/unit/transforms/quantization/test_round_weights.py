@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product as combinations
@@ -10,18 +11,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from amct_opt import to_text
+from amct_opt import frontends, to_text
 from amct_opt.configuration.settings import Ada
 from amct_opt.data.given import samples_from
 from amct_opt.dialects import nn
 from amct_opt.ir.text import parse_module
 from amct_opt.lowering.ascend.profiles import ASCEND
 from amct_opt.observers.observer import FEW
-from amct_opt.pipelines.passes import parse_pipeline, run_passes
+from amct_opt.pipelines.passes import make_pass, parse_pipeline, run_passes
 from amct_opt.rewriting import Remarks, erase_dead_constants, layer_of
 from amct_opt.runtime import layerwise
 from amct_opt.runtime.executor import Executable
@@ -250,6 +253,53 @@ def test_merged_sums_are_the_sums_of_all() -> None:
             merged.merge(part)
         assert_same_sums(merged, whole)
     assert_same_sums(sums_of(q, f, weights), Sums(q.swapaxes(1, 2) @ q, q.swapaxes(1, 2) @ f @ weights.swapaxes(1, 2)))
+
+
+def test_sums_of_inputs_that_both_networks_have() -> None:
+    """Rows are filled up to the terms of a product in both."""
+    q, weights = rows(1, 15, 7), np.random.default_rng(0).normal(size=(1, 3, 7))
+    sums = Sums.of_none(1, 7, weights)
+    sums.add(q, q)
+    assert_same_sums(sums, sums_of(q, q.copy(), weights))
+
+
+@pytest.mark.parametrize("sent", [1.0, 0.05])
+def test_an_expert_gets_other_tokens_in_the_quantized_network(sent: float, tmp_path: Path) -> None:
+    """Its rows are those of the quantized network; a remark says if they are few."""
+    rng = np.random.default_rng(6)
+    arrays = {"router": rng.normal(size=(16, 1)), "expert": rng.normal(size=(16, 8))}
+    nodes = [
+        helper.make_node("MatMul", ["x", "router"], ["h"], "router"),
+        helper.make_node("Greater", ["h", "limit"], ["sent"]),
+        helper.make_node("NonZero", ["sent"], ["at"]),
+        helper.make_node("Split", ["at"], ["rows", "columns"], axis=0, num_outputs=2),
+        helper.make_node("Squeeze", ["rows", "first"], ["tokens"]),
+        helper.make_node("Gather", ["x", "tokens"], ["picked"], axis=0),
+        helper.make_node("MatMul", ["picked", "expert"], ["z"], "expert"),
+        helper.make_node("ReduceSum", ["z", "first"], ["y"]),
+    ]
+    stored = {name: array.astype(np.float32) for name, array in arrays.items()}
+    stored |= {"limit": np.array([-2.0 if sent == 1 else 9.5], np.float32), "first": np.array([0])}
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "mixture",
+        [info("x", TensorProto.FLOAT, [32, 16])],
+        [info("y", TensorProto.FLOAT, [1, 8]), info("h", TensorProto.FLOAT, [32, 1])],
+        [numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(256, 16)).astype(np.float32))
+    session = new_session()
+    session.profile = "qdq"
+    module = frontends.read(tmp_path / "m.onnx", session)
+    given = f"weight-bits=3 round-weights=mismatch data={tmp_path / 'x.npz'}"
+    make_pass("quantize", given).apply(session, module)
+    found = [r for r in session.remarks if r.layer == "expert" and r.pass_name == "round-weights"]
+    assert any(r.rule in ("rounded", "improves", "outputs") for r in found)
+    few = [r.reason for r in found if r.rule == "few-tokens"]
+    assert bool(few) == (sent < 1), [str(r) for r in found]
+    assert all(re.fullmatch(r"\d+ tokens of the data reach this expert, fewer than 16", each) for each in few)
 
 
 def assert_same_sums(one: Sums, other: Sums) -> None:

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from .....configuration.settings import Ada
 from .....data import Samples
-from .....dialects.nn import Plan, plan_of, set_plan
+from .....dialects.nn import GatherOp, NNOp, Plan, constant_of, plan_of, set_plan
 from .....engines import HERE, Runner, torch_installed
 from .....ir.array import Array
 from .....pipelines.options import Parts, build
@@ -236,6 +236,20 @@ def _scale_axis(layer: IntegerLayer) -> int | None:
     return 1 - axis if axis is not None and layer.weight.array.ndim == 2 else None
 
 
+_TOKENS = 16
+"""The number of tokens below which a remark says how few are sent to an expert."""
+
+
+def _is_expert(op: NNOp) -> bool:
+    """Whether a layer computes on rows that a Gather picks at run time, as an expert of a mixture does on its tokens."""
+    value = op.operands[0]
+    while isinstance(value.owner, NNOp) and value.owner.operands:
+        if isinstance(gather := value.owner, GatherOp):
+            return constant_of(gather.input) is None and constant_of(gather.indices) is None
+        value = value.owner.operands[0]
+    return False
+
+
 def _rounded(
     layer: IntegerLayer, asked: Method | None, networks: Networks, remarks: Remarks, *, once: bool
 ) -> IntegerLayer:
@@ -248,7 +262,8 @@ def _rounded(
     def solve(sums: Sums, held: Rows, damping: float | None) -> Solution:
         fixed = layer.weight.fixed or grid.levels is not None or by_divergence  # levels are those of a scale
         found = _Task(layer, weights, grid, sums, held, options, fixed or once, once).best(damping)
-        return {"choice": np.asarray(found.damping), "integers": found.integers, "scales": found.scales}
+        chosen = {"choice": np.asarray(found.damping), "rows": np.asarray(sums.rows)}
+        return {**chosen, "integers": found.integers, "scales": found.scales}
 
     def output(solution: Solution | None) -> tuple[Array, float]:
         return grid.nearest(weights) if solution is None else solution["integers"] * solution["scales"], 0.0
@@ -256,14 +271,21 @@ def _rounded(
     make = Sums.of_both if method == "mismatch" else Sums.of_inputs
     solution, gain = networks.solved(layer, weights, make, solve, output)
     before, after = gain.before, gain.after
-    if not after > before:
+    few = (tokens := int(solution["rows"])) < _TOKENS and _is_expert(layer.compute)
+    result = layer.with_nearest()
+    if after > before:
+        reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
+        remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", gain)
+        scales = layer.scales_of(grid._replace(scale=solution["scales"]))
+        result = layer.with_integers(layer.product.weight(solution["integers"]), scales)
+    else:
         reason = f"its output has {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding, which stays"
         remarks.missed(layer.compute, "improves", f"{reason}{networks.measured}", gain)
-        return layer.with_nearest()
-    reason = f"SQNR of its output {after:.1f} dB by {method}, {before:.1f} dB by nearest rounding"
-    remarks.applied(layer.compute, "rounded", f"{reason}{networks.measured}", gain)
-    scales = layer.scales_of(grid._replace(scale=solution["scales"]))
-    return layer.with_integers(layer.product.weight(solution["integers"]), scales)
+    if few:
+        remarks.note(
+            layer.compute, "few-tokens", f"{tokens} tokens of the data reach this expert, fewer than {_TOKENS}"
+        )
+    return result
 
 
 class _Found(NamedTuple):

@@ -315,8 +315,11 @@ def layer_by_layer(
     if undo and (lost := judged.lost(networks.measured)) is not None:
         outcome.undone()
         for layer, _ in undo:
+            notes = [each for each in remarks.of(layer.compute) if each.kind == "analysis"]
             remarks.forget(layer.compute)
             remarks.missed(layer.compute, "outputs", lost)
+            for each in notes:
+                remarks.note(layer.compute, each.rule, each.reason)
     return outcome
 
 

@@ -95,7 +95,8 @@ class Sums:
         """
         before = self.rows
         self.rows += q.shape[1]
-        q, f = _filled(q), f if f is q else _filled(f)
+        same, q = f is q, _filled(q)
+        f = q if same else _filled(f)
         turned = q.swapaxes(1, 2)
         h = turned @ q
         if before or h.shape != self.h.shape:  # the directions of a recurrent layer have the same input
@@ -261,7 +262,7 @@ def rows_of(
     inputs: Iterable[tuple[Array, Array]], layer: IntegerLayer, wanted: float, first: int
 ) -> Iterator[tuple[Array, Array]]:
     """Yields about this many rows of each run's inputs in both networks. `first` is the number of the first run, which
-    chooses the rows.
+    chooses the rows. If the networks send an expert different numbers of tokens, the rows are those of the quantized network.
 
     Raises CompileError, located at the layer, for NaN and Inf.
     """
@@ -270,7 +271,7 @@ def rows_of(
         places, rows_each = product.places(q)
         chosen = some_of(places, wanted / rows_each, i)
         rows = product.rows(q, chosen)
-        beside = rows if f is q else product.rows(f, chosen)
+        beside = rows if f is q or f.shape != q.shape else product.rows(f, chosen)
         if not (np.isfinite(rows).all() and np.isfinite(beside).all()):
             raise _not_finite(layer)
         yield rows, beside
