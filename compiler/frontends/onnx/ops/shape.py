@@ -114,3 +114,13 @@ def size(node: Node) -> Converted:
     if not static(shape):
         raise Unmapped("the number of elements is not known")
     return Constant(node.outputs[0], np.asarray(prod(shape), np.int64))
+
+
+@converter("GatherND")
+def gather_nd(node: Node) -> Converted:
+    """A Gather along the first axis, where indices are of one axis, as PyTorch's exporter writes `x[i]`."""
+    if node.int("batch_dims", 0) or not node.shape(1) or node.shape(1)[-1] != 1:
+        raise Unmapped("it looks up in several axes, or in batches")
+    return node.emit(
+        nn.GatherOp, node.value(0), node.emit(nn.SqueezeOp, node.value(1), axes=[-1]).result, axis=0
+    ).result

@@ -30,7 +30,7 @@ from ....ir.array import Array
 from ....ir.functions import main_function
 from ....rewriting import M, Refusal, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
-from ..decide.embeddings import TABLE, embeddings
+from ..decide.embeddings import TABLE, tables
 from ..decide.grids import Grids
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
@@ -182,7 +182,7 @@ def _layers(module: ModuleOp, profile: Profile) -> Iterator[tuple[Operation, Con
         params = grids.params_at(site) if plan.input else None
         if params is not None or not plan.input:
             yield site.compute, ConvertedLayer(site, profile.rows[type(site.compute)], plan, params)
-    for each in embeddings(module):
+    for each in tables(module):
         if (plan := plan_of(each.op)) is not None and plan.weights:
             yield each.op, ConvertedLayer(each.site, Row(weight=TABLE), plan, None)
     for each in recurrent_layers(module):

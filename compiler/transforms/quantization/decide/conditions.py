@@ -19,8 +19,9 @@ from ....dialects import nn
 from ....dialects.nn import NNOp, OriginAttr, constant_of
 from ....dialects.nn.shapes import element_of, known, shape_of
 from ....ir.dtypes import is_float
-from ....rewriting import Condition, Refusal, Roots, condition
+from ....rewriting import Condition, Refusal, Roots, condition, layer_of
 from .deciding import SETTINGS, Decide, Deciding
+from .embeddings import picked_from
 from .rows import Broken, ComputedInIntegers, Layer, Rule
 from .sites import Site
 
@@ -167,7 +168,9 @@ class DecideWeighted(DecideLayer):
         """the weight does not depend on an input (AMCT: its source holds no placeholder), is finite and has elements"""
         weight = constant_of(site.operand(1))
         if weight is None:
-            return "its weight is computed at run time"
+            experts = next(filter(None, map(picked_from, site.compute.operands)), None)
+            picked = "" if experts is None else f": it is picked from experts ({layer_of(experts.op)})"
+            return f"its weight is computed at run time{picked}"
         if 0 in shape_of(weight.result):
             return "its weight has no elements"
         return None if weight.finite else "its weight holds NaN or Inf"

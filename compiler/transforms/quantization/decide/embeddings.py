@@ -1,16 +1,20 @@
-"""Tables of embeddings: matrices of floats from which a Gather picks rows by token, and which can be integers on request."""
+"""Constants of floats from which a Gather picks by token: tables of embeddings, which can be integers on request, and weights of
+experts, which are integers where other weights are by themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from ....configuration.layer_settings import LayerFacts
-from ....dialects.nn import GatherOp, NNOp, constant_of, plan_of
+from ....configuration.settings import Arq
+from ....dialects.nn import GatherOp, How, MatMulOp, NNOp, ReshapingOp, TransposeOp, constant_of, ints, plan_of
 from ....dialects.nn.shapes import axis_of, element_of, shape_of
 from ....ir.array import Array
 from ....ir.dtypes import is_float
@@ -27,10 +31,15 @@ _NEAR = 0.01
 """Tolerance for cosines and sines: more than twice the rounding error of float16 and bfloat16 up to 1."""
 
 
-class Embedding(NamedTuple):
+@dataclass(frozen=True)
+class Embedding:
     """A Gather of rows of a constant of floats."""
 
     op: GatherOp
+
+    def how(self, given: Arq) -> How:
+        """The quantization of the table: with a scale for each row, or for groups in each row."""
+        return given.how(ROWS if given.channel_wise else None, COLUMNS)
 
     @property
     def layer(self) -> LayerFacts:
@@ -51,10 +60,67 @@ class Embedding(NamedTuple):
         return first_refusal(None, self, DecideEmbedding.own())
 
 
-def embeddings(module: ModuleOp) -> Iterator[Embedding]:
-    """The tables that are floats, by the operations that read them, in program order."""
+@dataclass(frozen=True)
+class Experts(Embedding):
+    """A Gather of matrices of a constant of floats `[experts, ., .]` that products multiply by: the weights of a mixture."""
+
+    inputs: int
+    """The axis of the constant that counts input channels, 1 or 2."""
+
+    def how(self, given: Arq) -> How:
+        """The quantization of the weights: with a scale for each output channel of each expert, or for groups in it."""
+        if not given.channel_wise or given.block is not None:
+            return given.how(None, self.inputs)
+        return replace(given.how(self.inputs), block=shape_of(self.op.input)[self.inputs])
+
+    @property
+    def float_because(self) -> Refusal | None:
+        return first_refusal(None, self, (DecideEmbedding.table_finite,))
+
+
+def experts_at(op: Operation | None) -> Experts | None:
+    """The experts that an operation picks from."""
+    if not isinstance(op, GatherOp) or constant_of(op.input) is None or not is_float(element_of(op.input)):
+        return None
+    if len(shape_of(op.input)) != 3 or axis_of(op.axis.value.data, 3) != 0 or op.batch_count:
+        return None
+    found = set(_inputs(op.result, (1, 2)))
+    return Experts(op, found.pop()) if len(found) == 1 and None not in found else None
+
+
+def _inputs(value: SSAValue, axes: tuple[int, int]) -> Iterator[Any]:
+    """The axes of a table that are the input channels of the products of a value, whose last axes are those axes of the table;
+    None for other readers.
+    """
+    for use in value.uses:
+        match op := use.operation:
+            case MatMulOp():
+                left, turned = use.index == 0, op.transpose_a if use.index == 0 else op.transpose_b
+                yield axes[left == (turned is None)] if use.index < 2 else None
+            case TransposeOp():
+                *_, before, after = ints(op.perm)
+                last = len(shape_of(value)) - 1
+                turned = (before, after) == (last, last - 1)
+                kept = turned or (before, after) == (last - 1, last)
+                yield from _inputs(op.result, (axes[1], axes[0]) if turned else axes) if kept else (None,)
+            case ReshapingOp():
+                same = shape_of(op.result)[-2:] == shape_of(value)[-2:]
+                yield from _inputs(op.result, axes) if same else (None,)
+            case _:
+                yield None
+
+
+def picked_from(value: SSAValue | None) -> Experts | None:
+    """The experts whose weights a value has, moved or not."""
+    while isinstance(value, SSAValue) and isinstance(value.owner, TransposeOp | ReshapingOp):
+        value = value.owner.input
+    return None if value is None or not isinstance(value.owner, Operation) else experts_at(value.owner)
+
+
+def tables(module: ModuleOp) -> Iterator[Embedding]:
+    """The tables and experts that are floats, by the operations that read them, in program order."""
     for op in main_function(module).body.block.ops:
-        if (found := embedding_at(op)) is not None:
+        if (found := experts_at(op) or embedding_at(op)) is not None:
             yield found
 
 
@@ -62,7 +128,7 @@ def embedding_at(op: Operation) -> Embedding | None:
     """The table that an operation picks rows of."""
     if not isinstance(op, GatherOp) or constant_of(op.input) is None or not is_float(element_of(op.input)):
         return None
-    return Embedding(op)
+    return None if experts_at(op) is not None else Embedding(op)
 
 
 class DecideEmbedding(Decide[Embedding]):
@@ -107,6 +173,32 @@ class DecideEmbedding(Decide[Embedding]):
         constant = constant_of(each.op.input)
         assert constant is not None
         return "its table holds cosines or sines of positions" if _holds_angles(constant.array) else None
+
+
+class DecideExperts(Decide[Experts]):
+    """A Gather of weights of experts, where weights are quantized by themselves: the weights of all experts"""
+
+    name = "quantize-experts"
+    roots: ClassVar[Roots] = (GatherOp,)
+
+    def match(self, op: Operation) -> Experts | None:
+        m = experts_at(op) if plan_of(op) is None or self.request.record is not None else None
+        held = None if m is None else self.request.layers.held.get(m.op)
+        return m if held is not None and held.weight_compress_only else None
+
+    def asked(self, m: Experts) -> Iterable[Condition[Any]]:
+        return (*SETTINGS, DecideEmbedding.record, DecideEmbedding.table_finite, DecideExperts.picked_integers)
+
+    @condition
+    def picked_integers(self, m: Experts) -> str | None:
+        """the weights become integers, and the target reads integers that are picked at run time"""
+        row, held = self.request.profile.rows[MatMulOp], self.held(m).weight
+        if isinstance(held, Arq) and held.number_format is not None:
+            return f"the weights of experts become integers, not {held.number_format}"
+        reason = "this target reads the weights of experts as floats: use profile qdq"
+        return None if row.weight_only == "always" else reason
+
+    asks: ClassVar[tuple[Condition[Any], ...] | None] = (picked_integers,)
 
 
 def _holds_angles(table: Array) -> bool:

@@ -32,7 +32,7 @@ from ..profiles import Row
 from ..request import Resolved
 from .conditions import PATTERNS, DecideLayer
 from .deciding import Decide, Requested
-from .embeddings import COLUMNS, ROWS as TOKENS, DecideEmbedding, Embedding
+from .embeddings import DecideEmbedding, DecideExperts, Embedding, Experts
 from .layer_inputs import decide_tensors, ends_layer, layers_of_inputs, sum_broken
 from .layers import is_dequantized, is_quantized
 from .legality import DecideOther, DecideWeights, KeepIntegers
@@ -278,9 +278,12 @@ def _note_weights_alone(each: Recurrent, held: LayerSettings, given: LayerRecord
         remarks.note(each.op, "record", reason)
 
 
-def decide_embeddings(module: ModuleOp, request: Resolved, remarks: Remarks) -> None:
-    """Plan the tables of embeddings by themselves, or leave a remark why one stays float: with a record all do."""
-    apply_once(module, [QuantizeEmbedding(request, remarks)])
+def decide_tables(module: ModuleOp, request: Resolved, remarks: Remarks) -> None:
+    """Plan the weights of experts and, if asked for, the tables of embeddings by themselves, or leave a remark why one stays
+    float: with a record all do.
+    """
+    tables = (QuantizeEmbedding(request, remarks),) if request.settings.embeddings else ()
+    apply_once(module, [QuantizeExperts(request, remarks), *tables])
 
 
 class QuantizeEmbedding(DecideEmbedding):
@@ -289,6 +292,16 @@ class QuantizeEmbedding(DecideEmbedding):
     def rewrite(self, m: Embedding, rewriter: PatternRewriter) -> None:
         held = self.held(m).weight
         assert held is not None, "a table has settings"
-        given = held if isinstance(held, Arq) else Arq(held.channel_wise)
-        set_plan(m.op, Plan(weights=(given.how(TOKENS if given.channel_wise else None, COLUMNS),)))
+        set_plan(m.op, Plan(weights=(m.how(held if isinstance(held, Arq) else Arq(held.channel_wise)),)))
         self.remarks.applied(m.op, "weight-only", "its table is quantized by itself")
+
+
+class QuantizeExperts(DecideExperts):
+    """A Gather of weights of experts: a scale for each output channel of each expert, or for groups of its input channels"""
+
+    def rewrite(self, m: Experts, rewriter: PatternRewriter) -> None:
+        held = self.held(m).weight
+        assert held is not None, "experts have settings"
+        set_plan(m.op, Plan(weights=(m.how(held if isinstance(held, Arq) else Arq(held.channel_wise)),)))
+        count = shape_of(m.op.input)[0]
+        self.remarks.applied(m.op, "weight-only", f"the weights of its {count} experts are quantized by themselves")

@@ -33,7 +33,7 @@ from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ....support.diagnostics import CompileError, describe
 from ..profiles import Profile, Row
-from .embeddings import Embedding, embeddings
+from .embeddings import Embedding, Experts, tables
 from .legality import (
     first_broken,
     has_quantized_weight,
@@ -244,8 +244,9 @@ def resolve(settings: Settings, module: ModuleOp, profile: Profile) -> Layers:
     if settings.nuq_config is not None:
         compressed_operators(Path(settings.nuq_config.mapping_file))
     names, found = LayerNames.of(module), candidates(module, profile)
-    if settings.embeddings:
-        found += [Candidate(each.site, each.layer, _TABLE_ALONE, _of_table(each)) for each in embeddings(module)]
+    alone = settings.common is not None and settings.common.weight_compress_only
+    picked = (each for each in tables(module) if (alone if isinstance(each, Experts) else settings.embeddings))
+    found += [Candidate(each.site, each.layer, _TABLE_ALONE, _of_table(each)) for each in picked]
     layers = Layers(in_module(settings, names, able_names(found)), profile, found)
     operations = [op for op in main_function(module).walk() if isinstance(op, NNOp)]
     able = [each.layer for each in layers.able]

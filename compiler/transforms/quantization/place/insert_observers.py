@@ -27,10 +27,11 @@ from ..decide.deciding import Decide
 from ..decide.inputs import (
     Inputs,
     QuantizeEmbedding,
+    QuantizeExperts,
     QuantizeRecurrent,
-    decide_embeddings,
     decide_inputs,
     decide_recurrent,
+    decide_tables,
 )
 from ..decide.layer_inputs import recorded_tensors
 from ..decide.layers import Layers, able_names, check_record, int16_refusal
@@ -51,6 +52,9 @@ LAYERS: Mapping[str, Sequence[type[Decide[Any]]]] = {
 }
 """The patterns that decide layers of the graph, by the places of the profile's points."""
 
+TABLES = (QuantizeExperts, QuantizeEmbedding, QuantizeRecurrent)
+"""The patterns that decide tables, experts and recurrent layers, wherever the points of a profile are."""
+
 
 @dataclass(frozen=True, init=False)
 class InsertObserversPass(Parts, ModulePass):
@@ -60,7 +64,7 @@ class InsertObserversPass(Parts, ModulePass):
 
     name = "insert-observers"
 
-    PATTERNS: ClassVar[Sequence[type[Decide[Any]]]] = (QuantizeEmbedding, QuantizeRecurrent, *LAYERS["layers"])
+    PATTERNS: ClassVar[Sequence[type[Decide[Any]]]] = (*TABLES, *LAYERS["layers"])
     """The patterns that decide layers, in the order in which they are tried, for points on the inputs of layers."""
 
     BY_OPTION: ClassVar[Mapping[str, Sequence[type[CheckedPattern[Any]]]]] = {
@@ -72,7 +76,7 @@ class InsertObserversPass(Parts, ModulePass):
     @classmethod
     def patterns_for(cls, profile: Profile) -> Sequence[type[Decide[Any]]]:
         """The patterns that decide the layers of a profile."""
-        return (QuantizeEmbedding, QuantizeRecurrent, *LAYERS[profile.points])
+        return (*TABLES, *LAYERS[profile.points])
 
     settings: SettingsOptions
     points: PointOptions
@@ -110,8 +114,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> Re
     note_other_functions(module, remarks)
     if record is not None:
         _check_layers(record, module, request.layers)
-    if settings.embeddings:
-        decide_embeddings(module, request, remarks)
+    decide_tables(module, request, remarks)
     recurrent, decided = decide_recurrent(module, request, remarks), DECIDE[profile.points](module, request, remarks)
     for each in (recurrent, decided):
         place_points(module, each, profile, remarks)

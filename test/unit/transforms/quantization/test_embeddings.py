@@ -217,3 +217,38 @@ def test_tables_of_other_forms(
     assert f"is not written as GatherBlockQuantized: {reason}" in {r for _, _, r in said(session, "embed")}
     (found,) = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, {"ids": IDS})
     np.testing.assert_allclose(np.asarray(found), run(module, {"ids": IDS})["y"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", ["weight-bits=4 group-size=16", "weight-bits=8", "weight-bits=8 weight-asymmetric=true"]
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_experts_that_are_picked(options: str, turned: bool, tmp_path: Path) -> None:
+    """As PyTorch's exporter writes them: GatherND of one index, and the weight on the left. onnxruntime computes the same."""
+    shape = (3, 24, 32) if turned else (3, 32, 24)
+    weights = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    product = helper.make_node("MatMul", ["picked", "x"] if turned else ["x", "picked"], ["y"], "product")
+    nodes = [helper.make_node("GatherND", ["experts", "token"], ["picked"], "gather"), product]
+    x, y = (["n", 32, 1], ["n", 24, 1]) if turned else (["n", 1, 32], ["n", 1, 24])
+    inputs = [("token", TensorProto.INT64, ["n", 1]), ("x", TensorProto.FLOAT, x)]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(*each) for each in inputs],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
+        [numpy_helper.from_array(weights, "experts")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    module, session = quantized(tmp_path / "m.onnx", options)
+    assert ("applied", "weight-only", "the weights of its 3 experts are quantized by themselves") in said(
+        session, "gather"
+    )
+    rng = np.random.default_rng(4)
+    tokens = {"token": np.array([[2], [0], [2], [1]]), "x": rng.normal(size=[4, *x[1:]]).astype(np.float32)}
+    real, wanted = (run(m, tokens)["y"] for m in (frontends.read(tmp_path / "m.onnx", new_session()), module))
+    assert 0 < np.abs(real - wanted).max() < 0.12 * np.abs(real).max()
+    OnnxTarget().write(module, tmp_path / "out.onnx", session)
+    assert (tmp_path / "out.onnx").stat().st_size < 0.6 * (tmp_path / "m.onnx").stat().st_size
+    (found,) = onnxruntime.InferenceSession(tmp_path / "out.onnx").run(None, tokens)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
