@@ -21,6 +21,7 @@ from ..lowering.ascend import LowerToAscendPass
 from ..lowering.ascend.chips.kernels import take_kernels
 from ..lowering.ascend.fuse_requant import without_relu6
 from ..lowering.ascend.profiles import like_amct
+from ..lowering.ascend.weight_only import check_weights
 from ..pipelines.passes import run_on_verified, run_passes, step
 from ..rewriting import layer_of
 from ..session import Session
@@ -177,7 +178,11 @@ class Network:
         return self._settled(module)
 
     def deployed(self) -> tuple[ModuleOp, ModuleOp]:
-        """The deployable module, with Relu in place of Relu6 where that is exact, and the same lowered to Ascend's operators."""
+        """The deployable module, with Relu in place of Relu6 where that is exact, and the same lowered to Ascend's operators.
+
+        Raises CompileError for a weight that is quantized by itself and would become floats.
+        """
+        check_weights(self.module)
         deployable = without_relu6(self.module, self.session)
         ascend = deployable.clone()
         run_passes(ascend, [LowerToAscendPass()], self.session)

@@ -25,6 +25,7 @@ from ..runtime.metrics import Difference
 from ..session import Session
 from ..support.diagnostics import CompileError, remarks_yaml
 from ..support.files import filling, refuse_overwriting
+from ..support.tables import numbered
 from ..targets import Target
 from ..targets.mlir import MlirTarget
 from ..targets.onnx import OnnxTarget
@@ -446,6 +447,9 @@ def _write(
         if peer is not None:
             peer = replace(peer, failure=peer.failure.replace(f"{temporary}/", f"{folder}/"))
             _warn_of_other_numbers(summary, peer, session)
+            if summary.inexact and not peer.runs and peer.arithmetic != "exact":
+                some, fault = numbered(len(summary.inexact), "layer"), _ADDS[peer.arithmetic]
+                session.warn(f"{fault} on this processor ({peer.processor}): {some} may be wrong; {remedy_of(summary)}")
         sizes = replace(summary.sizes, written=written)
         files = {role: path for role, path in summary.files.items() if role in pending}
         complete = replace(summary, files=files, sizes=sizes, peer=peer)

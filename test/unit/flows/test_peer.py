@@ -214,6 +214,23 @@ def test_the_cause_of_other_numbers_is_found(
     assert "--profile qdq --portable strict" in html.unescape(page)
 
 
+def test_without_data_a_warning_says_that_sums_may_be_wrong(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Inputs that are quantized in each run take no data, so that nothing else compares the file with the simulation."""
+    monkeypatch.setattr(peer, "arithmetic", lambda: "saturates")
+    product = model.parent / "product.onnx"
+    weight = numpy_helper.from_array(np.full((64, 16), 1, np.float32), "w")
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, n]) for name, n in (("x", 64), ("y", 16))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "fc")], "g", info[:1], info[1:], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), product)
+    given = ["--profile", "qdq", "--dynamic", "--portable", "off", "--no-report", "-o", str(model.parent / "dynamic")]
+    assert amct.run(["quantize", str(product), *given]) == 0
+    assert re.search(
+        r"warning: onnxruntime adds two products in 16 bits.*: 1 layer may be wrong", capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize(
     ("profile", "said"),
     [
