@@ -91,7 +91,9 @@ def rotated(module: Any, folder: Path, data: Array = IDS, profile: str = "qdq") 
 
 
 @pytest.mark.parametrize(("profile", "regions"), [("ascend", 2), ("qdq", 0)])
-def test_floats_are_the_same_and_outliers_cost_less(profile: str, regions: int, tmp_path: Path) -> None:
+def test_floats_are_the_same_and_outliers_cost_less(
+    profile: str, regions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Within the rounding of float32 sums of 40 products; weights that others read as well keep their numbers. Where the target
     adds inside of layers, these are in regions.
     """
@@ -104,6 +106,7 @@ def test_floats_are_the_same_and_outliers_cost_less(profile: str, regions: int, 
     session = rotated(after, tmp_path, profile=profile)
     applied = [r for r in session.remarks if r.kind == "applied"]
     assert applied, session.remarks
+    assert "equalization does not run by itself" in capsys.readouterr().err
     assert applied[0].reason.startswith(
         "a stream of 32 channels, which 3 layers write and 5 read; on samples that did not"
     )
