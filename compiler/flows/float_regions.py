@@ -40,7 +40,7 @@ class Returned:
     @property
     def reason(self) -> str:
         """The reason why the layer is in float."""
-        took = f"{self.integer * 1e3:.3g} ms in int8, {self.floating * 1e3:.3g} ms in float"
+        took = f"{self.integer * 1e3:.3g} ms quantized, {self.floating * 1e3:.3g} ms in float"
         return f"onnxruntime takes {took}, including the conversions at its borders"
 
 
@@ -80,7 +80,7 @@ def _returned(network: Network, onnx: OnnxTarget, folder: Path) -> list[Returned
         if after.faster(before):
             return found
         if not in_float:
-            first = f"{before} in float, {after} with {numbered(len(names), 'layer')} in int8"
+            first = f"{before} in float, {after} with {numbered(len(names), 'layer')} quantized"
             fused = folder / "fused.onnx"
             OnnxTarget().write(network.module, fused, quiet.session)
             every, in_float = names, regions(fused, names, inputs)
@@ -179,7 +179,7 @@ def check_faster(found: Latencies, file: Path) -> None:
     """Raises CompileError, located in the model, unless the second of two files is faster than the first, the float model."""
     before, after = found.models.values()
     if not after.faster(before):
-        message = f"the file is not reliably faster than float: {before} float, {after} int8"
+        message = f"the file is not reliably faster than float: {before} float, {after} quantized"
         raise CompileError(message, where=str(file), hint="nothing was written; run it again on an idle machine")
 
 

@@ -61,7 +61,7 @@ def test_the_layer_that_loses_time_goes_back_to_float(
     result = faster("quantize")
     assert result.status == 0, result.err
     assert "note: faster-than-float: 1 layer goes back to float: conv1\n" in result.err
-    assert "onnxruntime takes 1e+04 ms in int8, 1e+03 ms in float" in result.out
+    assert "onnxruntime takes 1e+04 ms quantized, 1e+03 ms in float" in result.out
     nodes = {node.name: node for node in onnx.load(str(tmp_path / "out" / "digits_qdq.onnx")).graph.node}
     assert nodes["conv1"].input[0] == "image"
     assert nodes["conv2"].input[0] != "relu1"
@@ -73,7 +73,7 @@ def test_a_network_that_is_slower_in_any_form_is_an_error(
     prices.update(dict.fromkeys(LAYERS, 2))
     result = faster("quantize")
     assert result.status == 1
-    assert "1e+04 ms in float, 2e+04 ms with 10 layers in int8" in result.err
+    assert "1e+04 ms in float, 2e+04 ms with 10 layers quantized" in result.err
     assert "hint: without --faster-than-float the files are written" in result.err
     assert not (tmp_path / "out").exists()
 

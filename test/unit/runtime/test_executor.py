@@ -302,6 +302,44 @@ def test_the_shape_of_sizes_is_one_of_sizes() -> None:
         assert runner.run({"x": np.ones((n, 1, 4), np.float32)})["result0"].tolist() == [[4]]
 
 
+def random_sizes(rng: np.random.Generator) -> ModuleOp:
+    """Values of rank 1 that follow from shapes, from each other's shapes and from an input, half of them read as matrices."""
+    lines, pool = ["%x0 = nn.shape %x : (tensor<?x?x4xf32>) -> tensor<3xi64>"], [("%x0", 3), ("%z", 2)]
+    lines.append("%one = nn.constant dense<2> : tensor<i64>")
+    results: list[tuple[str, str]] = []
+    for i in range(1, 12):
+        (a, n), (b, m) = (pool[int(k)] for k in rng.integers(0, len(pool), 2))
+        of_a, of_b = f"tensor<{n}xi64>", f"tensor<{m}xi64>"
+        made = {
+            "shape": (f"nn.shape {a} : ({of_a}) -> tensor<1xi64>", 1),
+            "concat": (f"nn.concat {a}, {b} axis 0 : ({of_a}, {of_b}) -> tensor<{n + m}xi64>", n + m),
+            "slice": (f"nn.slice {a} starts [-1] ends [9] axes [0] : ({of_a}) -> tensor<1xi64>", 1),
+            "mul": (f"nn.mul {a}, %one : ({of_a}, tensor<i64>) -> {of_a}", n),
+        }
+        text, size = made[str(rng.choice([*made]))]
+        lines.append(f"%x{i} = {text}")
+        pool.append((f"%x{i}", size))
+        if rng.random() < 0.5:
+            lines.append(f"%y{i} = nn.unsqueeze %x{i} axes [0] : (tensor<{size}xi64>) -> tensor<1x{size}xi64>")
+            results.append((f"%y{i}", f"tensor<1x{size}xi64>"))
+    results.append((pool[-1][0], f"tensor<{pool[-1][1]}xi64>"))
+    types, values = ", ".join(t for _, t in results), ", ".join(v for v, _ in results)
+    head = f"func.func @main(%x: tensor<?x?x4xf32>, %z: tensor<2xi64>) -> ({types})"
+    body = "\n".join(lines)
+    return parse_module(new_session(), f"{head} {{\n{body}\nfunc.return {values} : {types}\n}}", "net.mlir")
+
+
+def test_sizes_are_those_without_remembering(rng: np.random.Generator) -> None:
+    """Whatever follows from what: sizes of sizes, of inputs that are sizes, and of both."""
+    for _ in range(12):
+        m = random_sizes(rng)
+        plain, remembering = Executable(m, rewrite=lambda program: program), Executable(m)
+        for n in (3, 3, 5):
+            given = {"x": np.ones((n, 2, 4), np.float32), "z": np.array([n, 7])}
+            for name, value in plain.run(given).items():
+                np.testing.assert_array_equal(remembering.run(given)[name], value)
+
+
 def test_sizes_that_are_asked_for_are_the_caller_s_own() -> None:
     m = sizes_module({"%y": "tensor<?x?x2x2xf32>", "%to": "tensor<4xi64>"})
     assert plan_names(m) == ["nn.shape", "nn.slice", "nn.concat", "nn.reshape"]
