@@ -23,6 +23,7 @@ DATA = [
     ROOT / "compiler/py.typed",
     *sorted((ROOT / "compiler/examine/reports/page").iterdir()),
     *sorted((ROOT / "compiler/lowering/ascend/chips").glob("*.json")),
+    ROOT / "compiler/targets/onnx_ascend/registry.json",
 ]
 
 
