@@ -60,6 +60,7 @@ TEST = 1
 """The phase of inference, the only one that nets run in."""
 
 
+@steps.as_in_amct
 def create_quant_config(
     config_file: PathLike,
     model_file: PathLike,
@@ -88,6 +89,7 @@ class Graph:
     record: Path
 
 
+@steps.as_in_amct
 def init(config_file: PathLike, model_file: PathLike, weights_file: PathLike, record_file: PathLike) -> Graph:
     """Return a net to quantize. Removes the record of an earlier calibration.
 
@@ -104,6 +106,7 @@ def _calibration(graph: Graph, shapes: Shapes) -> steps.Calibration:
     return steps.Calibration(loaded, "caffe", graph.config, graph.record, graph.model)
 
 
+@steps.as_in_amct
 def quantize_model(graph: Graph, modified_model_file: PathLike, modified_weights_file: PathLike) -> None:
     """Begin a calibration: copy the net to the two files, and calibrate when a `Net` runs them.
 
@@ -129,6 +132,7 @@ def _copy(model: Path, weights: Path, to_model: Path, to_weights: Path) -> None:
                 shutil.copyfileobj(given, stream)
 
 
+@steps.as_in_amct
 def save_model(graph: Graph, save_type: str, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize the net with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
@@ -140,6 +144,7 @@ def save_model(graph: Graph, save_type: str, save_path: PathLike) -> tuple[Path,
     return steps.save(graph.model, graph.record, save_path, steps.session_for(graph.weights))
 
 
+@steps.as_in_amct
 def convert_model(
     model_file: PathLike, weights_file: PathLike, record_file: PathLike, save_path: PathLike
 ) -> tuple[Path, ...]:
@@ -150,6 +155,7 @@ def convert_model(
     return steps.convert(model_file, record_file, save_path, steps.session_for(weights_file))
 
 
+@steps.as_in_amct
 def accuracy_based_auto_calibration(
     model_file: PathLike,
     weights_file: PathLike,
@@ -169,6 +175,7 @@ def accuracy_based_auto_calibration(
     return steps.auto_calibrate(model_file, evaluator, frame, config_file, record_file, save_dir, session)
 
 
+@steps.as_in_amct
 def auto_nuq(
     model_file: PathLike,
     weights_file: PathLike,

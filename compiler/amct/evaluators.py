@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from ..flows.saving import framework_of
 from ..pipelines.options import shapes
 from ..session import ImportOptions
 from ..support.diagnostics import CompileError
-from .shared import Adapter, AutoCalibrationEvaluatorBase, Frame
+from .shared import Adapter, AutoCalibrationEvaluatorBase, Frame, as_in_amct
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,11 +34,12 @@ class RawEvaluator(AutoCalibrationEvaluatorBase):
     `accuracy_based_auto_calibration` takes a subclass, which defines `metric_eval` and measures in `evaluate`.
     """
 
+    @as_in_amct
     def __init__(self, data_dir: str, input_shape: str, data_types: str):
         """`data_dir` is a folder for each input, `a/;b/`, in the order of `input_shape`, `x:1,3,224,224;ids:1,16`, and of
         `data_types`, `float32;int64`. Files are read in the order of their names.
 
-        Raises CompileError for malformed text, missing folders, different numbers of files, and files of another size.
+        Folders are read at the first run, so that a script may fill them later. Raises CompileError for malformed text.
         """
         self._shapes = shapes(input_shape, ",", "input_shape")
         folders, types = [Path(each) for each in data_dir.split(";") if each], [t for t in data_types.split(";") if t]
@@ -47,19 +49,28 @@ class RawEvaluator(AutoCalibrationEvaluatorBase):
         if unknown := [t for t in types if t not in TYPES]:
             raise CompileError(f"data_types has '{unknown[0]}'", hint=f"types are {', '.join(TYPES)}")
         self._types = [TYPES[t] for t in types]
-        for folder in folders:
+        self._folders = folders
+
+    @cached_property
+    def _files(self) -> Sequence[Sequence[Path]]:
+        """The files of each input. Raises CompileError for missing folders, and different numbers of files."""
+        for folder in self._folders:
             if not folder.is_dir():
                 raise CompileError("the folder does not exist", where=str(folder))
-        self._files = [sorted(f for f in folder.iterdir() if f.is_file()) for folder in folders]
-        if len({len(files) for files in self._files}) > 1 or not self._files[0]:
-            raise CompileError("the folders must have equally many files, at least one", where=data_dir)
+        files = [sorted(f for f in folder.iterdir() if f.is_file()) for folder in self._folders]
+        if len({len(each) for each in files}) > 1 or not files[0]:
+            where = ";".join(map(str, self._folders))
+            raise CompileError("the folders must have equally many files, at least one", where=where)
+        return files
 
     def calibration(self, *model: Any) -> Any:
         """Run a model, given in the form of the framework; an additional number is that of the runs, otherwise there is one for
-        each file. Raises CompileError for more runs than files.
+        each file. Raises CompileError for more runs than files, missing folders, different numbers of files, and files of another
+        size.
         """
         return self.evaluate(*model)
 
+    @as_in_amct
     def evaluate(self, *model: Any) -> Any:
         """Runs the evaluation of the model. Nothing is measured."""
         *arguments, last = model

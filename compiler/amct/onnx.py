@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 
+@steps.as_in_amct
 def create_quant_config(
     config_file: PathLike,
     model_file: PathLike,
@@ -58,6 +59,7 @@ def create_quant_config(
     steps.create_config(load(model_file, steps.session_for()), config_file, *settings, "onnx")
 
 
+@steps.as_in_amct
 def quantize_model(
     config_file: PathLike, model_file: PathLike, modified_onnx_file: PathLike, record_file: PathLike
 ) -> None:
@@ -139,6 +141,7 @@ def _watch_sessions() -> None:
     sessions.__init__, sessions.run = begin_watched, run_watched
 
 
+@steps.as_in_amct
 def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize the model with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
@@ -147,6 +150,7 @@ def save_model(modified_onnx_file: PathLike, record_file: PathLike, save_path: P
     return steps.save(modified_onnx_file, record_file, save_path, steps.session_for())
 
 
+@steps.as_in_amct
 def convert_model(model_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize a model with the factors of a record, without calibration, and write AMCT's files. Returns the files.
 
@@ -155,6 +159,7 @@ def convert_model(model_file: PathLike, record_file: PathLike, save_path: PathLi
     return steps.convert(model_file, record_file, save_path, steps.session_for())
 
 
+@steps.as_in_amct
 def convert_qat_model(
     model_file: PathLike, save_path: PathLike, record_file: PathLike | None = None
 ) -> tuple[Path, ...]:
@@ -165,6 +170,7 @@ def convert_qat_model(
     return steps.convert_trained(model_file, save_path, record_file, steps.session_for())
 
 
+@steps.as_in_amct
 def accuracy_based_auto_calibration(
     model_file: PathLike,
     model_evaluator: Any,

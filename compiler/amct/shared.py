@@ -9,8 +9,9 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import finalize
 
 from xdsl.dialects.builtin import ModuleOp
@@ -44,6 +45,40 @@ from ..transforms.quantization.request import settings_of
 
 Inputs = Mapping[str, Any]
 """Arrays by input, in the shapes and dtypes of the model's inputs."""
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+class AmctError(CompileError, ValueError, RuntimeError):
+    """An error of AMCT's functions: scripts catch the ValueError or RuntimeError that AMCT raises for the same mistake."""
+
+    def __init__(self, error: CompileError):
+        self._text = str(error)
+        super().__init__(error.message, where=error.where, hint=error.hint, option=error.option)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class AmctTypeError(AmctError, TypeError):
+    """An argument of another type."""
+
+
+def as_in_amct(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """The function, whose errors are of the classes that AMCT's scripts catch."""
+
+    @wraps(function)
+    def called(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
+        try:
+            return function(*arguments, **named)
+        except AmctError:
+            raise
+        except CompileError as e:
+            raise AmctError(e) from e
+
+    return called
+
 
 MODELS = {
     "onnx": Path("model.onnx"),

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 
+@steps.as_in_amct
 def create_quant_config(
     config_file: PathLike,
     graph: Any,
@@ -48,6 +49,7 @@ def create_quant_config(
     steps.create_config(load(graph, steps.session_for()), config_file, *settings, "tensorflow")
 
 
+@steps.as_in_amct
 def quantize_model(
     graph: Any, config_file: PathLike, record_file: PathLike, calib_outputs: Sequence[str] | None = None
 ) -> list[Any]:
@@ -84,6 +86,7 @@ def _insert(graph: Any, inputs: Sequence[str], see: Callable[[Inputs], object]) 
             op._update_input(index, copy)
 
 
+@steps.as_in_amct
 def save_model(
     pb_model: PathLike, outputs: Sequence[str], record_file: PathLike, save_path: PathLike
 ) -> tuple[Path, ...]:
@@ -95,6 +98,7 @@ def save_model(
     return steps.save(pb_model, record_file, save_path, steps.session_for(outputs=outputs))
 
 
+@steps.as_in_amct
 def convert_model(
     pb_model: PathLike, outputs: Sequence[str], record_file: PathLike, save_path: PathLike
 ) -> tuple[Path, ...]:
@@ -105,6 +109,7 @@ def convert_model(
     return steps.convert(pb_model, record_file, save_path, steps.session_for(outputs=outputs))
 
 
+@steps.as_in_amct
 def convert_qat_model(
     pb_model: PathLike, outputs: Sequence[str], save_path: PathLike, record_file: PathLike | None = None
 ) -> tuple[Path, ...]:
@@ -115,6 +120,7 @@ def convert_qat_model(
     return steps.convert_trained(pb_model, save_path, record_file, steps.session_for(outputs=outputs))
 
 
+@steps.as_in_amct
 def accuracy_based_auto_calibration(
     pb_model: PathLike,
     outputs: Sequence[str],

@@ -29,7 +29,7 @@ class LayerFacts:
     low_bits: bool = False
     """Whether its weights may have fewer than 8 bits."""
     packs: bool | None = None
-    """Whether weights of 4 bits can be packed along its input channels; None if the target does not pack weights."""
+    """Whether weights of 4 bits can be packed along its input channels, as AMCT for PyTorch does; None by other rules."""
     symmetric_only: bool = False
     """Whether its input cannot have a zero point."""
     weight_only: bool = False
@@ -94,7 +94,8 @@ def settings_for(settings: Settings, layer: LayerFacts) -> LayerSettings:
     impossible = list(_impossible(layer, chosen, asymmetric))
     alone = _is_alone(chosen, layer)
     for reason, of_its_type in impossible:
-        if given is levels[0] or (given is levels[1] and of_its_type):
+        refused = reason == _NO_CHANNELS and layer.packs is not None  # AMCT for PyTorch
+        if given is levels[0] or (given is levels[1] and of_its_type) or refused:
             raise CompileError(f"layer '{layer.name}' ({layer.type}) {reason}", where=settings.where)
     if asymmetric is None:
         asymmetric = settings.activation_offset
@@ -224,7 +225,7 @@ def _impossible(layer: LayerFacts, chosen: Calibration, asymmetric: bool | None)
         yield "has no weight that can be quantized by itself", True
         return
     if weight.channel_wise and not layer.channel_wise and not alone:
-        yield "does not support channel_wise: its weight has one scale", True
+        yield _NO_CHANNELS, True
     if isinstance(weight, Arq) and weight.asymmetric and not alone:
         yield _NO_WEIGHT_OFFSET, True
     if isinstance(weight, Arq) and weight.number_format is not None and not alone:
@@ -259,6 +260,7 @@ def recorded_impossible(record: LayerRecord, layer: LayerFacts) -> str | None:
     return None
 
 
+_NO_CHANNELS = "does not support channel_wise: its weight has one scale"
 _PLANAR = "only two-dimensional convolutions can"
 _UNPACKED = "AMCT packs pairs of input channels, and the layer has groups or an odd number of them"
 _NO_GROUPS = "cannot have a scale for each group: only weights that are quantized by themselves have groups"

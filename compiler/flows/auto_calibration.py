@@ -200,10 +200,10 @@ def _least_in_float(search: FallbackSearch) -> None:
     """Quantize everything or, if that is refused, leave as few as possible of the most sensitive layers in float."""
     everything = search.request(())
     whole = search.quantized(everything)
-    if search.accepts((), everything, whole):
-        return
     network = search.network
     search.ranking = search.rank(search.fused(everything).module, whole, network.samples.held, network.session)
+    if search.accepts((), everything, whole):
+        return
     worst_first = tuple(search.ranking)
     fewest(len(worst_first), lambda n: search.accepts(worst_first[:n], search.request(worst_first[:n])))
 

@@ -49,11 +49,13 @@ def convert_file(
     """Quantize `model` with the factors of a record, or those that it was trained with, and write AMCT's files.
 
     Layers that the record does not list stay float. `save_path` is a folder, made when missing, and the prefix of the files'
-    names. All or none are written, replacing those of an earlier run but no file that was read. The files are those of
+    names. All or none are written, replacing those of an earlier run but no file that was read; a record in the place of the one
+    that would be written stays. The files are those of
     `framework`, by default the one of the model's file; `settings` decide what is fused, and weights have these `integers`, by
     layer, or the nearest ones. Raises CompileError, located, for anything that cannot be done.
     """
     files = files_of(model, save_path, framework)
+    files = files if record is None else files.besides(Path(record))
     module = read_model(model, session, files.paths(), [record])
     if record is not None:
         return convert_module(module, record, files, session, settings, integers)

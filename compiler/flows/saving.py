@@ -5,7 +5,7 @@ all of them or none.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ..lowering.ascend.fuse_requant import without_relu6
 from ..session import Session
 from ..session.catalogue import SAVED_MODEL
 from ..support.diagnostics import CompileError
-from ..support.files import filling
+from ..support.files import filling, same_file
 from ..targets import Target, target_named
 from .options import ALSO
 
@@ -89,6 +89,13 @@ class Files:
     def paths(self) -> list[Path]:
         """The files that may be created or replaced."""
         return [self._final(f) for target, name, _ in self.outputs for f in target.files(self.folder / name)]
+
+    def besides(self, kept: Path) -> Files:
+        """The files without this one, which stays as it is."""
+        outputs = (
+            each for each in self.outputs if not any(same_file(f, kept) for f in replace(self, outputs=(each,)).paths())
+        )
+        return replace(self, outputs=tuple(outputs))
 
     def check(self, module: ModuleOp, session: Session) -> None:
         """Raise CompileError if an operation of a module that is about to be quantized cannot be written to one of the files."""

@@ -83,6 +83,7 @@ _INTEGERS = "amct_opt.integers/"
 """Prefix of the names of arrays that contain the integers of a layer's weight."""
 
 
+@steps.as_in_amct
 def create_quant_config(
     config_file: PathLike,
     model: Any,
@@ -102,6 +103,7 @@ def create_quant_config(
     steps.create_config(loaded, config_file, skip_layers, batch_num, activation_offset, config_defination, _FRAMEWORK)
 
 
+@steps.as_in_amct
 def quantize_preprocess(config_file: PathLike, record_file: PathLike, model: Any, input_data: Any) -> Any:
     """Return a copy of an `nn.Module` whose runs find the factors of `dmq_balancer`, and write them to the record.
 
@@ -117,6 +119,7 @@ def quantize_preprocess(config_file: PathLike, record_file: PathLike, model: Any
     return watched(model, traced, names_of(loaded), preprocessing.see)
 
 
+@steps.as_in_amct
 def quantize_model(
     config_file: PathLike,
     modfied_onnx_file: PathLike,
@@ -163,6 +166,7 @@ def _write(fixed: Traced, modified: Path, settings: Settings) -> None:
     write(fixed, modified, {_DO_FUSION: json.dumps(settings.do_fusion), _SKIPPED: skipped})
 
 
+@steps.as_in_amct
 def save_model(modfied_onnx_file: PathLike, record_file: PathLike, save_path: PathLike) -> tuple[Path, ...]:
     """Quantize the model with the factors of the record, and write AMCT's files: `save_path` is a folder and their prefix.
 
@@ -198,6 +202,7 @@ def _settings(modified: Path) -> Settings:
     return Settings(do_fusion=properties.get(_DO_FUSION) != "false", skip_fusion_layers=tuple(skipped))
 
 
+@steps.as_in_amct
 def accuracy_based_auto_calibration(
     model: Any,
     model_evaluator: Any,

@@ -19,11 +19,13 @@ from ...runtime.executor import Array
 from ...session.universe import new_session
 from ...support.diagnostics import CompileError
 from ...support.files import made, replacing
+from ..shared import as_in_amct
 
 _LAYERS = "kv_cache_quant_layers"
 _BITS = 8
 
 
+@as_in_amct
 def create_quant_cali_config(
     config_file: PathLike,
     model: Any,
@@ -52,6 +54,7 @@ def create_quant_cali_config(
         stream.write(json_text(settings).encode())
 
 
+@as_in_amct
 def create_quant_cali_model(config_file: PathLike, record_file: PathLike, model: Any) -> Any:
     """Make the layers of a configuration observe their outputs, and return the model, which is changed in place, as in AMCT.
 
@@ -120,6 +123,7 @@ def _factors(name: str, outputs: Sequence[Array], cached: Cached, offset: bool) 
     return CacheRecord(tuple(float(scale) for scale, _ in factors), tuple(int(zero) for _, zero in factors))
 
 
+@as_in_amct
 def _range(name: str, outputs: Sequence[Array], text: str, symmetric: bool) -> tuple[float, float]:
     observer = make_observer(text, _BITS, symmetric=symmetric)
     try:

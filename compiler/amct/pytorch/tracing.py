@@ -26,6 +26,7 @@ from ...runtime.executor import Array, Executable
 from ...session.universe import new_session
 from ...support.diagnostics import CompileError, first_line
 from ...support.files import made
+from ..shared import AmctTypeError, as_in_amct
 
 Axes = Mapping[str, "Mapping[int, str] | Sequence[int]"]
 """The axes whose size stays open, by the names of inputs and results, with the names of the sizes (`torch.onnx.export`)."""
@@ -90,7 +91,7 @@ def trace(
     name = type(model).__name__
     torch = torch_library(name)
     if not isinstance(model, torch.nn.Module):
-        raise CompileError(f"the model must be a torch.nn.Module, not a {name}")
+        raise AmctTypeError(CompileError(f"the model must be a torch.nn.Module, not a {name}"))
     signature = inspect.signature(model.forward)
     arguments, named = _example(torch, input_data)
     given = _bound(signature, arguments, named, name)
@@ -157,6 +158,7 @@ def watched(model: Any, traced: Traced, names: Sequence[str], see: Callable[[Map
     def show(_: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
         see(dict(zip(names, map(array, traced.tensors(arguments, named)), strict=True)))
 
+    see = as_in_amct(see)
     watching = copied(model)
     watching.register_forward_pre_hook(show, with_kwargs=True)
     return watching

@@ -35,6 +35,7 @@ class QATBase(Ranged):
     layer: ClassVar[Any]
     """The layer's class in torch.nn."""
 
+    @steps.as_in_amct
     def _quantize(self: Any, config: Any, device: Any) -> None:
         """Check the configuration and register the learned parameters."""
         name = type(self).__name__
@@ -79,6 +80,7 @@ class QATBase(Ranged):
         self.register_buffer("s_rec_flag", torch.tensor(False, device=device))
 
     @classmethod
+    @steps.as_in_amct
     def from_float(cls, mod: Any, config: Mapping[str, Any] | None = None) -> Any:
         """A module with the weight and the bias of a layer of torch.nn, which it shares."""
         if not isinstance(mod, cls.layer):
@@ -177,6 +179,7 @@ class _ConvQAT(QATBase):
         )
         self._quantize(config, device)
 
+    @steps.as_in_amct
     def forward(self: Any, x: Any, output_size: Any = None) -> Any:
         x, weight = self.quantized(x)
         if not self.transposed:
@@ -235,6 +238,7 @@ class LinearQAT(QATBase, _nn.Linear):
         _nn.Linear.__init__(self, in_features, out_features, bias=bias, device=device, dtype=dtype)
         self._quantize(config, device)
 
+    @steps.as_in_amct
     def forward(self: Any, x: Any) -> Any:
         x, weight = self.quantized(x)
         return _nn.functional.linear(x, weight, self.bias)

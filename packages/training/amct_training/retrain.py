@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr
 
-from amct_opt.amct.shared import MODELS
+from amct_opt.amct.shared import MODELS, as_in_amct
 from amct_opt.api import PathLike
 from amct_opt.flows.conversion import convert_module
 from amct_opt.flows.saving import files_of
@@ -44,6 +44,7 @@ _PASSIVE = ("dropout", "dropout_", "feature_dropout", "alpha_dropout")
 """Operators that do nothing in evaluation mode."""
 
 
+@as_in_amct
 def create_quant_retrain_config(
     config_file: PathLike, model: Any, input_data: Any, config_defination: PathLike | None = None
 ) -> None:
@@ -63,6 +64,7 @@ def create_quant_retrain_config(
         stream.write(json_text(config).encode())
 
 
+@as_in_amct
 def create_quant_retrain_model(config_file: PathLike, model: Any, record_file: PathLike, input_data: Any) -> Any:
     """A copy of the model whose layers compute on fake-quantized inputs and weights, to be trained.
 
@@ -100,6 +102,7 @@ def create_quant_retrain_model(config_file: PathLike, model: Any, record_file: P
     return changed
 
 
+@as_in_amct
 def restore_quant_retrain_model(
     config_file: PathLike,
     model: Any,
@@ -107,13 +110,17 @@ def restore_quant_retrain_model(
     input_data: Any,
     pth_file: PathLike,
     state_dict_name: str | None = None,
+    keep_ranges: bool = False,
 ) -> Any:
     """The model of `create_quant_retrain_model` with the state dict of a checkpoint, AMCT's or ours.
 
-    `state_dict_name` is its key if the checkpoint has more. Ranges of the checkpoint are kept. Raises CompileError, located, for
-    a checkpoint that does not fit, or holds more than tensors and plain values.
+    `state_dict_name` is its key if the checkpoint has more. As in AMCT ranges are searched for in the first batches; with
+    `keep_ranges` those of the checkpoint stay. Raises CompileError, located, for a checkpoint that does not fit, or holds more
+    than tensors and plain values.
     """
     torch = torch_library(str(pth_file))
+    from .retrained import retrained_layers
+
     changed = create_quant_retrain_model(config_file, model, record_file, input_data)
     where = os.fspath(pth_file)
     try:
@@ -131,9 +138,12 @@ def restore_quant_retrain_model(
     except (RuntimeError, AttributeError) as e:
         message = " ".join(str(e).split())
         raise CompileError(f"does not fit the model: {message[:200]}", where=where) from None
+    for layer in () if keep_ranges else retrained_layers(changed).values():
+        layer.quant_module.ranged.search_again()  # of layers with one input, the first one's
     return changed
 
 
+@as_in_amct
 def save_quant_retrain_model(
     config_file: PathLike,
     model: Any,

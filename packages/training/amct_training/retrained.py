@@ -42,6 +42,8 @@ class Ranged:
     acts_clip_min: Any
     acts_clip_max_pre: Any
     acts_clip_min_pre: Any
+    searched: bool
+    """Whether the first range is searched for."""
     search: list[Any] | None
     """The batches that the first range is searched on; None if there is a range."""
 
@@ -49,11 +51,16 @@ class Ranged:
         self: Any, clips: tuple[float | None, float | None], unset: tuple[float, float], device: Any
     ) -> None:
         """`clips` are the upper and the lower end, None if they are searched for: at first they are those of `unset`."""
-        self.search = [] if clips[0] is None else None
+        self.searched = clips[0] is None
+        self.search = [] if self.searched else None
         for name, clip, value in zip(("acts_clip_max", "acts_clip_min"), clips, unset, strict=True):
             self.register_parameter(name, nn.Parameter(torch.tensor(value if clip is None else clip, device=device)))
             self.register_buffer(f"{name}_pre", torch.tensor(torch.nan, device=device))
         self.register_load_state_dict_post_hook(_keep_range)
+
+    def search_again(self) -> None:
+        """Search for the range in the next batches; until then it is the present one."""
+        self.search = [] if self.searched else None
 
     def set_range(self: Any, high: Any, low: Any) -> None:
         for name, value in (("acts_clip_max", high), ("acts_clip_min", low)):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from amct_opt.amct.shared import AmctTypeError, as_in_amct
 from amct_opt.api import PathLike
 from amct_opt.configuration.json_object import read_objects
 from amct_opt.frontends.torch.library import torch_library
@@ -38,6 +39,7 @@ Changes = dict[str, list[str]]
 """The names of the new layers by that of the layer that they replace."""
 
 
+@as_in_amct
 def auto_decomposition(model: Any, decompose_info_path: PathLike | None = None) -> tuple[Any, Changes]:
     """Replace convolutions of a trained `nn.Module` by two smaller ones each, in place.
 
@@ -69,6 +71,7 @@ def auto_decomposition(model: Any, decompose_info_path: PathLike | None = None) 
     return _replace(torch, model, decomposed)
 
 
+@as_in_amct
 def decompose_network(model: Any, decompose_info_path: PathLike) -> tuple[Any, Changes]:
     """Give an `nn.Module` the layers that `auto_decomposition` gave a model of the same definition, in place.
 
@@ -111,7 +114,7 @@ class _Decomposition(NamedTuple):
 def _torch_for(model: Any) -> Any:
     torch = torch_library(type(model).__name__)
     if not isinstance(model, torch.nn.Module):
-        raise CompileError(f"the model must be a torch.nn.Module, not a {type(model).__name__}")
+        raise AmctTypeError(CompileError(f"the model must be a torch.nn.Module, not a {type(model).__name__}"))
     return torch
 
 

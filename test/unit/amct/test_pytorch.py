@@ -94,8 +94,13 @@ def test_calibrated(flow: Flow) -> None:
     assert flow.model.training
     assert all(torch.equal(value, before[name]) for name, value in flow.model.state_dict().items())
     names = {"net_fake_quant_model.onnx", "net_deploy_model.onnx", "net_record.txt", "net_quant.json"}
-    fake, deploy, *_ = written = flow.save()
-    assert {f.name for f in written} == names
+    assert {f.name for f in flow.save()} == names
+    own = flow.folder / "own" / "net_record.txt"  # in the place of the record that would be written: it stays
+    own.parent.mkdir()
+    own.write_text(record)
+    assert {f.name for f in amct.save_model(flow.modified, own, own.parent / "net")} == names - {own.name}
+    assert own.read_text() == record
+    fake, deploy, *_ = flow.save()
     graph = onnx.load(deploy).graph
     assert [(i.name, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input] == [
         ("pixels", [1, 3, 6, 6])
@@ -139,7 +144,7 @@ def test_weights_of_four_bits(flow: Flow) -> None:
     whole, packed = {(8, 3, 3, 3), (4, 2, 1, 1)}, {(4, 4, 1, 1), (2, 6, 2, 2), (10, 3, 1), (2, 2), (1, 3)}
     assert sizes == whole | packed | {(1, 12, 5), (1, 12, 2)}
     module, session = amct_opt.load(deploy)
-    given = dict(zip(("image", "state"), (each.numpy() for each in inputs), strict=True))
+    given: dict[str, Any] = dict(zip(("image", "state"), (each.numpy() for each in inputs), strict=True))
     found = amct_opt.execute(module, given)
     session_of_fake = onnxruntime.InferenceSession(fake, providers=["CPUExecutionProvider"])
     expected = np.asarray(session_of_fake.run(None, given)[0])
@@ -392,11 +397,11 @@ def test_evaluator(tmp_path: Path) -> None:
             calls.append([x.tolist(), ids.tolist()])
             return x + ids
 
+    evaluator = amct.ModelEvaluator(f"{tmp_path}/x;{tmp_path}/ids/", "x:1,2;ids:1,2", "float32;int64")
     for name, dtype in (("x", np.float32), ("ids", np.int64)):
         (tmp_path / name).mkdir()
         for i in range(3):
             np.full((1, 2), i, dtype).tofile(tmp_path / name / f"{i}.bin")
-    evaluator = amct.ModelEvaluator(f"{tmp_path}/x;{tmp_path}/ids/", "x:1,2;ids:1,2", "float32;int64")
     evaluator.calibration(Sum(), batch_num=2)
     assert calls == [[[[0.0, 0.0]], [[0, 0]]], [[[1.0, 1.0]], [[1, 1]]]]
     with pytest.raises(CompileError, match="4 runs are asked for, there are 3 files"):
@@ -502,6 +507,13 @@ REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
         lambda f: amct.create_quant_config(f.config, [], modules.X),
         "the model must be a torch.nn.Module, not a list",
     ),
+    "a scale for each column": (
+        lambda f: (
+            (f.folder / "wise.cfg").write_text("common_config { arq_quantize { channel_wise: true } }"),
+            amct.create_quant_config(f.config, f.model, modules.X, config_defination=f.folder / "wise.cfg"),
+        ),
+        "wise.cfg: error: layer 'fc' (Gemm) does not support channel_wise: its weight has one scale",
+    ),
     "no arguments": (
         lambda f: amct.create_quant_config(f.config, f.model, 1),
         "input_data must be a tensor or a tuple",
@@ -554,8 +566,10 @@ REFUSED: dict[str, tuple[Callable[[Flow], object], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str, flow: Flow) -> None:
     call, message = REFUSED[case]
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(TypeError if case == "no module" else ValueError) as caught:  # as in AMCT
         call(flow)
+    assert isinstance(caught.value, CompileError)
+    assert isinstance(caught.value, RuntimeError)
     assert message in str(caught.value)
 
 

@@ -253,7 +253,8 @@ def test_the_record_follows_later_training() -> None:
     assert recorded("scale_w") != first
 
 
-def test_a_restored_model_keeps_its_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_of_a_restored_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are searched for once more in the first batch, as in AMCT, or kept."""
     model = created()
     fresh = copy.deepcopy(model)
     train(model)
@@ -261,8 +262,12 @@ def test_a_restored_model_keeps_its_ranges(monkeypatch: pytest.MonkeyPatch) -> N
     state = {f"module.{key}": value for key, value in model.state_dict().items()}
     torch.save({"epoch": 3, "state": state}, "model.pth")
     monkeypatch.setattr(amct, "create_quant_retrain_model", lambda *_: copy.deepcopy(fresh))
-    restored = amct.restore_quant_retrain_model("config.json", network(), "r.txt", batch(), "model.pth", "state")
-    assert torch.equal(restored.eval()(batch()), expected)
+    given = "config.json", network(), "r.txt", batch(), "model.pth", "state"
+    kept, again = (amct.restore_quant_retrain_model(*given, keep_ranges=keep).eval() for keep in (True, False))
+    assert torch.equal(kept(batch()), expected)
+    again(batch())
+    trained, searched = (each.right.quant_module.ranged.acts_clip_max for each in (kept, again))
+    assert not torch.equal(trained, searched)
     with pytest.raises(CompileError, match="no key 'weights'"):
         amct.restore_quant_retrain_model("config.json", network(), "r.txt", batch(), "model.pth", "weights")
     with pytest.raises(CompileError, match="does not fit the model"):
