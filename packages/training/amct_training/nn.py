@@ -84,9 +84,8 @@ class QATBase(Ranged):
     def from_float(cls, mod: Any, config: Mapping[str, Any] | None = None) -> Any:
         """A module with the weight and the bias of a layer of torch.nn, which it shares."""
         if not isinstance(mod, cls.layer):
-            raise CompileError(
-                f"from_float takes a {cls.layer.__name__}, not a {type(mod).__name__}", where=cls.__name__
-            )
+            message = f"from_float takes a {cls.layer.__name__}, not a {type(mod).__name__}"
+            raise steps.AmctTypeError(CompileError(message, where=cls.__name__))
         arguments = {name: getattr(mod, name) for name in cls.ARGUMENTS}
         made: Any = cast(Any, cls)(**arguments, bias=mod.bias is not None, config=config)
         made.weight, made.bias = mod.weight, mod.bias
