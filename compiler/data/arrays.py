@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..support.diagnostics import CompileError
+from ..support.diagnostics import CompileError, first_line
 from ..support.files import refuse_pipe, spooling
 from ..support.limits import require
 from .stored import Array
@@ -171,5 +171,5 @@ def reading(place: str) -> Generator[None]:
     except MemoryError as e:
         e.add_note(place)
         raise
-    except Exception as e:  # numpy and zipfile raise half a dozen types for a corrupted file
-        raise CompileError(f"cannot be read: {_ADDRESS.sub('', str(e))}", where=place) from None
+    except Exception as e:  # numpy, zipfile and stores raise half a dozen types for a corrupted file
+        raise CompileError(f"cannot be read: {_ADDRESS.sub('', first_line(e))}", where=place) from None

@@ -11,6 +11,7 @@ import numpy as np
 from ..support.diagnostics import CompileError
 from ..support.files import refuse_pipe
 from .addresses import is_address, local
+from .arrays import reading
 from .stored import Array
 
 _INSTALL = "pip install 'amct-opt[zarr]'"
@@ -32,9 +33,10 @@ class LazyRows:
         return np.dtype(self.array.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        part = self.array[start:stop]
-        computed = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
-        return np.asarray(computed)
+        with reading(self.source):
+            part = self.array[start:stop]
+            computed = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
+            return np.asarray(computed)
 
     def place(self, index: int) -> str:
         return self.source
@@ -68,8 +70,6 @@ def zarr_rows(address: str) -> dict[str, LazyRows]:
     except ImportError:
         raise CompileError("reading Zarr requires zarr to be installed", where=address, hint=_INSTALL) from None
     opened: Any = zarr
-    try:
+    with reading(address):
         group = opened.open_group(address, mode="r")
         return {name: LazyRows(array, address) for name, array in group.arrays()}
-    except Exception as e:  # stores have errors of their own
-        raise CompileError(f"cannot be read: {e or type(e).__name__}", where=address) from None

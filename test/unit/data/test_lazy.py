@@ -13,7 +13,9 @@ import pytest
 import amct_opt
 from amct_opt.data import load_samples
 from amct_opt.data.given import samples_from
+from amct_opt.data.lazy import LazyRows
 from amct_opt.ir.functions import main_function
+from amct_opt.support.diagnostics import CompileError
 
 NET = """func.func @main(%x: tensor<?x3xf32> {nn.name = "x"}) -> tensor<?x3xf32> {
   func.return %x : tensor<?x3xf32>
@@ -69,6 +71,19 @@ def test_groups_of_zarr(tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples.take("x", 2, 7), X[2:9])
     with pytest.raises(amct_opt.CompileError, match=r"other\.zarr: error: cannot be read"):
         load_samples(tmp_path / "other.zarr", function)
+
+
+class Damaged(Chunked):
+    """An array whose parts cannot be read, with an error of the store's own."""
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        raise RuntimeError("error during blosc decompression: -1")
+
+
+def test_parts_that_cannot_be_read_are_located() -> None:
+    rows = LazyRows(Damaged(), "x.zarr")
+    with pytest.raises(CompileError, match=r"^x.zarr: error: cannot be read: error during blosc decompression: -1$"):
+        rows.read(0, 2)
 
 
 def test_zarr_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -105,6 +105,17 @@ FORMATS: Mapping[str, Format] = {
         ["record.txt"],
         ["amct-opt a.mlir --fuse-all --insert-observers='record=record.txt' -o o/r.mlir"],
     ),
+    "labels": Format(
+        ["b.onnx", "b.npz", "labels.csv", "labels.npy"],
+        ["labels.csv", "labels.npy"],
+        ["amct evaluate b.onnx --data b.npz --labels {} --engine numpy"],
+    ),
+    "run": Format(
+        ["run/summary.json", "run/layers.json", "run/remarks.yaml"],
+        ["run/summary.json", "run/layers.json", "run/remarks.yaml"],
+        ["amct report run"],
+    ),
+    "pytorch program": Format(["p.pt2"], ["p.pt2"], ["amct-opt p.pt2 -o o/r.mlir"]),
 }
 """`{}` is the damaged file."""
 
@@ -370,6 +381,7 @@ def mutator(name: str) -> Mutate:
         "data-00000-of-00001": damaged_bytes,
         "caffemodel": damaged_message(NetParameter),
         "npz": damaged_archive,
+        "pt2": damaged_archive,
         "npy": damaged_bytes,
         "safetensors": damaged_safetensors,
     }
@@ -464,6 +476,11 @@ def make_files(folder: Path) -> None:
     run(amct_opt, "q.mlir", "-t", "tf-ascend", "-o", "ascend.pb")
     run(amct_opt, "b.onnx", "-t", "caffe", "-o", "b.prototxt")
     run(amct, "create-config", "a.onnx", "-o", "config.json")
+    np.savez(folder / "b.npz", x=np.repeat(x, 2, 0))
+    np.save(folder / "labels.npy", np.array([0, 4, 2, 1]))
+    (folder / "labels.csv").write_text("0\n4\n2\n1\n")
+    data = "--data", str(folder / "b.npz"), "--engine", "numpy", "--effort", "0"
+    run(amct, "quantize", "b.onnx", *data, "-o", str(folder / "run"))
     for name, text in _TEXT_FILES.items():
         (folder / name).write_text(text, "utf-8")
 
@@ -487,6 +504,15 @@ def make_saved_model(folder: Path) -> None:
 
     net = Net()
     tf.saved_model.save(net, str(folder), signatures=net.__call__)
+
+
+def make_program(path: Path) -> None:
+    """Writes a program as PyTorch saves it."""
+    import torch
+
+    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)]
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(torch.nn.Sequential(*layers).eval(), (torch.zeros(1, 3, 8, 8),)), path)
 
 
 def domains_of(helper: Any) -> list[Any]:
@@ -576,6 +602,7 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
             shutil.copytree(case, kept)
             (kept / "command").write_text(f"{command}\n{said[-6000:]}", "utf-8", "surrogateescape")
         print(json.dumps({"end": number, "status": status, "seconds": seconds, "wrong": wrong}), flush=True)
+    os.chdir(folder)  # torch asks for the current folder when the process ends
     shutil.rmtree(case, ignore_errors=True)
 
 
@@ -679,6 +706,8 @@ def _prepare(name: str, folder: Path) -> None:
         make_files(valid)
     if name == "saved model" and not (valid / "sm").exists():
         make_saved_model(valid / "sm")
+    if name == "pytorch program" and not (valid / "p.pt2").exists():
+        make_program(valid / "p.pt2")
 
 
 def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> int:
