@@ -115,7 +115,6 @@ FORMATS: Mapping[str, Format] = {
         ["run/summary.json", "run/layers.json", "run/remarks.yaml"],
         ["amct report run"],
     ),
-    "pytorch program": Format(["p.pt2"], ["p.pt2"], ["amct-opt p.pt2 -o o/r.mlir"]),
 }
 """`{}` is the damaged file."""
 
@@ -381,7 +380,6 @@ def mutator(name: str) -> Mutate:
         "data-00000-of-00001": damaged_bytes,
         "caffemodel": damaged_message(NetParameter),
         "npz": damaged_archive,
-        "pt2": damaged_archive,
         "npy": damaged_bytes,
         "safetensors": damaged_safetensors,
     }
@@ -506,15 +504,6 @@ def make_saved_model(folder: Path) -> None:
     tf.saved_model.save(net, str(folder), signatures=net.__call__)
 
 
-def make_program(path: Path) -> None:
-    """Writes a program as PyTorch saves it."""
-    import torch
-
-    layers = [torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)]
-    torch.manual_seed(0)
-    torch.export.save(torch.export.export(torch.nn.Sequential(*layers).eval(), (torch.zeros(1, 3, 8, 8),)), path)
-
-
 def domains_of(helper: Any) -> list[Any]:
     return [helper.make_opsetid("", 17)]
 
@@ -602,7 +591,6 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
             shutil.copytree(case, kept)
             (kept / "command").write_text(f"{command}\n{said[-6000:]}", "utf-8", "surrogateescape")
         print(json.dumps({"end": number, "status": status, "seconds": seconds, "wrong": wrong}), flush=True)
-    os.chdir(folder)  # torch asks for the current folder when the process ends
     shutil.rmtree(case, ignore_errors=True)
 
 
@@ -706,8 +694,6 @@ def _prepare(name: str, folder: Path) -> None:
         make_files(valid)
     if name == "saved model" and not (valid / "sm").exists():
         make_saved_model(valid / "sm")
-    if name == "pytorch program" and not (valid / "p.pt2").exists():
-        make_program(valid / "p.pt2")
 
 
 def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> int:
