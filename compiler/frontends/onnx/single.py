@@ -121,13 +121,17 @@ _FUNCTION = "amct_opt", "definition"
 
 
 def _definition(node: Node, call: NodeProto) -> FunctionProto | None:
-    """The function for this call, from the latest opset in which the operator is unchanged."""
+    """The function for this call, from the latest opset in which the operator is unchanged. A version that only takes more types
+    keeps the function of an older opset.
+    """
     schema: Any = schema_of(node.op_type, node.version, node.domain)
     if schema is None or node.domain != STANDARD:
         return None
     plain: list[int] = schema.function_opset_versions
     dependent: list[int] = schema.context_dependent_function_opset_versions
-    same = [v for v in (*plain, *dependent) if _since(node.op_type, v) == schema.since_version]
+    same = [
+        v for v in (*plain, *dependent) if v < schema.since_version or _since(node.op_type, v) == schema.since_version
+    ]
     if not same:
         return None
     if max(same) in plain:
