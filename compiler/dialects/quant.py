@@ -1,17 +1,26 @@
 """MLIR's own `quant` dialect, which xDSL lacks, as far as it can express `nn`'s quantization.
 
-Per-tensor and per-axis `!quant.uniform` types, and the three casts, in upstream's syntax:
-https://mlir.llvm.org/docs/Dialects/QuantDialect. Sub-channel and calibrated types are not read.
+Its types, and the three casts, in upstream's syntax: https://mlir.llvm.org/docs/Dialects/QuantDialect.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import IntegerType, Signedness, bf16, f16, f32, f64
+from xdsl.dialects.builtin import (
+    Float4E2M1FNType,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    IntegerType,
+    Signedness,
+    bf16,
+    f16,
+    f32,
+    f64,
+)
 from xdsl.ir import Attribute, Data, Dialect, SSAValue, TypeAttribute
 from xdsl.irdl import IRDLOperation, Operand, irdl_attr_definition, irdl_op_definition, operand_def, result_def
 from xdsl.parser import AttrParser
@@ -28,11 +37,38 @@ MOST_BITS = 32
 """The widest stored integer."""
 
 
+Storage = IntegerType | Float8E4M3FNType | Float8E5M2Type | Float4E2M1FNType
+_FLOATS: Mapping[str, tuple[Storage, int]] = {
+    "f8E4M3FN": (Float8E4M3FNType(), 448),
+    "f8E5M2": (Float8E5M2Type(), 57344),
+    "f4E2M1FN": (Float4E2M1FNType(), 6),
+}
+"""Floats that are stored, and the largest number of each."""
+
+
+def storage_range(storage: Storage) -> tuple[int, int]:
+    """The smallest and the largest number of a storage type."""
+    if isinstance(storage, IntegerType):
+        return integer_range(storage)
+    most = next(most for each, most in _FLOATS.values() if each == storage)
+    return -most, most
+
+
+class Blocks(NamedTuple):
+    """An axis that is cut into blocks."""
+
+    axis: int
+    size: int
+    """Elements in a block."""
+    number: int
+    """Blocks along the axis."""
+
+
 @dataclass(frozen=True)
 class Uniform:
-    """`real = (q - zero_point) * scale` of `expressed` type, for integers `low` to `high`, per tensor or along `axis`."""
+    """`real = (q - zero_point) * scale` of `expressed` type, `q` from `low` to `high`: per tensor, along `axis` or in blocks."""
 
-    storage: IntegerType
+    storage: Storage
     """The storage type; signless for signed integers, as in `nn`."""
     low: int
     high: int
@@ -41,11 +77,13 @@ class Uniform:
     zero_points: tuple[int, ...]
     """One zero point for each scale."""
     axis: int | None = None
+    blocks: tuple[Blocks, ...] = ()
+    """The axes that are cut into blocks, each of which has a scale (sub-channel); scales are in row-major order."""
 
     @property
     def whole(self) -> bool:
-        """Whether every integer of the storage type is in use."""
-        return (self.low, self.high) == integer_range(self.storage)
+        """Whether every number of the storage type is in use."""
+        return (self.low, self.high) == storage_range(self.storage)
 
 
 @irdl_attr_definition
@@ -56,6 +94,8 @@ class UniformType(TypeAttribute, Data[Uniform]):
     !quant.uniform<i8:f32, 0.5:-128>
     !quant.uniform<u8<1:255>:f32, 0.5>
     !quant.uniform<i8:f32:1, {0.5, 0.25:3}>
+    !quant.uniform<i4:f32:{0:2, 1:1}, {{0.5, 0.25:3}, {1.0, 2.0}}>
+    !quant.uniform<f8E4M3FN:f32, 0.5>
     ```
     """
 
@@ -64,49 +104,138 @@ class UniformType(TypeAttribute, Data[Uniform]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Uniform:
         with parser.in_angle_brackets():
-            storage = _parse_storage(parser)
-            low, high = integer_range(storage)
-            if parser.parse_optional_punctuation("<") is not None:
-                low = parser.parse_integer(allow_boolean=False)
-                parser.parse_punctuation(":")
-                high = parser.parse_integer(allow_boolean=False)
-                parser.parse_punctuation(">")
+            storage, low, high = _parse_limited_storage(parser)
             parser.parse_punctuation(":", " (the expressed type follows)")
             expressed = parser.parse_type()
-            axis = None
+            axis, cut = None, None
             if parser.parse_optional_punctuation(":") is not None:
-                axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+                cut = parser.parse_optional_comma_separated_list(
+                    parser.Delimiter.BRACES, lambda: _parse_block_size(parser)
+                )
+                axis = parser.parse_integer(allow_boolean=False, allow_negative=False) if cut is None else None
             parser.parse_punctuation(",")
-            if axis is None:
+            steps: Sequence[tuple[float, int]]
+            counts: Sequence[int] = ()
+            if cut is not None:
+                steps, counts = _parse_blocks(parser, len(cut))
+            elif axis is None:
                 steps = [_parse_step(parser)]
             else:
                 steps = parser.parse_comma_separated_list(parser.Delimiter.BRACES, lambda: _parse_step(parser))
         scales, points = zip(*steps, strict=True) if steps else ((), ())
-        return Uniform(storage, low, high, expressed, tuple(scales), tuple(points), axis)
+        blocks = tuple(Blocks(*each, count) for each, count in zip(cut or (), counts, strict=True))
+        return Uniform(storage, low, high, expressed, tuple(scales), tuple(points), axis, blocks)
 
     def print_parameter(self, printer: Printer) -> None:
         t = self.data
-        unsigned = t.storage.signedness.data == Signedness.UNSIGNED
-        limits = "" if t.whole else f"<{t.low}:{t.high}>"
-        printer.print_string(f"<{'u' if unsigned else 'i'}{t.storage.width.data}{limits}:")
+        printer.print_string(f"<{_storage_text(t.storage, t.low, t.high)}:")
         printer.print_attribute(t.expressed)
         points = zip(t.scales, t.zero_points, strict=True)
-        steps = ", ".join(f"{f64_text(s)}:{z}" if z else f64_text(s) for s, z in points)
-        printer.print_string(f", {steps}>" if t.axis is None else f":{t.axis}, {{{steps}}}>")
+        steps = [f"{f64_text(s)}:{z}" if z else f64_text(s) for s, z in points]
+        if t.blocks:
+            for each in reversed(t.blocks):
+                steps = [f"{{{', '.join(row)}}}" for row in _rows(steps, each.number)]
+            printer.print_string(f":{{{', '.join(f'{each.axis}:{each.size}' for each in t.blocks)}}}")
+        elif t.axis is not None:
+            printer.print_string(f":{t.axis}")
+            steps = [f"{{{', '.join(steps)}}}"]
+        printer.print_string(f", {steps[0]}>")
 
     def verify(self) -> None:
         t = self.data
-        least, most = integer_range(t.storage)
-        if t.storage.width.data > MOST_BITS:
-            raise VerifyException(f"integers have at most {MOST_BITS} bits, not {t.storage.width.data}")
-        if not least <= t.low < t.high <= most:
-            raise VerifyException(f"[{t.low}, {t.high}] is not a valid range of {t.storage}")
+        _check_range(t.storage, t.low, t.high)
         if not is_float(t.expressed):
             raise VerifyException(f"integers stand for floats, not for {t.expressed}")
+        axes = [each.axis for each in t.blocks]
+        if axes != sorted(set(axes)) or any(each.size < 1 for each in t.blocks):
+            raise VerifyException("blocks need axes in ascending order, and sizes of 1 or more")
         if not t.scales:
             raise VerifyException("there are no scales")
         if outside := [s for s in t.scales if not in_range(s, t.expressed)]:
             raise VerifyException(f"scale {outside[0]:g} is out of the range of {t.expressed}")
+
+
+@dataclass(frozen=True)
+class Unscaled:
+    """Numbers that represent reals in a way that is not known, or not known yet."""
+
+    storage: Storage
+    low: int
+    high: int
+    expressed: Attribute | None
+    """The type of the reals; None if it is not known."""
+
+
+@irdl_attr_definition
+class AnyType(TypeAttribute, Data[Unscaled]):
+    """Numbers that represent reals, without their scales.
+
+    ```mlir
+    !quant.any<i8<-8:7>:f32>
+    ```
+    """
+
+    name = "quant.any"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Unscaled:
+        with parser.in_angle_brackets():
+            storage, low, high = _parse_limited_storage(parser)
+            expressed = None if parser.parse_optional_punctuation(":") is None else parser.parse_type()
+        return Unscaled(storage, low, high, expressed)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<{_storage_text(self.data.storage, self.data.low, self.data.high)}")
+        if self.data.expressed is not None:
+            printer.print_string(":")
+            printer.print_attribute(self.data.expressed)
+        printer.print_string(">")
+
+    def verify(self) -> None:
+        _check_range(self.data.storage, self.data.low, self.data.high)
+        if self.data.expressed is not None and not is_float(self.data.expressed):
+            raise VerifyException(f"integers stand for floats, not for {self.data.expressed}")
+
+
+class Calibrated(NamedTuple):
+    """Reals, and the smallest and the largest of them."""
+
+    expressed: Attribute
+    low: float
+    high: float
+
+
+@irdl_attr_definition
+class CalibratedType(TypeAttribute, Data[Calibrated]):
+    """Reals with the range that calibration has found.
+
+    ```mlir
+    !quant.calibrated<f32<-0.998:1.2321>>
+    ```
+    """
+
+    name = "quant.calibrated"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Calibrated:
+        with parser.in_angle_brackets():
+            expressed = parser.parse_type()
+            with parser.in_angle_brackets():
+                low = parse_f64(parser)
+                parser.parse_punctuation(":")
+                high = parse_f64(parser)
+        return Calibrated(expressed, low, high)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string("<")
+        printer.print_attribute(self.data.expressed)
+        printer.print_string(f"<{f64_text(self.data.low)}:{f64_text(self.data.high)}>>")
+
+    def verify(self) -> None:
+        if not is_float(self.data.expressed):
+            raise VerifyException(f"{self.data.expressed} is not a type of floats")
+        if not self.data.low < self.data.high:
+            raise VerifyException(f"[{self.data.low:g}, {self.data.high:g}] is not a valid range")
 
 
 _LIMITS: Mapping[Attribute, tuple[float, float]] = {
@@ -124,9 +253,61 @@ def in_range(scale: float, expressed: Attribute) -> bool:
     return low <= scale <= high
 
 
-def _parse_storage(parser: AttrParser) -> IntegerType:
+def _check_range(storage: Storage, low: int, high: int) -> None:
+    if isinstance(storage, IntegerType) and storage.width.data > MOST_BITS:
+        raise VerifyException(f"integers have at most {MOST_BITS} bits, not {storage.width.data}")
+    least, most = storage_range(storage)
+    if not least <= low < high <= most:
+        raise VerifyException(f"[{low}, {high}] is not a valid range of {storage}")
+
+
+def _parse_limited_storage(parser: AttrParser) -> tuple[Storage, int, int]:
+    """A storage type, and the range of it that is in use: all of it, or the one that follows."""
+    storage = _parse_storage(parser)
+    low, high = storage_range(storage)
+    if parser.parse_optional_punctuation("<") is not None:
+        low = parser.parse_integer(allow_boolean=False)
+        parser.parse_punctuation(":")
+        high = parser.parse_integer(allow_boolean=False)
+        parser.parse_punctuation(">")
+    return storage, low, high
+
+
+def _storage_text(storage: Storage, low: int, high: int) -> str:
+    limits = "" if (low, high) == storage_range(storage) else f"<{low}:{high}>"
+    if not isinstance(storage, IntegerType):
+        return f"{storage}{limits}"
+    unsigned = storage.signedness.data == Signedness.UNSIGNED
+    return f"{'u' if unsigned else 'i'}{storage.width.data}{limits}"
+
+
+def _rows(texts: list[str], length: int) -> list[list[str]]:
+    return [texts[i : i + length] for i in range(0, len(texts), length)]
+
+
+def _parse_block_size(parser: AttrParser) -> tuple[int, int]:
+    """An axis and the number of elements in a block along it: `0:32`."""
+    axis = parser.parse_integer(allow_boolean=False, allow_negative=False)
+    parser.parse_punctuation(":")
+    return axis, parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+
+def _parse_blocks(parser: AttrParser, depth: int) -> tuple[list[tuple[float, int]], list[int]]:
+    """Scales in braces, nested once for each axis; and the number of them along each axis."""
+    if depth == 0:
+        return [_parse_step(parser)], []
+    start = parser.pos
+    rows = parser.parse_comma_separated_list(parser.Delimiter.BRACES, lambda: _parse_blocks(parser, depth - 1))
+    if not rows or any(counts != rows[0][1] for _, counts in rows):
+        parser.raise_error("rows of scales of equal length expected", start, parser.pos)
+    return [step for steps, _ in rows for step in steps], [len(rows), *rows[0][1]]
+
+
+def _parse_storage(parser: AttrParser) -> Storage:
     start = parser.pos
     word = parser.parse_identifier(context_msg=" (the stored integer, i8 or u8)")
+    if word in _FLOATS:
+        return _FLOATS[word][0]
     if word[:1] not in ("i", "u") or not word[1:].isdecimal() or not 1 <= int(word[1:]) <= MOST_BITS:
         parser.raise_error(f"'{word}' is not a stored integer, such as i8 or u8", start, parser.pos)
     return IntegerType(int(word[1:]), Signedness.UNSIGNED if word[0] == "u" else Signedness.SIGNLESS)
@@ -173,6 +354,11 @@ class CastOp(IRDLOperation):
             raise VerifyException(f"{element_of(other)} does not go with {type_}")
         if len(shape_of(quantized)) != len(shape_of(other)):
             raise VerifyException("operand and result have different ranks")
+        for each in type_.data.blocks:
+            if each.axis >= len(shape_of(quantized)):
+                raise VerifyException(f"there is no axis {each.axis}")
+            if known(size := shape_of(quantized)[each.axis]):
+                merge_dim(size, each.size * each.number, f"size of axis {each.axis} and its blocks")
         if (axis := type_.data.axis) is None:
             return
         if axis >= len(shape_of(quantized)):
@@ -188,7 +374,7 @@ def expressed(uniform: Uniform) -> Attribute:
 
 def stored(uniform: Uniform) -> IntegerType:
     """The type of the integers in upstream's form: always signless."""
-    return IntegerType(uniform.storage.width.data)
+    return IntegerType(uniform.storage.bitwidth)
 
 
 @irdl_op_definition
@@ -221,6 +407,9 @@ class StorageCastOp(CastOp):
         to_storage = isinstance(element_of(self.input), UniformType)
         quantized, other = (self.input, self.result) if to_storage else (self.result, self.input)
         self.check(quantized, other, stored)
+        type_ = element_of(quantized)
+        if isinstance(type_, UniformType) and not isinstance(type_.data.storage, IntegerType):
+            raise VerifyException(f"{type_} stores floats, and only integers have a cast to their storage")
 
 
-QUANT = Dialect("quant", [QuantizeCastOp, DequantizeCastOp, StorageCastOp], [UniformType])
+QUANT = Dialect("quant", [QuantizeCastOp, DequantizeCastOp, StorageCastOp], [UniformType, AnyType, CalibratedType])

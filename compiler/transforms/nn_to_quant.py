@@ -12,9 +12,10 @@ from xdsl.rewriter import Rewriter
 
 from ..dialects.nn import DequantizeFloatOp, DequantizeOp, QuantizeFloatOp, QuantizeOp
 from ..dialects.nn.qparams import QParams
-from ..dialects.nn.shapes import element_of, shape_of, tensor
+from ..dialects.nn.shapes import DYNAMIC, Shape, element_of, shape_of, tensor
 from ..dialects.quant import (
     MOST_BITS,
+    Blocks,
     DequantizeCastOp,
     QuantizeCastOp,
     StorageCastOp,
@@ -115,18 +116,32 @@ def _type_of(op: QuantizeOp | DequantizeOp, expressed: Attribute, remarks: Remar
     if params.storage.width.data > MOST_BITS:
         remarks.missed(op, "storage-bits", f"quant stores at most {MOST_BITS} bits, not {params.storage}")
         return None
-    if params.block is not None:
-        remarks.missed(op, "blocks", "its scales are those of blocks: only scales per tensor or channel are written")
+    if params.block is not None and (reason := _uncut(params, shape_of(op.input))) is not None:
+        remarks.missed(op, "blocks", f"quant has blocks of one size: {reason}")
         return None
     if outside := [s for s in scales if not in_range(s, expressed)]:
         remarks.missed(op, "scale-range", f"quant has no scale {outside[0]:g} for {expressed}")
         return None
-    return UniformType(_uniform(params, expressed, scales))
+    return UniformType(_uniform(params, expressed, scales, shape_of(op.input)))
 
 
-def _uniform(params: QParams, expressed: Attribute, scales: list[float]) -> Uniform:
+def _uncut(params: QParams, shape: Shape) -> str | None:
+    """The reason why a tensor is not cut into whole blocks."""
+    assert params.axis is not None, "blocks have an axis"
+    assert params.block is not None
+    if DYNAMIC in shape:
+        return "a size is not known"
+    left = shape[params.axis] % params.block
+    return f"the last one along axis {params.axis} has {left} elements, not {params.block}" if left else None
+
+
+def _uniform(params: QParams, expressed: Attribute, scales: list[float], shape: Shape) -> Uniform:
     points = params.zero_point * len(scales) if len(params.zero_point) == 1 else params.zero_point
-    return Uniform(params.storage, *integer_range(params.storage), expressed, tuple(scales), points, params.axis)
+    whole = params.storage, *integer_range(params.storage), expressed, tuple(scales), points
+    if params.block is None:
+        return Uniform(*whole, params.axis)
+    sizes = ((axis, params.block if axis == params.axis else 1) for axis in range(len(shape)))
+    return Uniform(*whole, blocks=tuple(Blocks(axis, size, shape[axis] // size) for axis, size in sizes))
 
 
 def erase_unused_casts(module: ModuleOp) -> None:

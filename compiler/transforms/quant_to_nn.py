@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnrealizedConversionCastOp
+from xdsl.dialects.builtin import IntegerType, ModuleOp, StringAttr, UnrealizedConversionCastOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -67,8 +67,16 @@ def _meaning(value: SSAValue, type_: UniformType) -> QParamsAttr | tuple[str, st
         return "only-casts", f"its quantized value goes to {others[0].name}, not to a cast"
     if not t.whole:
         return "narrow-range", f"nn has all of {t.storage}, not {t.low} to {t.high}"
+    if not isinstance(t.storage, IntegerType):
+        return "storage-type", f"nn.quantize gives integers, not {t.storage}"
+    axis, block = t.axis, None
+    if t.blocks:
+        cut = [each for each in t.blocks if each.size > 1] or [*t.blocks[:1]]
+        if len(cut) > 1 or [each.axis for each in t.blocks] != [*range(len(shape_of(value)))]:
+            return "blocks", "nn has blocks along one axis, with scales for each index of the others"
+        axis, block = cut[0].axis, cut[0].size
     try:
-        return QParamsAttr.of(t.storage, np.array(t.scales), t.zero_points, t.axis, _key(value))
+        return QParamsAttr.of(t.storage, np.array(t.scales), t.zero_points, axis, _key(value), block)
     except VerifyException as e:
         return "parameters", first_line(e)
 

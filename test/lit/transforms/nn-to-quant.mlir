@@ -64,6 +64,19 @@ func.func @unsigned(%x: tensor<2xf32>) -> (tensor<2xui8>, tensor<2xf32>) {
   func.return %q, %y : tensor<2xui8>, tensor<2xf32>
 }
 
+// Weights in groups are sub-channel, if the groups are whole.
+// CHECK-LABEL: @groups
+// BACK-LABEL:  @groups
+func.func @groups(%w: tensor<4x2xi4>, %v: tensor<3x2xi4>) -> (tensor<4x2xf32>, tensor<3x2xf32>) {
+  // CHECK: quant.scast %w : tensor<4x2xi4> to tensor<4x2x!quant.uniform<i4:f32:{0:2, 1:1}, {{\{\{}}0.5, 0.25}, {1.0, 2.0}}>>
+  // CHECK-NEXT: quant.dcast
+  // BACK: nn.dequantize %w by <i4, scale = [0.5, 0.25, 1.0, 2.0], axis = 0, block = 2>
+  %x = nn.dequantize %w by <i4, scale = [0.5, 0.25, 1.0, 2.0], axis = 0, block = 2> : (tensor<4x2xi4>) -> tensor<4x2xf32>
+  // REMARK: remark: [nn-to-quant missed blocks] "y": quant has blocks of one size: the last one along axis 0 has 1 elements, not 2
+  %y = nn.dequantize %v by <i4, scale = [0.5, 0.25, 1.0, 2.0], axis = 0, block = 2> : (tensor<3x2xi4>) -> tensor<3x2xf32>
+  func.return %x, %y : tensor<4x2xf32>, tensor<3x2xf32>
+}
+
 // What upstream has no type for stays.
 // CHECK-LABEL: @left
 func.func @left(%h: tensor<2xf16>, %w: tensor<2xi48>) -> (tensor<2xi8>, tensor<2xf32>) {

@@ -63,6 +63,20 @@ func.func @zero_point(%x: tensor<2xf32>) -> tensor<2xf32> {
 }
 
 // -----
+// REMARK: remark: [quant-to-nn missed storage-type] "q": nn.quantize gives integers, not f8E4M3FN
+// REMARK: remark: [quant-to-nn missed blocks] "b": nn has blocks along one axis, with scales for each index of the others
+// CHECK-LABEL: @stored
+func.func @stored(%x: tensor<4x2xf32>) -> (tensor<4x2xf32>, tensor<4x2xf32>) {
+  %q = quant.qcast %x : tensor<4x2xf32> to tensor<4x2x!quant.uniform<f8E4M3FN:f32, 0.5>>
+  // CHECK: quant.dcast
+  %y = quant.dcast %q : tensor<4x2x!quant.uniform<f8E4M3FN:f32, 0.5>> to tensor<4x2xf32>
+  %b = quant.qcast %x : tensor<4x2xf32> to tensor<4x2x!quant.uniform<i8:f32:{0:2, 1:2}, {{0.5}, {1.0}}>>
+  // CHECK: quant.dcast
+  %z = quant.dcast %b : tensor<4x2x!quant.uniform<i8:f32:{0:2, 1:2}, {{0.5}, {1.0}}>> to tensor<4x2xf32>
+  func.return %y, %z : tensor<4x2xf32>, tensor<4x2xf32>
+}
+
+// -----
 // CHECK: error: 'quant.qcast' op has no meaning in nn: 3 : i64 should be of base attribute string
 func.func @attributes(%x: tensor<2xf32>) {
   %q = quant.qcast %x {nn.group = 3 : i64} : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32, 0.5>>

@@ -41,3 +41,30 @@ func.func @f(%x: tensor<2x!quant.uniform<i8:i8, 0.5>>) { func.return }
 // -----
 // CHECK: there are no scales
 func.func @f(%x: tensor<2x!quant.uniform<i8:f32:0, {}>>) { func.return }
+// -----
+// CHECK: size of axis 0 and its blocks differ: 6 and 4
+func.func @f(%x: tensor<6x2x!quant.uniform<i8:f32:{0:2, 1:1}, {{0.5, 0.5}, {0.5, 0.5}}>>) { %y = quant.dcast %x : tensor<6x2x!quant.uniform<i8:f32:{0:2, 1:1}, {{0.5, 0.5}, {0.5, 0.5}}>> to tensor<6x2xf32> func.return }
+// -----
+// CHECK: there is no axis 2
+func.func @f(%x: tensor<2x2x!quant.uniform<i8:f32:{2:1}, {0.5}>>) { %y = quant.dcast %x : tensor<2x2x!quant.uniform<i8:f32:{2:1}, {0.5}>> to tensor<2x2xf32> func.return }
+// -----
+// CHECK: rows of scales of equal length expected
+func.func @f(%x: tensor<2x2x!quant.uniform<i8:f32:{0:1, 1:1}, {{0.5, 0.5}, {0.5}}>>) { func.return }
+// -----
+// CHECK: blocks need axes in ascending order, and sizes of 1 or more
+func.func @f(%x: tensor<2x2x!quant.uniform<i8:f32:{1:1, 0:1}, {{0.5, 0.5}, {0.5, 0.5}}>>) { func.return }
+// -----
+// CHECK: [-500, 448] is not a valid range of f8E4M3FN
+func.func @f(%x: tensor<2x!quant.uniform<f8E4M3FN<-500:448>:f32, 0.5>>) { func.return }
+// -----
+// CHECK: [2, 1] is not a valid range
+func.func @f(%x: tensor<2x!quant.calibrated<f32<2.0:1.0>>>) { func.return }
+// -----
+// CHECK: i8 is not a type of floats
+func.func @f(%x: tensor<2x!quant.calibrated<i8<0.0:1.0>>>) { func.return }
+// -----
+// CHECK: integers stand for floats, not for i8
+func.func @f(%x: tensor<2x!quant.any<i8:i8>>) { func.return }
+// -----
+// CHECK: stores floats, and only integers have a cast to their storage
+func.func @f(%x: tensor<2x!quant.uniform<f8E4M3FN:f32, 0.5>>) { %y = quant.scast %x : tensor<2x!quant.uniform<f8E4M3FN:f32, 0.5>> to tensor<2xi8> func.return }
