@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
 from .. import frontends
@@ -211,7 +211,8 @@ def _in_onnxruntime(path: Path) -> dict[int, bool]:
     integers, found = set[str](), dict[int, bool]()
     for node in optimized.graph.node:
         by_itself = node.op_type == "QuantizeLinear" or _INTEGER_OPERATOR.search(node.op_type) is not None
-        if in_integers := by_itself or (node.op_type in _MOVING and node.input[0] in integers):
+        reads = node.op_type != "DequantizeLinear" and any(name in integers for name in node.input)
+        if in_integers := by_itself or reads:
             integers.update(node.output)
         for number in _NUMBER.findall(f"{node.name} {' '.join(node.output)}"):
             found[int(number)] = found.get(int(number), False) or in_integers
@@ -300,7 +301,15 @@ def _in_float(graph: _Graph, where: Mapping[int, bool]) -> Iterator[Finding]:
 
 
 def _why_in_float(graph: _Graph, node: NodeProto) -> tuple[str, str]:
-    """The reason, and what mends it."""
+    """The reason, and what mends it. OpenVINO also merges layers whose results are read in float."""
+    found = _why_by_operands(graph, node)
+    if found is None and graph.engine == "onnxruntime":
+        found = _why_by_result(graph, node)
+    mend = _FOLDED if node.op_type == "BatchNormalization" else "float for its neighbours, too, if that is faster"
+    return found or (f"{graph.engine} computes {node.op_type} in float here", mend)
+
+
+def _why_by_operands(graph: _Graph, node: NodeProto) -> tuple[str, str] | None:
     weighted = node.op_type in _WEIGHTED
     named = node.input[:2] if weighted else [name for name in node.input if not graph.is_constant(name)]
     for name in filter(None, named):
@@ -313,6 +322,11 @@ def _why_in_float(graph: _Graph, node: NodeProto) -> tuple[str, str]:
         scale = graph.scale(back)
         if not constant and scale is not None and scale.size > 1:
             return f"its input '{name}' has a scale for each channel", f"one scale for '{name}'"
+    return None
+
+
+def _why_by_result(graph: _Graph, node: NodeProto) -> tuple[str, str] | None:
+    """The reason that onnxruntime has, which replaces a node with its QuantizeLinear and DequantizeLinear or not at all."""
     after = [reader for name in node.output for reader in graph.readers[name]]
     if not after or any(each.op_type != "QuantizeLinear" for each in after):
         return _why_not_merged(graph, node, after)
@@ -321,8 +335,7 @@ def _why_in_float(graph: _Graph, node: NodeProto) -> tuple[str, str]:
     if times := _times_of_bias(graph, node):
         reason = f"the scale of its bias is {times:.4g} times that of its sums"
         return reason, "a bias in units of input scale times weight scale"
-    mend = _FOLDED if node.op_type == "BatchNormalization" else "float for its neighbours, too, if that is faster"
-    return f"{graph.engine} computes {node.op_type} in float here", mend
+    return None
 
 
 def _why_not_merged(graph: _Graph, node: NodeProto, after: Sequence[NodeProto]) -> tuple[str, str]:
@@ -434,10 +447,10 @@ def _ranges(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Iterator[F
     seen: dict[SSAValue, list[tuple[float, float, float]]] = defaultdict(list)
 
     def see(value: SSAValue, array: Array) -> None:
-        low, high = _ends(points[value])
-        # a range that begins or ends at 0 is an activation that was merged
-        beyond = np.mean((array < low if low else False) | (array > high if high else False)) if array.size else 0.0
+        (low, high), half = _ends(points[value]), float(points[value].qparams.data.scales()) / 2
         if array.size:
+            # a range that begins or ends at 0 is an activation that was merged
+            beyond = np.mean((array < low - half if low else False) | (array > high + half if high else False))
             seen[value].append((float(array.min()), float(array.max()), float(beyond)))
 
     if runs and points:
@@ -459,10 +472,10 @@ def _ranges(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Iterator[F
 
 def _ends(point: QuantizeOp) -> tuple[float, float]:
     """The least and the greatest number that a point represents."""
-    params = point.qparams.data
-    limits = np.iinfo(f"{'u' if 'u' in str(params.storage) else 'i'}{max(8, params.storage.width.data) // 8}")
+    params, levels = point.qparams.data, 2**point.qparams.data.storage.width.data
+    least = 0 if params.storage.signedness.data == Signedness.UNSIGNED else -levels // 2
     scale, zero = float(params.scales()), params.zero_point[0]
-    return (limits.min - zero) * scale, (limits.max - zero) * scale
+    return (least - zero) * scale, (least + levels - 1 - zero) * scale
 
 
 def _apart(module: ModuleOp, model: Any, runs: Sequence[Mapping[str, Array]]) -> dict[str, Difference]:
