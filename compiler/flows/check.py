@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -165,7 +165,7 @@ def check_file(
         numbered = folder / "numbered.onnx"
         numbered.write_bytes(model.SerializeToString())
         try:
-            where = _FACTS[engine](numbered)
+            where = graph.with_merged(_FACTS[engine](numbered))
             outputs = _apart(
                 module, OnnxRuntime(path, "cpu") if engine == "onnxruntime" else OpenVino(path, module), given
             )
@@ -176,7 +176,7 @@ def check_file(
             return Checked(path, engine, 0, 0, [refused])
     weighted = [where[i] for i in where if graph.nodes[i].op_type in _WEIGHTED]
     findings: list[Finding] = [
-        *_wrong_sums(module, engine, given),
+        *_wrong_sums(module, engine, given, {_label(graph.nodes[i]) for i, integers in where.items() if not integers}),
         *_in_float(graph, where),
         *_concats(graph),
         *_ranges(module, given),
@@ -254,6 +254,12 @@ class _Graph:
                 self.readers[name].append(node)
             if node.op_type == "Constant":
                 self.constants.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+    def with_merged(self, where: Mapping[int, bool]) -> dict[int, bool]:
+        """The facts about nodes by number, with layers that the engine calls by the name of the node that reads them."""
+        readers = {name: i for i, node in enumerate(self.nodes) for name in node.input}
+        merged = {i: readers.get(node.output[0], i) for i, node in enumerate(self.nodes) if node.op_type in _WEIGHTED}
+        return {**{i: where[reader] for i, reader in merged.items() if reader in where}, **where}
 
     def dequantize(self, name: str) -> NodeProto | None:
         """The DequantizeLinear that gives a value."""
@@ -379,9 +385,14 @@ def _lowest(graph: _Graph, point: NodeProto) -> float | None:
     return float((np.iinfo(zero.dtype).min - int(zero.reshape(()))) * scale.reshape(()))
 
 
-def _wrong_sums(module: ModuleOp, engine: Timed, runs: Sequence[Mapping[str, Array]]) -> Iterator[Finding]:
-    """Layers whose weights make sums of two products leave 16 bits, with the processors; the number of sums, with data."""
-    found = [(each, _rows(each, engine)) for each in map(_ARRANGED[engine], multiplied_layers(module, QDQ))]
+def _wrong_sums(
+    module: ModuleOp, engine: Timed, runs: Sequence[Mapping[str, Array]], floats: Collection[str]
+) -> Iterator[Finding]:
+    """Layers that are not computed in float and whose weights make sums of two products leave 16 bits, with the processors; the
+    number of sums, with data.
+    """
+    multiplied = map(_ARRANGED[engine], multiplied_layers(module, QDQ))
+    found = [(each, _rows(each, engine)) for each in multiplied if layer_of(each.op) not in floats]
     counts: dict[SSAValue, list[int]] = defaultdict(list)
     layers = [each for each, rows in found if AVX2 in rows and each.inputs is not None]
 

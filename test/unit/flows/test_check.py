@@ -177,6 +177,13 @@ def checked_of(file: File, folder: Path, engine: Timed, channels: int) -> Checke
     return check_file(path, engine, new_session(), lambda _: [{"x": x}])
 
 
+def test_layers_in_float_have_no_sums_of_integers(tmp_path: Path) -> None:
+    file = File()
+    file.constants["w"] = np.full((CHANNELS, 8, 3, 3), 120, np.int8)
+    large_bias(file)
+    assert only(checked(file, tmp_path)).kind == "in float"
+
+
 def test_weights_of_minus_128_are_for_arm(tmp_path: Path) -> None:
     file = File()
     file.constants["w"] = np.zeros((CHANNELS, 8, 3, 3), np.int8)
