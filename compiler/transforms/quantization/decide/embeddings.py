@@ -4,7 +4,7 @@ experts, which are integers where other weights are by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -143,12 +143,21 @@ class DecideEmbedding(Decide[Embedding]):
     @classmethod
     def own(cls) -> Sequence[Condition[Any]]:
         """The conditions of the table itself."""
-        return [each for each in cls.conditions if each not in (*SETTINGS, cls.record)]
+        return [each for each in cls.conditions if each not in (*SETTINGS, cls.record, cls.picked_integers)]
 
     @condition
     def record(self, m: Embedding) -> str | None:
         """no record is given, as records do not describe tables of embeddings"""
         return None if self.request.record is None else "records do not describe tables of embeddings"
+
+    @condition
+    def picked_integers(self, m: Embedding) -> str | None:
+        """the target reads numbers that are picked at run time as integers; the weights of experts become integers"""
+        row, held = self.request.profile.rows[MatMulOp], self.held(m).weight
+        if row.weight_only != "always":
+            return "this target reads what is picked at run time as floats: use profile qdq"
+        given = held.number_format if isinstance(held, Arq) and isinstance(m, Experts) else None
+        return None if given is None else f"the weights of experts become integers, not {given}"
 
     @condition
     def table_rows(self, each: Embedding) -> str | None:
@@ -186,19 +195,12 @@ class DecideExperts(Decide[Experts]):
         held = None if m is None else self.request.layers.held.get(m.op)
         return m if held is not None and held.weight_compress_only else None
 
-    def asked(self, m: Experts) -> Iterable[Condition[Any]]:
-        return (*SETTINGS, DecideEmbedding.record, DecideEmbedding.table_finite, DecideExperts.picked_integers)
-
-    @condition
-    def picked_integers(self, m: Experts) -> str | None:
-        """the weights become integers, and the target reads integers that are picked at run time"""
-        row, held = self.request.profile.rows[MatMulOp], self.held(m).weight
-        if isinstance(held, Arq) and held.number_format is not None:
-            return f"the weights of experts become integers, not {held.number_format}"
-        reason = "this target reads the weights of experts as floats: use profile qdq"
-        return None if row.weight_only == "always" else reason
-
-    asks: ClassVar[tuple[Condition[Any], ...] | None] = (picked_integers,)
+    asks: ClassVar[tuple[Condition[Any], ...] | None] = (
+        *SETTINGS,
+        DecideEmbedding.record,
+        DecideEmbedding.table_finite,
+        DecideEmbedding.picked_integers,
+    )
 
 
 def _holds_angles(table: Array) -> bool:

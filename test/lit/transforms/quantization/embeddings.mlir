@@ -3,6 +3,7 @@
 // RUN: amct-opt %s --profile=qdq --insert-observers="weight-only=true weight-bits=4 group-size=16" --remarks=all 2>&1 | filecheck %s --check-prefix ASKED
 // RUN: echo 'record { key: "head" value { scale_w: 0.5 offset_w: 0 weight_compress_only: true } }' > %t.txt
 // RUN: amct-opt %s --profile=qdq --insert-observers="record=%t.txt weight-only=true embeddings=true" --remarks=all 2>&1 | filecheck %s --check-prefix RECORD
+// RUN: amct-opt %s --profile=ascend --insert-observers="weight-only=true embeddings=true" --remarks=all 2>&1 | filecheck %s --check-prefix ASCEND
 // RUN: not amct-opt %s --insert-observers=embeddings=true 2>&1 | filecheck %s --check-prefix ALONE
 
 // A table of embeddings, which is also the weight of a product: one tensor has the integers of both. Tables of other kinds stay float.
@@ -21,6 +22,7 @@
 
 // ASKED: [insert-observers missed not-in-profile] "tokens": profile qdq does not quantize this operation
 // RECORD: [insert-observers missed record] "tokens": records do not describe tables of embeddings
+// ASCEND: [insert-observers missed picked-integers] "tokens": this target reads what is picked at run time as floats: use profile qdq
 // ALONE: error: embeddings applies to weights that are quantized by themselves
 // ALONE-NEXT: hint: give weight-only=true
 func.func @main(%x: tensor<3x16xf32>, %i: tensor<2xi64>) {

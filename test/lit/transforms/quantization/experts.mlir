@@ -18,7 +18,7 @@
 // CHANNELS: nn.dequantize {{.*}} axis = 1, block = 32> : (tensor<2x32x8xi8>) -> tensor<2x32x8xf32>
 // CHANNELS: nn.dequantize {{.*}} axis = 2, block = 32> : (tensor<2x8x32xi8>) -> tensor<2x8x32xf32>
 
-// ASCEND: [insert-observers missed picked-integers] "up": this target reads the weights of experts as floats: use profile qdq
+// ASCEND: [insert-observers missed picked-integers] "up": this target reads what is picked at run time as floats: use profile qdq
 // FORMAT: [insert-observers missed picked-integers] "up": the weights of experts become integers, not mxfp8
 // INPUTS: [insert-observers missed not-in-profile] "up": profile qdq does not quantize this operation
 func.func @main(%x: tensor<3x1x32xf32>, %z: tensor<3x32x1xf32>, %i: tensor<3xi64>) {
