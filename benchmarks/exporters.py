@@ -114,8 +114,8 @@ def decoded(model: Path) -> list[int]:
     return tokens[1:]
 
 
-def outcome(decoder: Path, form: str, folder: Path, exact: Sequence[int]) -> str:
-    """The number of tokens that agree with the float model's, or for Ascend `written`; or the error."""
+def outcome(decoder: Path, form: str, folder: Path) -> str:
+    """The number of tokens that the file decodes, or for Ascend `written`; or the error. Weights are random: so are tokens."""
     has_data, options = FORMS[form]
     data = folder / "data.npz" if has_data else None
     try:
@@ -125,7 +125,7 @@ def outcome(decoder: Path, form: str, folder: Path, exact: Sequence[int]) -> str
         return f"**{type(error).__name__}**: {error}"
     if given["profile"] != "qdq":
         return "written" if "deploy" in summary.files else "**not written**"
-    return str(sum(a == b for a, b in zip(decoded(summary.files["onnx"]), exact, strict=True)))
+    return str(len(decoded(summary.files["onnx"])))
 
 
 def main(families: Sequence[str]) -> None:
@@ -137,11 +137,11 @@ def main(families: Sequence[str]) -> None:
             decoder = exported(family, folder)
             arrays: Any = calibration(decoder / "model.onnx")
             np.savez(folder / "data.npz", **arrays)
-            exact = decoded(decoder / "model.onnx")
             for form, cells in rows.items():
                 print(family, form, file=sys.stderr)
-                cells.append(outcome(decoder, form, folder, exact))
-    print(markdown(["options", *families], [[form, *cells] for form, cells in rows.items()]))
+                cells.append(outcome(decoder, form, folder))
+    table = [[form, "yes" if FORMS[form][0] else "no", *cells] for form, cells in rows.items()]
+    print(markdown(["options", "data", *families], table))
 
 
 if __name__ == "__main__":
