@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 import amct_opt
 from amct_opt import frontends
@@ -274,6 +275,22 @@ def residual(x: Any) -> Any:
     first = RELU(nn.ConvOp.make(x, shared))
     second = conv(first, (6, 6, 3, 3), columns=True, pads=(1, 1, 1, 1))
     return RELU(nn.AddOp.make(second, nn.ConvOp.make(x, shared)))
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_a_refusal_does_not_depend_on_the_order_of_uses(again: int) -> None:
+    """Of a result that a softmax reads, and that is an output of the model."""
+    module = module_of(lambda x: nn.MatMulOp.make(x, const(numbers(6, 6))), [ROWS], dynamic=False)
+    output = cast(Operation, main_function(module).body.block.last_op)
+    result = output.operands[0]
+    softmax = nn.SoftmaxOp.make(result, axis=1)
+    main_function(module).body.block.insert_op_before(softmax, output)
+    used = (softmax, output)[again]
+    used.operands = [result]  # the use is made last
+    remarks = Remarks(new_session(), "equalize")
+    assert not links_of(module, remarks)
+    remarks.flush()
+    assert [remark.rule for remark in remarks.session.remarks] == ["graph-output"]
 
 
 def test_a_product_is_divided_once() -> None:

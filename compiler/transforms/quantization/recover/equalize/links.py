@@ -85,7 +85,7 @@ class Link:
     bounded: tuple[Bounded, ...] = ()
     """Bounds that no channel may reach because of its factor."""
     stops: tuple[Use, ...] = ()
-    """The first of the other operations that read channels; empty if the channels can be divided."""
+    """The other operations that read channels; empty if the channels can be divided."""
 
     @property
     def begins(self) -> NNOp | None:
@@ -196,13 +196,13 @@ class DivideChannels(StepPattern[Link]):
         return "the other operand of a product is divided, which its readers read"
 
     def match(self, op: Operation) -> Link | None:
-        """The operation and everything that reads its channels, up to the first use that cannot be part of a link."""
+        """The operation and everything that reads its channels, up to the uses that cannot be part of a link."""
         if (site := self.places.get(op)) is None:
             return None
         axis, parameters = _parameters(site)
         if not parameters:
             return None if isinstance(op, MulOp) else Link(site)
-        readers, bounded, products = list[Reader](), list[Bounded](), set[Operation]()
+        readers, bounded, stops, products = list[Reader](), list[Bounded](), list[Use](), set[Operation]()
 
         def behind(use: Use, channels: Channels) -> Channels | None:
             if (bounds := _bounds(use.operation, channels)) is not None:
@@ -220,8 +220,8 @@ class DivideChannels(StepPattern[Link]):
                 readers.append(Reader(self.places[reader], channels.of))
                 if reader.input_axis == channels.axis:
                     continue
-            return Link(site, parameters, tuple(readers), tuple(bounded), (use,))
-        return Link(site, parameters, tuple(readers), tuple(bounded))
+            stops.append(use)
+        return Link(site, parameters, tuple(readers), tuple(bounded), tuple(stops))
 
     def rewrite(self, m: Link, rewriter: PatternRewriter) -> None:
         """Take the link: the divisors of all links' channels are searched afterwards."""
