@@ -3,7 +3,8 @@
 * The import in float agrees with the oracle, each float pass with the import, and a float file with both. The bound is that of
   sums in float32, plus what the network itself makes of a change of its inputs in the last bits.
 * Text, the files of modules, and the integer stages that follow from each other agree to the bit, and so do other forms of the
-  model: operations in another order, other names of values, identities.
+  model: operations in another order, other names of values, identities, constants as nodes, the next opset, a module that is
+  printed and parsed between passes, data in another number of files, another number of threads, the same once more.
 * Exported QDQ files in onnxruntime agree with the simulation up to a part of what quantization changes: numbers that lie on the
   border of two steps may go either way.
 """
@@ -11,9 +12,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from amct_opt.support.diagnostics import CompileError
 from .case import Array, Case
 from .choices import Choices
 from .graph import run as onnxruntime_run
-from .variants import numbers, reordered, reported, rewritten
+from .variants import ONNX_FORMS, numbers, reordered, reported
 
 BOUND = 1e-4
 """Of the largest number of an output: some tens of layers of sums of up to some hundred products in float32."""
@@ -76,6 +77,8 @@ ACCIDENTS = {
     "LayerNormFusion": "onnxruntime moves a norm before the Cast in front of it, and rejects what it made",
 }
 """What onnxruntime says of files that are valid, and why."""
+NAMED = frozenset({"variants again", "variants printed", "variants shards", "variants threads"})
+"""Forms with the same names in the same order, of which the text is the same too."""
 PART_OF_NOISE = 0.5
 """Or the difference in terms of what quantization itself changes."""
 
@@ -144,6 +147,9 @@ class Compiled:
     """By the pass before, then by name."""
     numbers: Counter[Any]
     remarks: Counter[Any]
+    file: str
+    """The text of its modules."""
+    quantized: ModuleOp
 
 
 class _Check:
@@ -226,37 +232,114 @@ class _Check:
 
     def variants(self, module: ModuleOp) -> None:
         """They give the same integers, and what is computed from them, to the bit, and the same remarks."""
-        random = np.random.default_rng(0)
         with self.stage("variants"):
             expected = self.compiled(module.clone())
-            others = {"reordered": reordered(module, random)}
-            if self.case.format == "onnx":
-                path = self.folder / "rewritten.onnx"
-                onnx.save(rewritten(onnx.load(self.case.path), random), path)
-                others["rewritten"] = self.read(path)
-            for name, other in others.items():
-                found = self.compiled(other)
-                for after, outputs in expected.outputs.items():
-                    same(f"variants {name} {after}", found.outputs[after], outputs)
-                if found.numbers != expected.numbers:
-                    raise Mismatch(f"variants {name}", "integers or parameters differ")
-                if found.remarks != expected.remarks:
-                    more, less = found.remarks - expected.remarks, expected.remarks - found.remarks
-                    raise Mismatch(f"variants {name}", f"remarks differ: {[*more][:2]} in place of {[*less][:2]}")
+        for name in ("reordered", "rewritten", *self.choices.forms):
+            if name in ONNX_FORMS and self.case.format != "onnx":
+                continue
+            # onnxruntime has no kernel for some of what is carried, and a quantized file may divide by zero
+            with _optional(), self.stage(f"variants {name}", refuses=name in ("threads", "twice")):
+                before, found = self.form(name, module, expected)
+                self.equal(f"variants {name}", found, before)
 
-    def compiled(self, module: ModuleOp) -> Compiled:
-        """The module becomes quantized, and lowered where its profile is ascend."""
+    def form(self, name: str, module: ModuleOp, expected: Compiled) -> tuple[Compiled, Compiled]:
+        """What became of one form, after what it must be equal to. Raises Stop if it has other operators."""
+        if name == "printed":
+            return expected, self.compiled(module.clone(), between=self.printed)
+        if name == "shards":
+            return expected, self.compiled(module.clone(), f"data={self.shards}")
+        if name == "threads":
+            one, two = (f"data={self.data} engine=onnxruntime threads={n}" for n in (1, 2))
+            return self.compiled(module.clone(), one), self.compiled(module.clone(), two)
+        if name == "twice":
+            return self.twice(expected.quantized)
+        other = module.clone() if name == "again" else None
+        if name == "reordered":
+            other = reordered(module, np.random.default_rng(0))
+        if name in ONNX_FORMS:
+            other = self.onnx_form(name)
+        if other is None or _carried(other) != _carried(module):
+            self.outcome.refused.append((f"variants {name}", "the form has other operators"))
+            raise Stop
+        return expected, self.compiled(other)
+
+    def twice(self, quantized: ModuleOp) -> tuple[Compiled, Compiled]:
+        """What became of a quantized file, after what was read of it, whose integers stay. Layers in float may get some."""
+        path = self.folder / "twice.onnx"
+        self.write(quantized, "onnx", path)
+        source = self.read(path)
+        found = self.compiled(source.clone())
+        kept = numbers(source)
+        return replace(found, outputs={}, numbers=kept), replace(found, numbers=found.numbers & kept)
+
+    def printed(self, module: ModuleOp) -> ModuleOp:
+        return parse_module(self.new_session(), module_text(module))
+
+    def onnx_form(self, name: str) -> ModuleOp | None:
+        """Another form of the file, in a file of its own: weights are mapped, and writing over a file changes them.
+
+        None if onnxruntime does not compute the same with it.
+        """
+        model = ONNX_FORMS[name](onnx.load(self.case.path), np.random.default_rng(0))
+        if model is None or (name == "opset" and not self.computes_the_same(model)):
+            return None
+        path = self.folder / f"{name}.onnx"
+        onnx.save(model, path)
+        return self.read(path)
+
+    def computes_the_same(self, model: onnx.ModelProto) -> bool:
+        """Whether it does in onnxruntime: files of onnx's converter may be wrong."""
+        try:
+            found = onnxruntime_run(model, dict(self.case.inputs), optimized=False)
+        except Exception:  # onnxruntime raises classes of its own
+            return False
+        return all(_equal(found[name], array) for name, array in self.case.expected.items())
+
+    def equal(self, stage: str, found: Compiled, expected: Compiled) -> None:
+        for after, outputs in expected.outputs.items():
+            same(f"{stage} {after}", found.outputs[after], outputs)
+        if found.numbers != expected.numbers:
+            raise Mismatch(stage, "integers or parameters differ")
+        if found.remarks != expected.remarks:
+            more, less = found.remarks - expected.remarks, expected.remarks - found.remarks
+            raise Mismatch(stage, f"remarks differ: {[*more][:2]} in place of {[*less][:2]}")
+        if stage in NAMED and found.file != expected.file:
+            raise Mismatch(stage, "the files that are written differ")
+
+    def compiled(
+        self, module: ModuleOp, data: str = "", between: Callable[[ModuleOp], ModuleOp] | None = None
+    ) -> Compiled:
+        """The module becomes quantized, and lowered where its profile is ascend; `between` is done after each pass."""
         session = self.new_session()
         outputs: dict[str, dict[str, Array]] = {}
-        quantize = " ".join([f"data={self.data}", *self.choices.quantize])
-        for name, options in (("canonicalize", ""), ("fuse-all", ""), ("quantize", quantize)):
+        given = [each for each in self.choices.quantize if not ("engine=" in data and each.startswith("engine="))]
+        quantize = " ".join([data or f"data={self.data}", *given])
+
+        def run(name: str, options: str = "") -> None:
+            nonlocal module
             run_passes(module, [make_pass(name, options)], session)
+            module = between(module) if between else module
             outputs[name] = self.run(module)
-        found = numbers(module)
+
+        run("canonicalize")
+        run("fuse-all")
+        run("quantize", quantize)
+        quantized, file = module.clone(), module_text(module)
         if self.choices.profile.startswith("ascend"):
-            run_passes(module, [make_pass("lower-to-ascend")], session)
-            outputs["lower-to-ascend"] = self.run(module)
-        return Compiled(outputs, found, reported(session.remarks))
+            run("lower-to-ascend")
+            file += module_text(module)
+        return Compiled(outputs, numbers(quantized), reported(session.remarks), file, quantized)
+
+    @cached_property
+    def shards(self) -> Path:
+        """The same data, a file for each batch."""
+        folder = self.folder / "shards"
+        folder.mkdir()
+        with np.load(self.data) as whole:
+            for i in range(self.choices.batches):
+                parts: dict[str, Any] = {n: np.split(a, self.choices.batches)[i] for n, a in whole.items()}
+                np.savez(folder / f"{i}.npz", **parts)
+        return folder
 
     @cached_property
     def data(self) -> Path:
@@ -511,6 +594,10 @@ def _ending(target: str) -> str:
     return {"onnx": ".onnx", "onnx-ascend": ".onnx", "caffe": ".prototxt", "record": ".txt"}.get(target, ".pb")
 
 
+def _carried(module: ModuleOp) -> int:
+    return sum(isinstance(op, nn.OpaqueOp) for op in module.walk())
+
+
 def _finite(array: Array) -> bool:
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
@@ -540,11 +627,13 @@ def _alike(stage: str, found: Mapping[str, Array], expected: Mapping[str, Array]
             raise Mismatch(stage, f"{name} is {got.dtype} {got.shape}, not {want.dtype} {want.shape}")
 
 
+def _equal(a: Array, b: Array) -> bool:
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=b.dtype.kind == "f")
+
+
 def same(stage: str, found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
     """Equal to the bit."""
     _alike(stage, found, expected)
     for name, array in expected.items():
-        if found[name].tobytes() != array.tobytes() and not np.array_equal(
-            found[name], array, equal_nan=array.dtype.kind == "f"
-        ):
+        if not _equal(found[name], array):
             raise Mismatch(stage, f"{name} differs by {_difference(found[name], array):g}")

@@ -33,6 +33,8 @@ SOMETIMES = {
     "quantize again": 0.5, "variants": 0.3,
 }  # fmt: skip
 """How often a check is made that is not made of each model."""
+FORMS = ("again", "twice", "printed", "shards", "threads", "constants", "opset")
+"""Forms of a model of which one is compared, next to two others, where `variants` are."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Choices:
     batches: int
     checks: frozenset[str]
     """Those of `SOMETIMES` that are made."""
+    forms: tuple[str, ...]
+    """Those of `FORMS` that `variants` compare."""
 
     def traits(self) -> list[str]:
         """What is counted about it."""
@@ -72,6 +76,7 @@ def choices(seed: int) -> Choices:
         opset=pick(None, None, *range(13, 25)),
         batches=pick(1, 2, 4),
         checks=frozenset(name for name, part in SOMETIMES.items() if random.random() < part),
+        forms=(pick(*FORMS),),
     )
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, version_converter
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -68,6 +68,43 @@ def rewritten(model: onnx.ModelProto, random: np.random.Generator) -> onnx.Model
     graph.node.extend(nodes)
     graph.initializer.extend(constants)
     return copied
+
+
+def with_constants_moved(model: onnx.ModelProto, random: np.random.Generator) -> onnx.ModelProto | None:
+    """A copy in which half of the initializers are nodes, and half of such nodes initializers."""
+    graph = model.graph
+    outside = {v.name for v in (*graph.input, *graph.output)}
+    nodes = [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
+    moved = [node for node in nodes if node.output[0] not in outside and random.random() < 0.5]
+    others = [tensor for tensor in graph.initializer if tensor.name not in outside and random.random() < 0.5]
+    for tensor in others:
+        graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
+        graph.initializer.remove(tensor)
+    for node in moved:
+        tensor = deepcopy(node.attribute[0].t)
+        tensor.name = node.output[0]
+        graph.node.remove(node)
+        graph.initializer.append(tensor)
+    return model if moved or others else None
+
+
+def next_opset(model: onnx.ModelProto, _: np.random.Generator) -> onnx.ModelProto | None:
+    """A copy of the next opset, if onnx makes one with the same operators."""
+    version = next(opset.version for opset in model.opset_import if not opset.domain)
+    try:
+        converted = version_converter.convert_version(model, version + 1)
+    except Exception:  # the classes of onnx have no common base
+        return None
+    before, after = (Counter(node.op_type for node in each.graph.node) for each in (model, converted))
+    return converted if before == after else None
+
+
+ONNX_FORMS: Mapping[str, Callable[[onnx.ModelProto, np.random.Generator], onnx.ModelProto | None]] = {
+    "rewritten": rewritten,
+    "constants": with_constants_moved,
+    "opset": next_opset,
+}
+"""What makes another form of an ONNX model, or None where there is none. They may change the model that they get."""
 
 
 def _rename(graph: onnx.GraphProto, random: np.random.Generator) -> None:
