@@ -17,11 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from urllib.parse import urlsplit
 
-from ..support.diagnostics import CompileError, first_line
+from ..support.diagnostics import CompileError, UsageError, first_line
 from ..support.tables import numbered
 
 _DIED = "workers of the cluster run out of memory, or die, on the same work again and again"
@@ -39,6 +41,8 @@ _INSTALL = "pip install 'amct-opt[cluster]'"
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 _ADDRESS = re.compile(r"(?:tcp|tls|ucx|ws|wss)://\S+")
 _CERTIFICATES = "write --cluster tls://host:8786 --cluster-tls ca.pem,cert.pem,key.pem"
+_WITHOUT = ("none",)
+"""In place of certificates: whoever reaches the network is trusted."""
 _TLS = ("tls_ca_file", "tls_client_cert", "tls_client_key")
 _SECONDS = 10
 """Seconds to wait for a scheduler."""
@@ -108,11 +112,18 @@ def check(text: str) -> None:
         raise CompileError("a cluster requires Dask to be installed", hint=_INSTALL, option="cluster")
 
 
-def secured(cluster: str | Workers | None, files: tuple[str, ...]) -> Workers:
-    """The cluster of a scheduler that is reached by TLS, with the certificate of its authority, an own one, and its key.
+def secured(cluster: str | Workers | None, files: tuple[str, ...]) -> str | Workers | None:
+    """The cluster; that of a scheduler that is reached by TLS with the certificate of its authority, an own one, and its key.
 
-    Raises CompileError if they cannot be reached, and for files that are missing.
+    Raises CompileError if they cannot be reached, and for files that are missing; UsageError for a scheduler of another machine
+    without TLS, unless `none` is in place of the files.
     """
+    if not files and isinstance(cluster, str) and _ADDRESS.fullmatch(cluster) and not _is_here(cluster):
+        message = f"{cluster} is another machine: without TLS, who reaches it or this one runs code and sees all data"
+        hint = f"{_CERTIFICATES}, or on a network of your own --cluster-tls none"
+        raise UsageError(message, hint=hint, option="cluster")
+    if not files or files == _WITHOUT:
+        return cluster
     if not isinstance(cluster, str) or not cluster.startswith("tls://") or len(files) != len(_TLS):
         message = "certificates are three files, for a cluster at tls://"
         raise CompileError(message, hint=_CERTIFICATES, option="cluster-tls")
@@ -121,6 +132,15 @@ def secured(cluster: str | Workers | None, files: tuple[str, ...]) -> Workers:
         if not Path(file).is_file():
             raise CompileError("there is no such file", where=file)
     return OnDask(client(cluster, files))
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is of the loopback interface, which no other machine reaches."""
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # it is a name
+        return False
 
 
 @cache
@@ -133,7 +153,11 @@ def client(text: str, tls: tuple[str, ...] = ()) -> Any:
         try:
             secure = Security(require_encryption=True, **dict(zip(_TLS, tls, strict=True))) if tls else None
             return _until_the_end(Client(text, timeout=_SECONDS, security=secure))
-        except (OSError, TimeoutError) as e:  # errors of TLS are among them
+        except (
+            OSError,
+            TimeoutError,
+            MemoryError,
+        ) as e:  # those of TLS; another server's answer read as the size of a message
             raise CompileError(f"no scheduler answers within {_SECONDS} seconds", where=text) from e
         except TypeError as e:  # Dask's, for an address at tls:// without certificates
             raise CompileError("a cluster at tls:// needs certificates", where=text, hint=_CERTIFICATES) from e

@@ -67,6 +67,10 @@ class CompileError(Exception):
         return f"{line}\n  hint: {shown(self.hint)}" if self.hint else line
 
 
+class UsageError(CompileError):
+    """A command line that is not one: an unknown command or option, a bad value, something missing. The exit status is 2."""
+
+
 class CompileErrors(CompileError):
     """Several mistakes of one kind, each with its line."""
 

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..support.diagnostics import CompileError
+from ..support.diagnostics import CompileError, UsageError
 from ..support.limits import HELP
 from ..support.registry import call_plugins
 from . import (
@@ -35,7 +35,7 @@ from . import (
 )
 from .entry import explained, run_tool
 from .hints import printed
-from .parser import TOOLS, USAGE, Parser, UsageError
+from .parser import TOOLS, USAGE, Parser
 from .settings_file import located, settings_of
 from .shared import check_files
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ..flows.options import Timed
+from ..support.diagnostics import UsageError
 from ..support.tables import print_tables
-from .parser import UsageError, add_command
+from .parser import add_command
 from .shared import (
     add_batch,
     add_import_options,

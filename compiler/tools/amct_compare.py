@@ -6,8 +6,9 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..support.diagnostics import UsageError
 from ..support.tables import print_tables
-from .parser import UsageError, add_command
+from .parser import add_command
 from .shared import (
     ENGINES,
     INTEGERS,

@@ -25,7 +25,7 @@ from ..pipelines.timing import Timer
 from ..session import Session
 from ..session.catalogue import PASSES, PIPELINES
 from ..session.universe import new_session
-from ..support.diagnostics import CompileError, Remark, remarks_yaml
+from ..support.diagnostics import CompileError, Remark, UsageError, remarks_yaml
 from ..support.files import filling, refuse_overwriting, replacing
 from ..support.limits import HELP
 from ..support.tables import numbered
@@ -33,7 +33,7 @@ from ..targets import Target
 from ..targets.mlir import MlirTarget, check_ending
 from ..transforms.quantization.options import DataOptions, SessionOptions
 from .entry import explained, run_tool
-from .parser import TOOLS, USAGE, Parser, UsageError
+from .parser import TOOLS, USAGE, Parser
 from .shared import MODEL, add_import_options, add_option, import_options, options_of
 
 if TYPE_CHECKING:

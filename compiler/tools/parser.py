@@ -9,7 +9,7 @@ from copy import copy
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
-from ..support.diagnostics import CompileError
+from ..support.diagnostics import UsageError
 from ..support.registry import References
 
 USAGE = 2
@@ -26,10 +26,6 @@ _MEANT: Mapping[str, str] = dict.fromkeys(("calib", "calib-data", "calibration",
 """Options of other tools, and the names that they have here."""
 _CLAUSE = re.compile(r"[;.] ")
 """Ends the part of an option's text that the brief help shows."""
-
-
-class UsageError(CompileError):
-    """A command line that is not one: an unknown command or option, a bad value, something missing."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -29,8 +29,8 @@ _FILES: Mapping[str, str] = {
 }
 """Options whose values name files or code, by the attribute that they set, and what separates several of them."""
 _CODE = re.compile(r"\.py(:|$)")
-_ELSEWHERE = re.compile(r"|folders|.*://.*")
-"""What stands in the place of a file: nothing, the classes of folders, an address."""
+_ELSEWHERE = re.compile(r"|folders|none|.*://.*")
+"""What stands in the place of a file: nothing, the classes of folders, no certificates, an address."""
 
 
 class _Entry(NamedTuple):

@@ -404,7 +404,9 @@ class ClusterOptions:
     `tcp://host:8786`.
     """
     cluster_tls: tuple[str, ...] = option((), "CA,CERT,KEY")
-    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key."""
+    """PEM files for a cluster at `tls://host:8786`: the authority's certificate, the own certificate, its key.
+    `none` in place of them trusts everyone who reaches a scheduler on another machine.
+    """
     cluster_store: str | None = option(None, "DIR")
     """A folder or an address (`s3://...`) that all workers see: weights are put there, and not sent to each worker."""
     checkpoint: str | None = option(None, "DIR")

@@ -18,7 +18,7 @@ def sharing_runner(options: ClusterOptions) -> Runner:
         if getattr(options, option) is not None and options.cluster is None:
             hint = "give --cluster too, or leave it out"
             raise CompileError(f"{what} is for work on a cluster", hint=hint, option=option)
-    cluster = secured(options.cluster, options.cluster_tls) if options.cluster_tls else options.cluster
+    cluster = secured(options.cluster, options.cluster_tls)
     if cluster is not None and options.cluster_store is not None:
         cluster = Storing(cluster, options.cluster_store)
     return Runner(cluster=cluster, checkpoint=None if options.checkpoint is None else Path(options.checkpoint))

@@ -7,9 +7,11 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass, run_passes
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
+from amct_opt.tools import amct
 from amct_opt.transforms.quantization.options import ClusterOptions
 from amct_opt.transforms.quantization.running import sharing_runner
 
@@ -162,6 +165,22 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.client("tcp://127.0.0.1:9")
 
 
+def test_another_server_is_not_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):  # until it is closed
+                while True:
+                    with server.accept()[0] as connection:
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                        connection.recv(1 << 16)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(CompileError, match="no scheduler answers"):
+            cluster.client(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+
+
 def test_workers_that_die_while_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dying = "import os, sys\nif '--multiprocessing-fork' in sys.orig_argv: os.kill(os.getpid(), 9)"
     (tmp_path / "sitecustomize.py").write_text(dying)
@@ -180,6 +199,43 @@ def test_certificates(tmp_path: Path) -> None:
     ):
         with pytest.raises(CompileError, match=message):
             cluster.workers_named(sharing_runner(ClusterOptions(cluster=address, cluster_tls=given)).cluster or LOCAL)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://10.0.0.7:8786",
+        "tcp://host:8786",
+        "tls://host:8786",
+        "ws://0.0.0.0:1",
+        "tcp://[fd00::1]:1",
+        "tcp://localhost@host:1",
+    ],
+)
+def test_other_machines_need_certificates(
+    address: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mlir").write_text(NET.replace("BATCH", "1"), "utf-8")
+    given = [
+        "quantize",
+        str(tmp_path / "m.mlir"),
+        "--data",
+        str(data),
+        "--cluster",
+        address,
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    assert amct.run(given) == 2
+    said = capsys.readouterr().err.splitlines()[-2:]
+    assert said[0].startswith(f"error: {address} is another machine: without TLS, ")
+    assert said[1].endswith(" --cluster-tls none")
+    assert sharing_runner(ClusterOptions(cluster=address, cluster_tls=("none",))).cluster == address
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://127.8.9.1:1", "tcp://localhost:1", "tcp://[::1]:1"])
+def test_this_machine_needs_no_certificates(address: str) -> None:
+    assert sharing_runner(ClusterOptions(cluster=address)).cluster == address
 
 
 def test_the_bar_counts_workers(data: Path) -> None:

@@ -186,6 +186,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert args.data == f"{tmp_path / 'a'};{tmp_path / 'b/c'}"
     assert args.cluster_tls == ",".join(str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
     assert (args.cluster, args.labels, args.weights) == ("local:2", "folders", tmp_path / "w")
+    assert _parsed(tmp_path, "s.yaml", "cluster-tls: none").cluster_tls == "none"
     monkeypatch.chdir(tmp_path)
     assert relative_to(tmp_path / "out", "data", f"a;s3://b;{tmp_path}") == f"../a;s3://b;{tmp_path}"
     assert relative_to(tmp_path / "out", "observer", "mse") == "mse"
