@@ -236,6 +236,7 @@ TARGETS = {
     "caffe": ".targets.caffe:CaffeTarget",
     "linalg": "amct_linalg.target:LinalgTarget",
     "ascendnpu-ir": "amct_linalg.ascendnpu_ir:AscendNpuIrTarget",
+    "tosa": "amct_linalg.tosa:TosaTarget",
     "record": ".targets.record:RecordTarget",
     "scales": ".targets.scales:ScalesTarget",
     "fusion-info": ".targets.fusion_info:FusionInfoTarget",

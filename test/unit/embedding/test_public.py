@@ -82,7 +82,7 @@ def test_what_is_not_installed_is_named_with_its_extra(package: str, monkeypatch
     assert (
         list(errors)
         == {
-            "amct_linalg": ["convert-to-linalg", "linalg", "ascendnpu-ir", "iree"],
+            "amct_linalg": ["convert-to-linalg", "linalg", "ascendnpu-ir", "tosa", "iree"],
             "amct_training": ["nn", "auto_decomposition", "save_quant_retrain_model"],
         }[package]
     )
