@@ -169,6 +169,7 @@ class AscendOp(NNOp):
         return [cast(Tensor, type_) for type_ in self.meaning().op.result_types]
 
     def check_element(self, what: str, element: Attribute, types: Iterable[Attribute]) -> None:
+        """Raises VerifyException if the element type of `what` is not one of these."""
         if element not in types:
             kind = self.name.partition(".")[2]
             raise VerifyException(f"{what} is of {element}, {kind} takes {', '.join(map(str, types))}")

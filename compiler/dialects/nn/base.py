@@ -103,6 +103,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         """
 
     def verify_(self) -> None:
+        """Checks the operation as xDSL does, then `verify_operation`, then its plan."""
         super().verify_()
         self.verify_operation()
         check_plan(self)
@@ -235,6 +236,7 @@ class NNOp(IRDLOperation, HasCanonicalizationPatternsInterface, ABC):
         return [list(result_types)] if variadic else list(result_types)
 
     def print(self, printer: Printer) -> None:
+        """Prints operands, properties, attributes and types, as `parse` reads them."""
         if self.operands:
             printer.print_string(" ")
             printer.print_list(self.operands, printer.print_ssa_value)

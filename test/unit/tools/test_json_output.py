@@ -43,11 +43,12 @@ COMMANDS = {
     "atc-check": "results/m_deploy_model.onnx",
     "create-config": "m.mlir -o config.json",
     "sensitivity": "m.mlir --data x.npz",
-    "tune": "m.mlir --data x.npz --sqnr 3 -o tuned",
+    "tune": "m.mlir --data x.npz --sqnr 3 --profile qdq -o tuned",
     "run": "m.mlir --data x.npz -o outputs.npz",
     "compare": "m.mlir out/m_ascend.mlir --data x.npz",
     "bisect": "m.mlir m.mlir --data x.npz",
     "benchmark": "out/m_qdq.onnx --rounds 1",
+    "check": "tuned/m_qdq.onnx --for onnxruntime",
     "evaluate": "m.mlir out/m_qdq.onnx --data x.npz --labels y.npy",
 }
 
