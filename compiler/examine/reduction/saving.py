@@ -20,7 +20,7 @@ from .candidates import Model
 def save(model: Model, stem: Path, session: Session, write: Callable[[Model, Path], Path]) -> list[Path]:
     """Write `<stem>.onnx` and `<stem>.mlir`. A form that the model does not have is left out, with a note.
 
-    The model's own form is written as it is. Returns the files.
+    The model's own form is written as it is. Returns the files. Raises CompileError for a file that cannot be written.
     """
     onnx, text = stem.with_name(f"{stem.name}.onnx"), stem.with_name(f"{stem.name}.mlir")
     own, other = (onnx, text) if isinstance(model, ModelProto) else (text, onnx)
@@ -35,5 +35,7 @@ def save(model: Model, stem: Path, session: Session, write: Callable[[Model, Pat
             target = OnnxAscendTarget() if ascend else OnnxTarget()
             files += target.write(model, onnx, session.silent())
     except CompileError as e:
+        if isinstance(e.__context__, OSError):  # it has the form, which cannot be stored
+            raise
         session.note(f"{other} is not written: {e.message}")
     return files

@@ -126,6 +126,13 @@ def test_a_model_of_caffe_shrinks_to_onnx_and_text(tmp_path: Path, capsys: pytes
     assert "an ONNX model is reduced as it is" in capsys.readouterr().err
 
 
+def test_a_form_that_cannot_be_stored_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "small.mlir").mkdir()
+    command = ["--command", "! grep -q GlobalAveragePool {}", "-o", str(tmp_path / "small.onnx")]
+    assert amct.run(["reduce", str(MODEL), *command]) == 1
+    assert "small.mlir: error: cannot be written" in capsys.readouterr().err
+
+
 def test_commands_that_cannot_be_reduced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "small.onnx")
     assert amct.run(["reduce", str(MODEL), "--command", "true {}", "-o", out]) == 1
