@@ -155,6 +155,7 @@ def test_private_names_of_xdsl_are_in_one_file() -> None:
     classes = [kind for each in (Parser, Printer, MLIRLexer) for kind in each.__mro__[:-1]]
     theirs = {name for kind in classes for name in (*vars(kind), *inspect.get_annotations(kind))}
     private = "|".join(sorted(name for name in theirs if re.fullmatch(r"_[a-z]\w*[a-z]", name)))
-    use = re.compile(rf"(?:  def |\.)(?:{private})\b|reportPrivateUsage")
+    use = re.compile(rf"from xdsl\.(?:parser|printer|utils\.mlir_lexer) [\s\S]*?(?:  def |\.)(?:{private})\b")
     sources = {name: path.read_text("utf-8") for name, path in modules().items()}
-    assert [name for name, source in sources.items() if "xdsl" in source and use.search(source)] == ["ir.undocumented"]
+    allowed = [name for name, source in sources.items() if "xdsl" in source and "reportPrivateUsage" in source]
+    assert {*allowed, *(name for name, source in sources.items() if use.search(source))} == {"ir.undocumented"}
