@@ -87,12 +87,12 @@ def test_other_names_of_a_profile(tmp_path: Path) -> None:
     """They give the same files, whose metadata has the profile's own name."""
     listed = amct_opt.profiles()
     assert list(listed) == ["ascend", "ascend-a2", "qdq", "ppq"]
-    assert listed["qdq"] == "onnxruntime and other runtimes that read ONNX (cpu, onnxruntime)"
-    for name in ("qdq", "cpu", "onnxruntime"):
+    assert listed["qdq"] == "onnxruntime and other runtimes that read ONNX (cpu, onnxruntime, openvino)"
+    for name in ("qdq", "cpu", "onnxruntime", "openvino"):
         amct_opt.quantize_file(MODEL, tmp_path / name, DATA, profile=name)
         command = ["quantize", str(MODEL), "--data", str(DATA), "--profile", name, "-o", str(tmp_path / f"{name} tool")]
         assert amct.run([*command, "--no-report", "-q"]) == 0
-    files = {each: (tmp_path / each / "digits_qdq.onnx").read_bytes() for each in ("qdq", "cpu", "onnxruntime")}
+    files = {each: (tmp_path / each / "digits_qdq.onnx").read_bytes() for each in ("qdq", "cpu", "onnxruntime", "openvino")}
     tool = {each: (tmp_path / f"{each} tool" / "digits_qdq.onnx").read_bytes() for each in files}
     assert {*files.values(), *tool.values()} == {files["qdq"]}
     assert json.loads((tmp_path / "cpu tool" / "summary.json").read_text())["metadata"]["profile"] == "qdq"
