@@ -149,6 +149,8 @@ def client(text: str, tls: tuple[str, ...] = ()) -> Any:
     from distributed import Client, LocalCluster, Security
 
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what goes wrong is an error here
+    if text.startswith("tls://") and not tls:
+        raise CompileError("a cluster at tls:// needs certificates", where=text, hint=_CERTIFICATES)
     if (match := _LOCAL.fullmatch(text)) is None:
         try:
             secure = Security(require_encryption=True, **dict(zip(_TLS, tls, strict=True))) if tls else None
@@ -159,8 +161,6 @@ def client(text: str, tls: tuple[str, ...] = ()) -> Any:
             MemoryError,
         ) as e:  # those of TLS; another server's answer read as the size of a message
             raise CompileError(f"no scheduler answers within {_SECONDS} seconds", where=text) from e
-        except TypeError as e:  # Dask's, for an address at tls:// without certificates
-            raise CompileError("a cluster at tls:// needs certificates", where=text, hint=_CERTIFICATES) from e
     options: dict[str, Any] = {
         "memory_limit": None,
         "dashboard_address": "127.0.0.1:0",

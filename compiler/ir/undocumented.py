@@ -114,7 +114,7 @@ class ExactParser(Parser):
         self._newlines = [m.start() for m in re.finditer("\n", text)]
         self._line_offset = line_offset
         self._name = name
-        self.attribute_aliases = _Aliases(self._expand)
+        self.attribute_aliases: dict[str, Attribute] = _Aliases(self._expand)
         self._alias_sizes: dict[str, int] = {}
         self._expanded = 0
 

@@ -88,7 +88,7 @@ def lowered(module: ModuleOp, session: Session, builder: type[Builder]) -> Modul
     """A copy without operations of `nn` and `ascend`. Raises CompileError at the first one that has no form."""
     module = module.clone()
     lower(session, module, builder)
-    if left := [op for op in module.walk() if not _is_read_elsewhere(op)]:
+    if left := [op for op in module.walk() if not _is_of(op, builder.DIALECTS)]:
         first = next((op for op in left if isinstance(op, NNOp)), left[0])
         foreign = not isinstance(first, NNOp | UnrealizedConversionCastOp)
         raise op_error(first, "has no form in linalg", hint=_FOREIGN if foreign else _MISSED)
@@ -98,15 +98,13 @@ def lowered(module: ModuleOp, session: Session, builder: type[Builder]) -> Modul
 
 _MISSED = "--remarks=missed says why, for all operations"
 _FOREIGN = "register a pattern that lowers it: session.register_pattern('convert-to-linalg', PATTERN)"
-_READ = frozenset({"arith", "builtin", "cf", "complex", "func", "linalg", "math", "scf", "stablehlo", "tensor", "tosa"})
-"""The dialects that other compilers read."""
 
 
-def _is_read_elsewhere(op: Operation) -> bool:
+def _is_of(op: Operation, dialects: frozenset[str]) -> bool:
     if isinstance(op, ConstantOp):
         return True
     name = op.op_name.data if isinstance(op, UnregisteredOp) else op.name
-    return name.partition(".")[0] in _READ and not isinstance(op, UnrealizedConversionCastOp)
+    return name.partition(".")[0] in dialects and not isinstance(op, UnrealizedConversionCastOp)
 
 
 def write_with_resources(module: ModuleOp, path: Path) -> list[Path]:

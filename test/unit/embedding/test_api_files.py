@@ -92,7 +92,9 @@ def test_other_names_of_a_profile(tmp_path: Path) -> None:
         amct_opt.quantize_file(MODEL, tmp_path / name, DATA, profile=name)
         command = ["quantize", str(MODEL), "--data", str(DATA), "--profile", name, "-o", str(tmp_path / f"{name} tool")]
         assert amct.run([*command, "--no-report", "-q"]) == 0
-    files = {each: (tmp_path / each / "digits_qdq.onnx").read_bytes() for each in ("qdq", "cpu", "onnxruntime", "openvino")}
+    files = {
+        each: (tmp_path / each / "digits_qdq.onnx").read_bytes() for each in ("qdq", "cpu", "onnxruntime", "openvino")
+    }
     tool = {each: (tmp_path / f"{each} tool" / "digits_qdq.onnx").read_bytes() for each in files}
     assert {*files.values(), *tool.values()} == {files["qdq"]}
     assert json.loads((tmp_path / "cpu tool" / "summary.json").read_text())["metadata"]["profile"] == "qdq"

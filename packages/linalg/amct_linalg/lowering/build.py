@@ -79,6 +79,10 @@ class Builder:
 
     NAMED: ClassVar[bool] = True
     """Whether convolutions, with channels last, and products are named operations if linalg has them."""
+    DIALECTS: ClassVar[frozenset[str]] = frozenset(
+        {"arith", "builtin", "cf", "complex", "func", "linalg", "math", "scf", "stablehlo", "tensor", "tosa"}
+    )
+    """The dialects that the compilers of what is built read."""
 
     def __init__(self, op: Operation, root: Callable[[SSAValue, int], object]):
         self.op = op

@@ -94,6 +94,7 @@ class WholeBuilder(Builder):
     """Writes what rules say about elements as operations on tensors."""
 
     NAMED: ClassVar[bool] = False
+    DIALECTS: ClassVar[frozenset[str]] = Builder.DIALECTS | {"hfusion"}
 
     def generic(
         self,
