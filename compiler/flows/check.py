@@ -16,15 +16,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, numpy_helper
+from onnx import NodeProto
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
-from .. import frontends
 from ..dialects.nn import QuantizeOp
 from ..engines.in_openvino import OpenVino, compiled
 from ..ir.array import Array
-from ..ir.verification import verify
 from ..rewriting import layer_of
 from ..runtime.executor import Executable
 from ..runtime.metrics import Difference, Differences
@@ -37,6 +35,7 @@ from ..transforms.quantization.portable import AVX2, channels_apart, inexact_on
 from ..transforms.quantization.profiles import QDQ
 from .float_regions import number_nodes
 from .options import Timed
+from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, label, read_quantized
 from .runnable import OnnxRuntime
 
 Kind = Literal[
@@ -56,23 +55,15 @@ KINDS: Mapping[Kind, str] = {
 WRONG: frozenset[Kind] = frozenset(("refused", "16-bit sums", "-128"))
 """Kinds of findings with which the engine does not compute what the file says, on some processor."""
 _NAMES: Mapping[Timed, str] = {"onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
-_WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_POINTS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _MOVING = frozenset(
     {"Cast", "Concat", "Constant", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad"}
 ) | frozenset({"Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that take integers as they take floats."""
-_RANGES = frozenset({"Relu", "Clip"})
-_INTEGER_OPERATOR = re.compile(r"^Q|Integer")
-"""onnxruntime's operators on integers."""
 _NUMBER = re.compile(r"@(\d+)@")
-_EIGHT = frozenset({TensorProto.UINT8, TensorProto.INT8})
 _CLIPPED = 0.01
 """The share of values beyond a range from which it clips: observers that leave out outliers clip a thousandth."""
 _USED = 0.25
 """The share of a range that values take below which it wastes bits: two of them."""
-_BIAS = 1e-3
-"""The relative difference of scales from which on onnxruntime does not take a bias as integers."""
 _FATAL = 4
 _FOLDED = "folding BatchNormalization into the layer before, before quantization, as amct quantize does"
 _SMALLER = "amct quantize --profile qdq, or weights of 7 bits (--weight-bits 7; reduce_range of quantize_static)"
@@ -151,21 +142,12 @@ def check_file(
 
     Raises CompileError, located in the file, if it is not an ONNX file or has nothing quantized, and without the engine.
     """
-    if path.suffix.lower() != ".onnx":
-        raise CompileError("is not an ONNX file", where=str(path))
-    module = frontends.read(path, session)
-    verify(module)
-    model = _read(path)
-    if not any(node.op_type in _POINTS or _INTEGER_OPERATOR.match(node.op_type) for node in model.graph.node):
-        raise CompileError("nothing in it is quantized", where=str(path), hint="amct quantize writes quantized files")
-    graph = _Graph(model.graph, engine)
+    module, model = read_quantized(path, session)
+    graph = QdqGraph(model.graph)
     given: Sequence[Mapping[str, Array]] = () if runs is None else runs(module)
-    number_nodes(model.graph)
     with scratch() as folder:
-        numbered = folder / "numbered.onnx"
-        numbered.write_bytes(model.SerializeToString())
         try:
-            where = graph.with_merged(_FACTS[engine](numbered))
+            where = _with_merged(graph, _FACTS[engine](_numbered(model, folder)))
             outputs = _apart(
                 module, OnnxRuntime(path, "cpu") if engine == "onnxruntime" else OpenVino(path, module), given
             )
@@ -174,21 +156,30 @@ def check_file(
                 raise
             refused = Finding(path.name, "refused", e.message, "another engine")
             return Checked(path, engine, 0, 0, [refused])
-    weighted = [where[i] for i in where if graph.nodes[i].op_type in _WEIGHTED]
+    weighted = [where[i] for i in where if graph.nodes[i].op_type in WEIGHTED]
     findings: list[Finding] = [
-        *_wrong_sums(module, engine, given, {_label(graph.nodes[i]) for i, integers in where.items() if not integers}),
-        *_in_float(graph, where),
+        *_wrong_sums(module, engine, given, {label(graph.nodes[i]) for i, integers in where.items() if not integers}),
+        *_in_float(graph, engine, where),
         *_concats(graph),
         *_ranges(module, given),
     ]
     return Checked(path, engine, sum(weighted), len(weighted) - sum(weighted), findings, outputs)
 
 
-def _read(path: Path) -> onnx.ModelProto:
-    """The model with all weights in it."""
-    model = onnx.ModelProto.FromString(path.read_bytes())
-    onnx.load_external_data_for_model(model, str(path.parent))
-    return model
+def _numbered(model: onnx.ModelProto, folder: Path) -> Path:
+    """A file of the model whose nodes have their numbers as names."""
+    numbered, path = onnx.ModelProto(), folder / "numbered.onnx"
+    numbered.CopyFrom(model)
+    number_nodes(numbered.graph)
+    path.write_bytes(numbered.SerializeToString())
+    return path
+
+
+def _with_merged(graph: QdqGraph, where: Mapping[int, bool]) -> dict[int, bool]:
+    """The facts about nodes by number, with layers that the engine calls by the name of the node that reads them."""
+    readers = {name: i for i, node in enumerate(graph.nodes) for name in node.input}
+    merged = {i: readers.get(node.output[0], i) for i, node in enumerate(graph.nodes) if node.op_type in WEIGHTED}
+    return {**{i: where[reader] for i, reader in merged.items() if reader in where}, **where}
 
 
 def _in_onnxruntime(path: Path) -> dict[int, bool]:
@@ -210,7 +201,7 @@ def _in_onnxruntime(path: Path) -> dict[int, bool]:
     optimized = onnx.ModelProto.FromString(path.with_name("optimized.onnx").read_bytes())
     integers, found = set[str](), dict[int, bool]()
     for node in optimized.graph.node:
-        by_itself = node.op_type == "QuantizeLinear" or _INTEGER_OPERATOR.search(node.op_type) is not None
+        by_itself = node.op_type == "QuantizeLinear" or INTEGER_OPERATOR.search(node.op_type) is not None
         reads = node.op_type != "DequantizeLinear" and any(name in integers for name in node.input)
         if in_integers := by_itself or reads:
             integers.update(node.output)
@@ -240,83 +231,30 @@ _FACTS: Mapping[Timed, Callable[[Path], dict[int, bool]]] = {
 }
 
 
-class _Graph:
-    """The nodes of a file by what they read and give."""
-
-    def __init__(self, graph: onnx.GraphProto, engine: Timed):
-        self.engine = _NAMES[engine]
-        self.nodes: list[NodeProto] = [NodeProto.FromString(node.SerializeToString()) for node in graph.node]
-        self.constants = {each.name: each for each in graph.initializer}
-        self.makers = {name: node for node in self.nodes for name in node.output if name}
-        self.readers: dict[str, list[NodeProto]] = defaultdict(list)
-        for node in self.nodes:
-            for name in node.input:
-                self.readers[name].append(node)
-            if node.op_type == "Constant":
-                self.constants.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
-
-    def with_merged(self, where: Mapping[int, bool]) -> dict[int, bool]:
-        """The facts about nodes by number, with layers that the engine calls by the name of the node that reads them."""
-        readers = {name: i for i, node in enumerate(self.nodes) for name in node.input}
-        merged = {i: readers.get(node.output[0], i) for i, node in enumerate(self.nodes) if node.op_type in _WEIGHTED}
-        return {**{i: where[reader] for i, reader in merged.items() if reader in where}, **where}
-
-    def dequantize(self, name: str) -> NodeProto | None:
-        """The DequantizeLinear that gives a value."""
-        node = self.makers.get(name)
-        return node if node is not None and node.op_type == "DequantizeLinear" else None
-
-    def array(self, name: str) -> Array | None:
-        """A constant."""
-        return numpy_helper.to_array(self.constants[name]) if name in self.constants else None
-
-    def is_constant(self, name: str) -> bool:
-        """Whether a value is a constant, in integers or not."""
-        node = self.makers.get(name)
-        return name in self.constants or (
-            node is not None and node.op_type in _POINTS and self.is_constant(node.input[0])
-        )
-
-    def scale(self, node: NodeProto) -> Array | None:
-        """The scale of a QuantizeLinear or DequantizeLinear, if it is a constant."""
-        return self.array(node.input[1])
-
-    def bits(self, node: NodeProto) -> str:
-        """The type of the integers, unless it has 8 bits."""
-        point = self.constants.get(node.input[2]) if len(node.input) > 2 else None
-        if point is None or point.data_type in _EIGHT:
-            return ""
-        return TensorProto.DataType.Name(point.data_type).lower()
-
-
-def _label(node: NodeProto) -> str:
-    return node.name or next(iter(node.output), node.op_type)
-
-
-def _in_float(graph: _Graph, where: Mapping[int, bool]) -> Iterator[Finding]:
+def _in_float(graph: QdqGraph, engine: Timed, where: Mapping[int, bool]) -> Iterator[Finding]:
     """Layers with weights that the engine computes in float, and others between integers."""
     for i, node in enumerate(graph.nodes):
-        if where.get(i, True) or node.op_type in _POINTS or node.op_type in _MOVING:
+        if where.get(i, True) or node.op_type in POINTS or node.op_type in _MOVING:
             continue
         reads = [graph.dequantize(name) for name in node.input if name and not graph.is_constant(name)]
-        after = [reader.op_type for name in node.output for reader in graph.readers[name]]
-        if node.op_type in _WEIGHTED:
-            yield Finding(_label(node), "in float", *_why_in_float(graph, node))
-        elif any(reads) and "QuantizeLinear" in after:
-            yield Finding(_label(node), "float island", *_why_in_float(graph, node))
+        quantized = any(reader.op_type == "QuantizeLinear" for reader in graph.after(node))
+        if node.op_type in WEIGHTED:
+            yield Finding(label(node), "in float", *_why_in_float(graph, engine, node))
+        elif any(reads) and quantized:
+            yield Finding(label(node), "float island", *_why_in_float(graph, engine, node))
 
 
-def _why_in_float(graph: _Graph, node: NodeProto) -> tuple[str, str]:
+def _why_in_float(graph: QdqGraph, engine: Timed, node: NodeProto) -> tuple[str, str]:
     """The reason, and what mends it. OpenVINO also merges layers whose results are read in float."""
     found = _why_by_operands(graph, node)
-    if found is None and graph.engine == "onnxruntime":
+    if found is None and engine == "onnxruntime":
         found = _why_by_result(graph, node)
     mend = _FOLDED if node.op_type == "BatchNormalization" else "float for its neighbours, too, if that is faster"
-    return found or (f"{graph.engine} computes {node.op_type} in float here", mend)
+    return found or (f"{_NAMES[engine]} computes {node.op_type} in float here", mend)
 
 
-def _why_by_operands(graph: _Graph, node: NodeProto) -> tuple[str, str] | None:
-    weighted = node.op_type in _WEIGHTED
+def _why_by_operands(graph: QdqGraph, node: NodeProto) -> tuple[str, str] | None:
+    weighted = node.op_type in WEIGHTED
     named = node.input[:2] if weighted else [name for name in node.input if not graph.is_constant(name)]
     for name in filter(None, named):
         back, constant = graph.dequantize(name), graph.is_constant(name)
@@ -324,65 +262,40 @@ def _why_by_operands(graph: _Graph, node: NodeProto) -> tuple[str, str] | None:
         if back is None:
             return f"its {what} '{name}' is not quantized", f"QuantizeLinear and DequantizeLinear for '{name}'"
         if bits := graph.bits(back):
-            return f"its {what} '{name}' is {bits}, for which there is no kernel", "8 bits"
+            return f"its {what} '{name}' is {bits}, and the engine has no kernel for that", "8 bits"
         scale = graph.scale(back)
         if not constant and scale is not None and scale.size > 1:
             return f"its input '{name}' has a scale for each channel", f"one scale for '{name}'"
     return None
 
 
-def _why_by_result(graph: _Graph, node: NodeProto) -> tuple[str, str] | None:
+def _why_by_result(graph: QdqGraph, node: NodeProto) -> tuple[str, str] | None:
     """The reason that onnxruntime has, which replaces a node with its QuantizeLinear and DequantizeLinear or not at all."""
-    after = [reader for name in node.output for reader in graph.readers[name]]
+    after = graph.after(node)
     if not after or any(each.op_type != "QuantizeLinear" for each in after):
         return _why_not_merged(graph, node, after)
     if bits := next((each for each in map(graph.bits, after) if each), ""):
-        return f"its result is {bits}, for which there is no kernel", "8 bits"
-    if times := _times_of_bias(graph, node):
+        return f"its result is {bits}, and the engine has no kernel for that", "8 bits"
+    if times := graph.times_of_bias(node):
         reason = f"the scale of its bias is {times:.4g} times that of its sums"
         return reason, "a bias in units of input scale times weight scale"
     return None
 
 
-def _why_not_merged(graph: _Graph, node: NodeProto, after: Sequence[NodeProto]) -> tuple[str, str]:
+def _why_not_merged(graph: QdqGraph, node: NodeProto, after: Sequence[NodeProto]) -> tuple[str, str]:
     """The reason for a node whose result is read in float."""
     reader = next((each for each in after if each.op_type != "QuantizeLinear"), None)
     if reader is None:
         return "its result is an output of the graph in float", "nothing: an output may stay in float"
-    points = [each for name in reader.output for each in graph.readers[name] if each.op_type == "QuantizeLinear"]
-    if reader.op_type in _RANGES and points:
-        low = _lowest(graph, points[0])
-        if low is not None and low < 0:
-            outside = (
-                f"the range of '{_label(reader)}', {reader.op_type}, begins at {low:.4g}, so that it is not merged"
-            )
-            return outside, f"a range of '{reader.output[0]}' from 0 on"
+    points = [each for each in graph.after(reader) if each.op_type == "QuantizeLinear"]
+    if reader.op_type in RANGES and points:
+        ends = graph.ends(points[0])
+        if ends is not None and ends[0] < 0:
+            begins = f"the range of '{label(reader)}', {reader.op_type}, begins at {ends[0]:.4g}"
+            return f"{begins}, so that it is not merged", f"a range of '{reader.output[0]}' from 0 on"
     if reader.op_type == "BatchNormalization":
-        return f"'{_label(reader)}', BatchNormalization, reads its result in float", _FOLDED
-    return f"'{_label(reader)}', {reader.op_type}, reads its result in float", f"QuantizeLinear for '{node.output[0]}'"
-
-
-def _times_of_bias(graph: _Graph, node: NodeProto) -> float | None:
-    """The scale of a bias as a multiple of that of the sums that it is added to, where they differ most; None if they do not."""
-    if node.op_type not in ("Conv", "Gemm") or len(node.input) < 3:
-        return None
-    parts = [graph.dequantize(name) for name in node.input]
-    scales = [None if part is None else graph.scale(part) for part in parts]
-    x, weight, bias = (np.zeros(0) if each is None else np.asarray(each, np.float64).reshape(-1) for each in scales)
-    if not (x.size and weight.size and bias.size):
-        return None
-    times = bias / (x * weight)
-    most = float(times[int(np.abs(times - 1).argmax())])
-    return most if abs(most - 1) > _BIAS else None
-
-
-def _lowest(graph: _Graph, point: NodeProto) -> float | None:
-    """The least number that QuantizeLinear represents."""
-    scale = graph.scale(point)
-    zero = graph.array(point.input[2]) if len(point.input) > 2 else np.zeros((), np.uint8)
-    if scale is None or zero is None or scale.size > 1 or zero.dtype.kind not in "iu":
-        return None
-    return float((np.iinfo(zero.dtype).min - int(zero.reshape(()))) * scale.reshape(()))
+        return f"'{label(reader)}', BatchNormalization, reads its result in float", _FOLDED
+    return f"'{label(reader)}', {reader.op_type}, reads its result in float", f"QuantizeLinear for '{node.output[0]}'"
 
 
 def _wrong_sums(
@@ -435,11 +348,11 @@ def _rows(each: Inexact, engine: Timed) -> dict[str, tuple[int, int]]:
     }
 
 
-def _concats(graph: _Graph) -> Iterator[Finding]:
+def _concats(graph: QdqGraph) -> Iterator[Finding]:
     """Concat whose inputs have other scales than its result: values are rounded again, or clipped."""
     for node in graph.nodes:
         backs = [graph.dequantize(name) for name in node.input]
-        after = [reader for reader in graph.readers[node.output[0]] if reader.op_type == "QuantizeLinear"]
+        after = [reader for reader in graph.after(node) if reader.op_type == "QuantizeLinear"]
         if node.op_type != "Concat" or not after or not all(backs):
             continue
         scales = [graph.scale(each) for each in (*backs, after[0]) if each is not None]
@@ -449,7 +362,7 @@ def _concats(graph: _Graph) -> Iterator[Finding]:
         if len(set(numbers)) > 1:
             shown = ", ".join(f"{each:.4g}" for each in numbers[:-1])
             reason = f"its inputs have scales {shown}, its result {numbers[-1]:.4g}: values are rounded a second time"
-            yield Finding(_label(node), "concat", reason, "one scale for all of them")
+            yield Finding(label(node), "concat", reason, "one scale for all of them")
 
 
 def _ranges(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Iterator[Finding]:

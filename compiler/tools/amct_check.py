@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..flows.options import Timed
-from ..support.tables import print_tables
+from ..support.tables import Table, print_tables
 from .parser import add_command
 from .shared import add_batch, add_json, add_run_form, command_session, image_form, print_json
 
@@ -23,7 +23,8 @@ that some processors compute wrongly; weights of -128; biases and Concat whose s
 float is what the engine says after it has loaded the file. The rest follows from the file, for all processors.
 
 With --data, also ranges that clip or waste bits, sums that do leave 16 bits, and how far the outputs on this processor are from
-what the file specifies. The status is 1 if the engine refuses the file, or does not compute what it says on some processor."""
+what the file specifies. --fix repairs sums, biases, and the ranges of Relu, Clip and Concat. The status is 1 if the engine
+refuses the file, or does not compute what it says on some processor."""
 
 
 def add_parser(commands: Any) -> None:
@@ -39,6 +40,8 @@ def add_parser(commands: Any) -> None:
     add("--for", dest="engine", choices=get_args(Timed), required=True, help=text)
     text = "arrays by input: an .npz or .npy file, a folder of .npy files or, with --preprocess, of images"
     add("--data", metavar="DATA", type=Path, help=text)
+    text = "write the file with repairs that need no data, and examine that one"
+    add("--fix", metavar="FILE", type=Path, help=text)
     add_batch(parser)
     add_run_form(parser)
     add_json(add)
@@ -48,19 +51,22 @@ def run(args: argparse.Namespace) -> None:
     """Raises CompileError for a file that is not quantized, without the engine, and if the engine computes something else."""
     from ..data.inputs import load_runs
     from ..flows.check import WRONG, check_file
+    from ..flows.repair import repair_file
     from ..ir.functions import main_function
     from ..support.diagnostics import CompileError
 
     def runs(module: ModuleOp) -> Sequence[Mapping[str, Array]]:
         return load_runs(args.data, main_function(module), args.batch, image_form(args), args.samples).inputs
 
-    found = check_file(args.model, args.engine, command_session(args), None if args.data is None else runs)
+    repairs = [] if args.fix is None else repair_file(args.model, args.fix, command_session(args))
+    path = args.fix or args.model
+    found = check_file(path, args.engine, command_session(args), None if args.data is None else runs)
     if args.json:
-        print_json(args, found.data())
+        print_json(args, {**found.data(), "repairs": [{"layer": layer, "new": new} for layer, new in repairs]})
     else:
-        print_tables(found.tables())
+        print_tables([*([Table("repaired", ("layer", "it has"), repairs)] if repairs else []), *found.tables()])
         if not found.findings:
             print("nothing was found")
     if wrong := [each for each in found.findings if each.kind in WRONG]:
         message = f"{wrong[0].layer}: {wrong[0].title}"
-        raise CompileError(message, where=str(args.model), hint=f"{wrong[0].mend} mends it")
+        raise CompileError(message, where=str(path), hint=f"{wrong[0].mend} mends it")

@@ -52,7 +52,7 @@ finite are null.
 | `amct evaluate` | `samples`, `source`, `models`, `pairs` |
 | `amct evaluate --perplexity` | `source`, `windows`, `window`, `tokens`, `models` |
 | `amct benchmark` | `onnxruntime`, `threads`, `batch`, `models` |
-| `amct check` | `file`, `engine`, `integers`, `floats`, `findings`, `outputs` |
+| `amct check` | `file`, `engine`, `integers`, `floats`, `findings`, `outputs`, `repairs` |
 | `amct reduce` | `failure`, `operations`, `runs`, `files` |
 
 `files` has the paths of what was written by role: for `amct quantize` `onnx`, `nn`, `ascend`, `record`, `remarks`, `summary`,

@@ -10,9 +10,11 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+import amct_opt
 from amct_opt.engines.onnx_runtime import arithmetic
 from amct_opt.flows.check import Checked, Finding, check_file
 from amct_opt.flows.options import Timed
+from amct_opt.flows.repair import repair_file
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
 
@@ -39,8 +41,8 @@ class File:
         nodes = [
             node("QuantizeLinear", ["x", "sx", "zx"], ["x.q"], axis=1),
             node("DequantizeLinear", ["x.q", "sx", "zx"], ["x.d"], axis=1),
-            node("DequantizeLinear", ["w", "sw", "zw"], ["w.d"]),
-            node("DequantizeLinear", ["b", "sb", "zb"], ["b.d"]),
+            node("DequantizeLinear", ["w", "sw", "zw"], ["w.d"], axis=0),
+            node("DequantizeLinear", ["b", "sb", "zb"], ["b.d"], axis=0),
             node(self.kind, self.inputs, ["conv"], name="conv", kernel_shape=[3, 3]),
             *self.between,
             node("QuantizeLinear", [last, "sy", "zy"], ["y.q"]),
@@ -109,6 +111,17 @@ def transposed(file: File) -> None:
     file.kind, file.constants["w"] = "ConvTranspose", file.constants["w"].swapaxes(0, 1)
 
 
+def wrong_sums(file: File) -> None:
+    file.constants |= {"w": np.full((CHANNELS, 8, 3, 3), 120, np.int8), "sy": np.float32(8)}
+
+
+def wrong_sums_by_channel(file: File) -> None:
+    wrong_sums(file)
+    file.constants["w"][1] = 3
+    file.constants |= {"sw": np.full(CHANNELS, 0.01, np.float32), "zw": np.zeros(CHANNELS, np.int8)}
+    file.constants |= {"sb": np.full(CHANNELS, 0.001, np.float32), "zb": np.zeros(CHANNELS, np.int32)}
+
+
 def test_a_file_without_faults(tmp_path: Path) -> None:
     """A Relu whose range begins at 0 is merged."""
     file = File()
@@ -122,7 +135,7 @@ def test_a_file_without_faults(tmp_path: Path) -> None:
     ("change", "kind", "reason"),
     [
         (relu_outside, "in float", "the range of 'relu', Relu, begins at -100, so that it is not merged"),
-        (in_16_bits, "in float", "its input 'x.d' is uint16, for which there is no kernel"),
+        (in_16_bits, "in float", "its input 'x.d' is uint16, and the engine has no kernel for that"),
         (by_channel, "in float", "its input 'x.d' has a scale for each channel"),
         (float_weight, "in float", "its weight 'v' is not quantized"),
         (large_bias, "in float", "the scale of its bias is 100 times that of its sums"),
@@ -140,7 +153,7 @@ def test_what_is_in_float_has_a_reason(change: Callable[[File], None], kind: str
 
 def test_sums_that_leave_16_bits_name_processors(tmp_path: Path) -> None:
     file = File()
-    file.constants |= {"w": np.full((CHANNELS, 8, 3, 3), 120, np.int8), "sy": np.float32(8)}
+    wrong_sums(file)
     found = checked(file, tmp_path)
     finding = only(found)
     assert (finding.layer, finding.kind) == ("conv", "16-bit sums")
@@ -201,8 +214,7 @@ def test_ranges_are_held_against_data(largest: float, kind: str, tmp_path: Path)
     assert kind in {each.kind for each in found.findings if each.layer == "x"}
 
 
-def test_concat_of_other_scales(tmp_path: Path) -> None:
-    file = File()
+def joined(file: File) -> None:
     file.constants["s2"] = np.float32(0.5)
     points: Sequence[str] = ("sy", "s2")
     file.between = [
@@ -214,6 +226,11 @@ def test_concat_of_other_scales(tmp_path: Path) -> None:
         )
     ]
     file.between.append(helper.make_node("Concat", ["sy.d", "s2.d"], ["joined"], name="joined", axis=1))
+
+
+def test_concat_of_other_scales(tmp_path: Path) -> None:
+    file = File()
+    joined(file)
     finding = next(each for each in checked(file, tmp_path).findings if each.kind == "concat")
     assert finding.reason == "its inputs have scales 1, 0.5, its result 1: values are rounded a second time"
 
@@ -235,3 +252,48 @@ def test_the_command(amct_tool: Amct, tmp_path: Path) -> None:
     assert f"{path}: error: conv: 16-bit sums on x86-64 with AVX2" in result.err
     result = amct_tool("check", path, "--for", "onnxruntime", "--json")
     assert [each["layer"] for each in json.loads(result.out)["findings"]] == ["conv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "repaired"),
+    [
+        (wrong_sums, [("conv", "larger scales for 4 output channels of its weight")]),
+        (wrong_sums_by_channel, [("conv", "larger scales for 3 output channels of its weight")]),
+        (relu_outside, [("relu", "a range that begins at 0, not at -100")]),
+        (large_bias, [("conv", "a bias in units of its sums, not of 100 times as much")]),
+        (joined, [("joined", "the scale of its result for 1 of 2 inputs")]),
+        (relu, []),
+    ],
+)
+def test_what_needs_no_data_is_repaired(
+    change: Callable[[File], None], repaired: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """Nothing is found in the new file, whose outputs are close to what the file specifies."""
+    file = File()
+    change(file)
+    path, out = file.write(tmp_path / "file.onnx"), tmp_path / "new.onnx"
+    assert repair_file(path, out, new_session()) == repaired
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    x = np.linspace(0, 25.5, 8 * 36, dtype=np.float32).reshape(1, 8, 6, 6)
+    found = check_file(out, "onnxruntime", new_session(), lambda _: [{"x": x}])
+    assert told(found) == []
+    before, after = (amct_opt.execute(amct_opt.load(each).module, {"x": x})["y"] for each in (path, out))
+    assert np.square(before - after).sum() < 1e-3 * np.square(before).sum()
+
+
+def test_the_command_repairs(amct_tool: Amct, tmp_path: Path) -> None:
+    file = File()
+    wrong_sums(file)
+    path, out = file.write(tmp_path / "file.onnx"), tmp_path / "new.onnx"
+    result = amct_tool("check", path, "--for", "onnxruntime", "--fix", out)
+    assert (result.status, result.err) == (0, "")
+    assert "larger scales for 4 output channels of its weight" in result.out
+    assert "nothing was found" in result.out
+    assert json.loads(amct_tool("check", out, "--for", "onnxruntime", "--json").out)["repairs"] == []
+
+
+def test_what_is_not_quantized_is_not_repaired(tmp_path: Path) -> None:
+    model = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    with pytest.raises(CompileError, match="nothing in it is quantized"):
+        repair_file(model, tmp_path / "new.onnx", new_session())
+    assert not (tmp_path / "new.onnx").exists()

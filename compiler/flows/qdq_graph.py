@@ -1,0 +1,127 @@
+"""The graph of a quantized ONNX file of any tool, by QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+from .. import frontends
+from ..ir.array import Array
+from ..ir.verification import verify
+from ..session import Session
+from ..support.diagnostics import CompileError
+
+WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+POINTS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+INTEGER_OPERATOR = re.compile(r"^Q|Integer")
+"""onnxruntime's operators on integers."""
+RANGES = frozenset({"Relu", "Clip"})
+"""Operators that engines merge into the QuantizeLinear behind them if its range allows it."""
+_EIGHT = frozenset({TensorProto.UINT8, TensorProto.INT8})
+_BIAS = 1e-3
+"""The relative difference of scales from which on onnxruntime does not take a bias as integers."""
+
+
+class QdqGraph:
+    """The nodes of a graph by what they read and give. Nodes may change, but not the names of their results."""
+
+    def __init__(self, graph: onnx.GraphProto):
+        self.nodes: list[NodeProto] = list(graph.node)
+        self.constants: dict[str, TensorProto] = {each.name: each for each in graph.initializer}
+        self.makers: dict[str, NodeProto] = {name: node for node in self.nodes for name in node.output if name}
+        self.readers: dict[str, list[NodeProto]] = defaultdict(list)
+        for node in self.nodes:
+            for name in node.input:
+                self.readers[name].append(node)
+            if node.op_type == "Constant":
+                self.constants.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+    def dequantize(self, name: str) -> NodeProto | None:
+        """The DequantizeLinear that gives a value."""
+        node = self.makers.get(name)
+        return node if node is not None and node.op_type == "DequantizeLinear" else None
+
+    def after(self, node: NodeProto) -> list[NodeProto]:
+        """The nodes that read the results of a node."""
+        return [reader for name in node.output for reader in self.readers[name]]
+
+    def array(self, name: str) -> Array | None:
+        """A constant."""
+        return numpy_helper.to_array(self.constants[name]) if name in self.constants else None
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a value is a constant, in integers or not."""
+        node = self.makers.get(name)
+        return name in self.constants or (
+            node is not None and node.op_type in POINTS and self.is_constant(node.input[0])
+        )
+
+    def scale(self, node: NodeProto) -> Array | None:
+        """The scale of a QuantizeLinear or DequantizeLinear, if it is a constant."""
+        return self.array(node.input[1])
+
+    def zero_point(self, node: NodeProto) -> Array | None:
+        """The zero point of a QuantizeLinear or DequantizeLinear, if it is a constant or has its default."""
+        return self.array(node.input[2]) if len(node.input) > 2 else np.zeros((), np.uint8)
+
+    def bits(self, node: NodeProto) -> str:
+        """The type of the integers, unless it has 8 bits."""
+        point = self.constants.get(node.input[2]) if len(node.input) > 2 else None
+        if point is None or point.data_type in _EIGHT:
+            return ""
+        return TensorProto.DataType.Name(point.data_type).lower()
+
+    def ends(self, point: NodeProto) -> tuple[float, float] | None:
+        """The least and the greatest number that a QuantizeLinear with one scale represents."""
+        scale, zero = self.scale(point), self.zero_point(point)
+        if scale is None or zero is None or scale.size > 1 or zero.dtype.kind not in "iu":
+            return None
+        least, greatest = (end - int(zero.reshape(())) for end in (np.iinfo(zero.dtype).min, np.iinfo(zero.dtype).max))
+        return float(least * scale.reshape(())), float(greatest * scale.reshape(()))
+
+    def scale_of_sums(self, node: NodeProto) -> Array | None:
+        """The scales of the sums that a quantized bias is added to: float64 of shape [1] or [channels]."""
+        if node.op_type not in ("Conv", "Gemm") or len(node.input) < 3 or self.dequantize(node.input[2]) is None:
+            return None
+        parts = [self.dequantize(name) for name in node.input[:2]]
+        x, weight = (None if part is None else self.scale(part) for part in parts)
+        if x is None or weight is None or x.size != 1:
+            return None
+        return x.astype(np.float64).reshape(-1) * weight.astype(np.float64).reshape(-1)
+
+    def times_of_bias(self, node: NodeProto) -> float | None:
+        """The scale of a bias as a multiple of that of its sums, where they differ most; None if they do not."""
+        sums = self.scale_of_sums(node)
+        bias = None if sums is None else self.scale(self.makers[node.input[2]])
+        if sums is None or bias is None:
+            return None
+        times = bias.astype(np.float64).reshape(-1) / sums
+        most = float(times[int(np.abs(times - 1).argmax())])
+        return most if abs(most - 1) > _BIAS else None
+
+
+def label(node: NodeProto) -> str:
+    """The name of a node, or of the result of one without a name."""
+    return node.name or next(iter(node.output), node.op_type)
+
+
+def read_quantized(path: Path, session: Session) -> tuple[ModuleOp, onnx.ModelProto]:
+    """The module of a quantized file, and its model with all weights in it.
+
+    Raises CompileError, located in the file, if it is not an ONNX file or has nothing quantized.
+    """
+    if path.suffix.lower() != ".onnx":
+        raise CompileError("is not an ONNX file", where=str(path))
+    module = frontends.read(path, session)
+    verify(module)
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    onnx.load_external_data_for_model(model, str(path.parent))
+    if not any(node.op_type in POINTS or INTEGER_OPERATOR.match(node.op_type) for node in model.graph.node):
+        raise CompileError("nothing in it is quantized", where=str(path), hint="amct quantize writes quantized files")
+    return module, model
