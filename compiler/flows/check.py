@@ -35,7 +35,7 @@ from ..transforms.quantization.portable import AVX2, channels_apart, inexact_on
 from ..transforms.quantization.profiles import QDQ
 from .float_regions import number_nodes
 from .options import Timed
-from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, label, read_quantized
+from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, label, read_model, read_quantized
 from .runnable import OnnxRuntime
 
 Kind = Literal[
@@ -145,38 +145,43 @@ def check_file(
     module, model = read_quantized(path, session)
     graph = QdqGraph(model.graph)
     given: Sequence[Mapping[str, Array]] = () if runs is None else runs(module)
-    with scratch() as folder:
-        try:
-            where = _with_merged(graph, _FACTS[engine](_numbered(model, folder)))
-            outputs = _apart(
-                module, OnnxRuntime(path, "cpu") if engine == "onnxruntime" else OpenVino(path, module), given
-            )
-        except CompileError as e:
-            if e.hint.startswith("pip install"):
-                raise
-            refused = Finding(path.name, "refused", e.message, "another engine")
-            return Checked(path, engine, 0, 0, [refused])
+    try:
+        where = _where(model, graph, engine)
+        outputs = _apart(module, OnnxRuntime(path, "cpu") if engine == "onnxruntime" else OpenVino(path, module), given)
+    except CompileError as e:
+        if e.hint.startswith("pip install"):
+            raise
+        refused = Finding(path.name, "refused", e.message, "another engine")
+        return Checked(path, engine, 0, 0, [refused])
     weighted = [where[i] for i in where if graph.nodes[i].op_type in WEIGHTED]
     findings: list[Finding] = [
         *_wrong_sums(module, engine, given, {label(graph.nodes[i]) for i, integers in where.items() if not integers}),
-        *_in_float(graph, engine, where),
-        *_concats(graph),
+        *_rounded(graph, engine, where),
         *_ranges(module, given),
     ]
     return Checked(path, engine, sum(weighted), len(weighted) - sum(weighted), findings, outputs)
 
 
-def _numbered(model: onnx.ModelProto, folder: Path) -> Path:
-    """A file of the model whose nodes have their numbers as names."""
-    numbered, path = onnx.ModelProto(), folder / "numbered.onnx"
+def rounded(path: Path) -> list[Finding]:
+    """What onnxruntime computes in float, or rounds twice, in a quantized file. Raises CompileError if it refuses the file."""
+    model = read_model(path)
+    graph = QdqGraph(model.graph)
+    return _rounded(graph, "onnxruntime", _where(model, graph, "onnxruntime"))
+
+
+def _rounded(graph: QdqGraph, engine: Timed, where: Mapping[int, bool]) -> list[Finding]:
+    return [*_in_float(graph, engine, where), *_concats(graph)]
+
+
+def _where(model: onnx.ModelProto, graph: QdqGraph, engine: Timed) -> dict[int, bool]:
+    """Whether the engine computes nodes in integers, by number. A layer may have the name of the node that reads it there."""
+    numbered = onnx.ModelProto()
     numbered.CopyFrom(model)
     number_nodes(numbered.graph)
-    path.write_bytes(numbered.SerializeToString())
-    return path
-
-
-def _with_merged(graph: QdqGraph, where: Mapping[int, bool]) -> dict[int, bool]:
-    """The facts about nodes by number, with layers that the engine calls by the name of the node that reads them."""
+    with scratch() as folder:
+        path = folder / "numbered.onnx"
+        path.write_bytes(numbered.SerializeToString())
+        where = _FACTS[engine](path)
     readers = {name: i for i, node in enumerate(graph.nodes) for name in node.input}
     merged = {i: readers.get(node.output[0], i) for i, node in enumerate(graph.nodes) if node.op_type in WEIGHTED}
     return {**{i: where[reader] for i, reader in merged.items() if reader in where}, **where}

@@ -12,12 +12,15 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
+from ..frontends.onnx.source import load
 from ..ir.array import Array
 from ..ir.verification import verify
 from ..session import Session
-from ..support.diagnostics import CompileError
+from ..support.diagnostics import CompileError, first_line
 
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+LARGEST = 2**31 - 1
+"""Bytes of the largest model with its weights."""
 POINTS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 INTEGER_OPERATOR = re.compile(r"^Q|Integer")
 """onnxruntime's operators on integers."""
@@ -120,8 +123,22 @@ def read_quantized(path: Path, session: Session) -> tuple[ModuleOp, onnx.ModelPr
         raise CompileError("is not an ONNX file", where=str(path))
     module = frontends.read(path, session)
     verify(module)
-    model = onnx.ModelProto.FromString(path.read_bytes())
-    onnx.load_external_data_for_model(model, str(path.parent))
+    model = read_model(path)
     if not any(node.op_type in POINTS or INTEGER_OPERATOR.match(node.op_type) for node in model.graph.node):
         raise CompileError("nothing in it is quantized", where=str(path), hint="amct quantize writes quantized files")
     return module, model
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """The model of an ONNX file with all weights in it. Raises CompileError, located in the file, if it cannot be read, or takes
+    more than 2 GB.
+    """
+    load(path)  # for its errors: what it returns has other names and lacks weights
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as e:
+        raise CompileError(f"its external data cannot be read: {first_line(e)}", where=str(path)) from None
+    if model.ByteSize() > LARGEST:
+        raise CompileError("takes more than 2 GB with its external data", where=str(path))
+    return model

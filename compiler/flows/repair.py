@@ -14,7 +14,6 @@ from ..dialects.nn import NNOp, constant_of, dequantize_of
 from ..ir.array import Array
 from ..rewriting import layer_of
 from ..session import Session
-from ..support.diagnostics import CompileError
 from ..support.files import replacing
 from ..transforms.quantization.convert.layer_weights import multiplied_layers
 from ..transforms.quantization.decide.layers import channel_axis
@@ -23,7 +22,7 @@ from ..transforms.quantization.profiles import QDQ
 from .qdq_graph import RANGES, WEIGHTED, QdqGraph, label, read_quantized
 
 _MOST = 2**31 - 1
-"""Bytes of the largest file, and the largest integer of a bias."""
+"""The largest integer of a bias."""
 
 
 def repair_file(path: Path, out: Path, session: Session) -> list[tuple[str, str]]:
@@ -40,8 +39,6 @@ def repair_file(path: Path, out: Path, session: Session) -> list[tuple[str, str]
     repair = _Repair(model.graph)
     done = [*repair.weights(module), *repair.ranges(), *repair.concats(), *repair.biases()]
     repair.finish()
-    if model.ByteSize() > _MOST:
-        raise CompileError("takes more than 2 GB with its external data", where=str(path))
     with replacing(out) as stream:
         stream.write(model.SerializeToString())
     return done

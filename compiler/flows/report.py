@@ -9,8 +9,11 @@ from pathlib import Path
 from ..examine.reports.model_explorer import node_data
 from ..examine.reports.page import page_of
 from ..examine.reports.reading import Run, read_run
+from ..support.diagnostics import CompileError
 from ..support.files import replacing
 from ..support.limits import locating
+from ..transforms.quantization.profiles import QDQ
+from .check import rounded
 
 PAGE, NODE_DATA = "report.html", "model_explorer.json"
 
@@ -28,10 +31,21 @@ def write_page(run: Run) -> Path:
     """Write the page of a run. Raises CompileError without the extra `report`."""
     path = run.folder / PAGE
     with locating(PAGE):
-        page = page_of(run)
+        page = page_of(run, _rounded(run))
     with replacing(path) as stream:
         stream.write(page.encode(errors="backslashreplace"))
     return path
+
+
+def _rounded(run: Run) -> list[tuple[str, str, str]]:
+    """What onnxruntime computes in float or rounds twice in the file of a run for it: the layer, the reason and what mends it."""
+    file = run.folder / Path(run.files.get("onnx", "")).name
+    if run.metadata.get("profile") != QDQ.name or run.onnxruntime is None or not file.is_file():
+        return []
+    try:
+        return [(each.layer, each.reason, each.mend) for each in rounded(file)]
+    except CompileError as e:
+        return [(file.name, e.message, e.hint)]
 
 
 def node_data_of(folder: Path) -> Path:

@@ -25,14 +25,17 @@ _MOST_REMARKS = 1000
 _RECOVERY = frozenset(step.name for step in RECOVERY)
 
 
-def page_of(run: Run) -> str:
-    """The HTML of a run. Raises CompileError if plotly or jinja2 is missing."""
+def page_of(run: Run, rounded: Sequence[tuple[str, str, str]] = ()) -> str:
+    """The HTML of a run. `rounded` are layers that onnxruntime computes in float or rounds twice, why, and what mends that.
+
+    Raises CompileError if plotly or jinja2 is missing.
+    """
     jinja2, offline = imported("jinja2"), imported("plotly.offline")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     # the bundle is ours to trust: it is the one text of the page that is not escaped
-    context = {**_contents(run), "plotly": offline.get_plotlyjs(), "drawn": _drawn(run)}
+    context = {**_contents(run), "rounded": rounded, "plotly": offline.get_plotlyjs(), "drawn": _drawn(run)}
     return environment.get_template("report.html").render(context)
 
 

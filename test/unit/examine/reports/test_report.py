@@ -92,6 +92,24 @@ ABSENT = {
 }
 
 
+def test_what_onnxruntime_computes_in_float_has_a_reason(tmp_path: Path) -> None:
+    """A layer whose input is not quantized, and a file that is damaged."""
+    pytest.importorskip("onnxruntime", reason="the extra `onnxruntime` is not installed")
+    amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path, DIGITS / "calib.npz", profile="qdq")
+    title, path = "What onnxruntime computes in float", tmp_path / "digits_qdq.onnx"
+    assert title not in Page(amct_opt.report(tmp_path)).text
+    model = onnx.load(path)
+    makers = {name: node for node in model.graph.node for name in node.output}
+    (layer,) = (node for node in model.graph.node if node.name == "conv2")
+    layer.input[0] = makers[makers[layer.input[0]].input[0]].input[0]
+    onnx.save(model, path)
+    text = Page(amct_opt.report(tmp_path)).text
+    assert title in text
+    assert f"its input '{layer.input[0]}' is not quantized" in text
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "is not an ONNX model" in Page(amct_opt.report(tmp_path)).text
+
+
 @pytest.mark.parametrize("name", ABSENT)
 def test_what_is_absent_is_left_out_with_a_sentence(copied: Path, name: str) -> None:
     (copied / name).unlink()
