@@ -146,6 +146,14 @@ def test_it_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> Non
     known = call(*python, "-c", plugin, cwd=work, PYTHONPATH=str(dependencies)).split()
     assert known[0] == "True"
     assert {"fuse-bn", "quantize", "lower-to-ascend"} <= set(known)
+    compiler = Path(shutil.copy(ROOT / "examples" / "embedding" / "device.py", work))
+    assert len(compiler.read_text().splitlines()) < 150
+    paths = os.pathsep.join(map(str, (site, dependencies)))
+    call(*python[:1], "-m", "pyright", "--pythonpath", python[0], compiler, cwd=work, PYTHONPATH=paths)
+    digits = ROOT / "examples" / "digits"
+    files = digits / "digits.onnx", digits / "calib.npz", work / "digits.s"
+    call(*python[:1], compiler, *files, cwd=work, PYTHONPATH=str(dependencies))
+    assert re.findall(r"= device\.(\w+) r\d+, r\d+ :", files[2].read_text()) == ["sum_int8"]
 
 
 IMPORTS = """\
