@@ -133,7 +133,7 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     alone, rounded to nearest), the model does not run and nothing is measured. `session.on_progress` is called with
     the phases `calibrate` and `measure`. Raises CompileError, located, for anything that cannot be done.
     """
-    results, outputs = options.results, _outputs(model, folder, options.results, session)
+    results, outputs = options.results, _outputs(model, folder, options, session)
     asked = options.wanted, options.data, options.running
     network = read_network(model_in(model), *asked, session, outputs.written)
     outputs = outputs.beside(network)
@@ -163,8 +163,9 @@ def quantize_file(model: Path, folder: Path, options: FileOptions, session: Sess
     return summary
 
 
-def _outputs(model: Path, folder: Path, results: ResultOptions, session: Session) -> _Outputs:
-    """Raises CompileError if `folder` is not one."""
+def _outputs(model: Path, folder: Path, options: FileOptions, session: Session) -> _Outputs:
+    """AMCT's configuration asks for a record as well. Raises CompileError if `folder` is not one."""
+    results, profile = options.results, profile_of(session)
     if folder.exists() and not folder.is_dir():
         raise CompileError("cannot be written: not a folder", where=str(folder))
     onnx = OnnxTarget(opset=results.opset, matmul_nbits=results.matmul_nbits, simulate_formats=results.simulate_formats)
@@ -174,7 +175,10 @@ def _outputs(model: Path, folder: Path, results: ResultOptions, session: Session
         "ascend": MlirTarget(),
         "deploy": deployed(model_in(model)).target,
     }
-    return _Outputs(model, folder, outputs_of(model, folder, {*results.also, *profile_of(session).also}), onnx, others)
+    also = {*results.also, *profile.also}
+    if profile.also and options.wanted.options.settings.config is not None:
+        also.add("record")
+    return _Outputs(model, folder, outputs_of(model, folder, also), onnx, others)
 
 
 def _start_checking(network: Network, check: str) -> None:

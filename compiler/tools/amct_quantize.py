@@ -44,7 +44,8 @@ Imports MODEL, folds what can be folded, calibrates and quantizes it, and writes
   layers.json               the error of each layer and the histogram of each quantized value, on up to 16 samples
   report.html               all of this on one page, if the extra "report" is installed (see amct report)
 With --also nn,ascend,record it writes <stem>_nn.mlir, the quantized module as text, <stem>_ascend.mlir, the module lowered to
-Ascend operators (arrays of both in .safetensors files), and <stem>_record.txt, the parameters as AMCT records them.
+Ascend operators (arrays of both in .safetensors files), and <stem>_record.txt, the parameters as AMCT records them, which
+--config writes for Ascend in any case.
 
 If there are 8 samples or more, the last tenth is held back from calibration to measure accuracy; with --batch-num, the
 batches after the first N are. Accuracy is measured for the module as the target computes it: in Ascend's integers, or with

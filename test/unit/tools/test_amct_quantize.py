@@ -470,3 +470,4 @@ def test_a_configuration_is_read_once(amct_tool, tmp_path, monkeypatch):
     config.write_text('skip_layers: "conv2" do_fusion: true')
     assert amct_tool("quantize", MODEL, "--data", CALIB, "--config", config, "-o", tmp_path / "out").status == 0
     assert read == [config]
+    assert 'key: "conv1"' in (tmp_path / "out" / f"{MODEL.stem}_record.txt").read_text(), "AMCT users expect the record"
