@@ -16,7 +16,7 @@ ALONE: tuple[WeightBits, ...] = 2, 3, 4, 8
 WITH_INPUT: tuple[WeightBits, ...] = 3, 4, 6, 7, 8
 """Bits of weights that their layers multiply by integers, if the layer's type takes fewer than 8."""
 PACKED: tuple[WeightBits, ...] = 3, 4
-"""Those of them that AMCT for PyTorch stores as INT4, two in a byte."""
+"""The bits of `WITH_INPUT` that AMCT for PyTorch stores as INT4, two in a byte."""
 GroupSize = Literal[16, 32, 64, 128, 256]
 """Sizes of groups of input channels: those of onnxruntime's MatMulNBits."""
 

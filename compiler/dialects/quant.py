@@ -354,15 +354,16 @@ class CastOp(IRDLOperation):
             raise VerifyException(f"{element_of(other)} does not go with {type_}")
         if len(shape_of(quantized)) != len(shape_of(other)):
             raise VerifyException("operand and result have different ranks")
+        rank = len(shape_of(quantized))
         for each in type_.data.blocks:
-            if each.axis >= len(shape_of(quantized)):
-                raise VerifyException(f"there is no axis {each.axis}")
+            if each.axis >= rank:
+                raise VerifyException(f"axis {each.axis} is out of range for rank {rank}")
             if known(size := shape_of(quantized)[each.axis]):
                 merge_dim(size, each.size * each.number, f"size of axis {each.axis} and its blocks")
         if (axis := type_.data.axis) is None:
             return
-        if axis >= len(shape_of(quantized)):
-            raise VerifyException(f"there is no axis {axis}")
+        if axis >= rank:
+            raise VerifyException(f"axis {axis} is out of range for rank {rank}")
         if known(size := shape_of(quantized)[axis]):
             merge_dim(size, len(type_.data.scales), f"size of axis {axis} and number of scales")
 

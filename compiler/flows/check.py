@@ -118,7 +118,7 @@ class Checked(Tabled):
 
     @property
     def layers(self) -> str:
-        """How many layers with weights are computed in integers."""
+        """The numbers of layers with weights that are computed in integers and in float."""
         return f"{self.integers} in integers, {self.floats} in float"
 
     def data(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ func.func @f(%x: tensor<2xi16>) { %y = quant.scast %x : tensor<2xi16> to tensor<
 // CHECK: size of axis 0 and number of scales differ: 2 and 3
 func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.5, 1.0}>> func.return }
 // -----
-// CHECK: there is no axis 1
+// CHECK: axis 1 is out of range for rank 1
 func.func @f(%x: tensor<2xf32>) { %y = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32:1, {0.5, 0.5}>> func.return }
 // -----
 // CHECK: different ranks
@@ -45,7 +45,7 @@ func.func @f(%x: tensor<2x!quant.uniform<i8:f32:0, {}>>) { func.return }
 // CHECK: size of axis 0 and its blocks differ: 6 and 4
 func.func @f(%x: tensor<6x2x!quant.uniform<i8:f32:{0:2, 1:1}, {{0.5, 0.5}, {0.5, 0.5}}>>) { %y = quant.dcast %x : tensor<6x2x!quant.uniform<i8:f32:{0:2, 1:1}, {{0.5, 0.5}, {0.5, 0.5}}>> to tensor<6x2xf32> func.return }
 // -----
-// CHECK: there is no axis 2
+// CHECK: axis 2 is out of range for rank 2
 func.func @f(%x: tensor<2x2x!quant.uniform<i8:f32:{2:1}, {0.5}>>) { %y = quant.dcast %x : tensor<2x2x!quant.uniform<i8:f32:{2:1}, {0.5}>> to tensor<2x2xf32> func.return }
 // -----
 // CHECK: rows of scales of equal length expected
