@@ -29,7 +29,7 @@ INLINE_CHANNELS = 16
 """Scales of up to this many channels are in the text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QParams:
     """The mapping of integers to reals: `real = (q - zero_point) * scale`, float32 scales, per tensor, along `axis` or in blocks.
 
@@ -51,6 +51,28 @@ class QParams:
             object.__setattr__(self, "scale", tuple(map(nearest_f32, self.scale)))
         if len(set(self.zero_point)) == 1:
             object.__setattr__(self, "zero_point", self.zero_point[:1])
+
+    def __eq__(self, other: object) -> bool:
+        """Equal numbers, whichever array they are in: a pair may have them twice in its file."""
+        return isinstance(other, QParams) and self._compared == other._compared and self._has_scales_of(other)
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        scale = None if isinstance(self.scale, Weight) else self.scale
+        return self.storage, scale, self.zero_point, self.axis, self.block
+
+    def _has_scales_of(self, other: QParams) -> bool:
+        import numpy as np
+
+        if self.scale == other.scale:
+            return True
+        try:
+            return np.array_equal(self.scales(), other.scales())
+        except WeightError:  # nothing is known of an array that is missing
+            return False
 
     def scales(self) -> Array:
         """float32, shape [] per tensor, [channels] or [blocks].

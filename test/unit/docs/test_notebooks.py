@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,8 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     cells = [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] for cell in cells)
     code = "\n".join("".join(cell["source"]) for cell in cells)
-    if "import torch" in code:
-        pytest.importorskip("torch", reason="the extra `torch` is not installed")
+    for package in sorted({*re.findall(r"^(?:import|from) (torch|torchao|brevitas|modelopt)\b", code, re.MULTILINE)}):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     environment = {**os.environ, "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(

@@ -217,6 +217,29 @@ def test_as_pytorch_exports(amct_tool, tmp_path):
     assert record.layers["fc"].scale_w == (2.0**-7,)
 
 
+def test_scales_of_a_pair_may_be_in_the_file_twice(amct_tool, tmp_path):
+    """As exporters write them that give each node its own constants, for more channels than the text has numbers for."""
+    node, channels = helper.make_node, 32
+    arrays = {"w": np.ones((channels, 2, 1, 1), np.float32), "s": np.float32(2.0**-5), "z": np.int8(0)}
+    arrays |= {name: np.full(channels, 2.0**-7, np.float32) for name in ("s1", "s2")}
+    arrays["zeros"] = np.zeros(channels, np.int8)
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        node("QuantizeLinear", ["w", "s1", "zeros"], ["wq"], axis=0),
+        node("DequantizeLinear", ["wq", "s2", "zeros"], ["wd"], axis=0),
+        node("Conv", ["xd", "wd"], ["y"], "conv"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, c, 4, 4]) for name, c in (("x", 2), ("y", 32)))
+    graph = helper.make_graph(
+        nodes, "g", [x], [y], [numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    result = amct_tool("convert", "--model", tmp_path / "m.onnx", "--save_path", tmp_path / "P")
+    assert (result.status, result.err) == (0, "")
+    assert read_record(tmp_path / "P_record.txt").layers["conv"].scale_w == (2.0**-7,) * channels
+
+
 def test_layers_that_break_a_rule(amct_tool, tmp_path):
     """They stay float, and say why; the others are converted."""
     model = trained()
