@@ -12,6 +12,7 @@ from ...configuration.checks import check_observers
 from ...configuration.files import read_settings
 from ...configuration.record import Record, read_record
 from ...configuration.settings import Activation, Arq, Calibration, Settings, TensorQuantize, tensor_parts
+from ...dialects.nn import DequantizeFloatOp, DequantizeOp
 from ...ir.layer_names import LayerNames
 from ...session import Session
 from ...support.diagnostics import CompileError
@@ -153,6 +154,8 @@ class Request:
         record = self.record
         if record is not None:
             record = record_in_module(record, LayerNames.of(module), able_names(layers.candidates))
+        elif any(isinstance(op, DequantizeOp | DequantizeFloatOp) for op in module.walk()):
+            layers = replace(layers, keeps=True)
         return Resolved(layers.settings, self.profile, record, self.points, self.recovery, layers=layers)
 
 

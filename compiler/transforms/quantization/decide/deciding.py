@@ -115,6 +115,10 @@ class Decide(StepPattern[S]):
     quant_enable: ClassVar[Setting] = Setting(
         "the configuration, where there is one, enables the layer", "the configuration does not enable it"
     )
+    left_in_float: ClassVar[Setting] = Setting(
+        "settings or a record name the layer, where the model is quantized already",
+        "the model is quantized already, without it",
+    )
     weight_compress_only: ClassVar[Setting] = Setting(
         "where only weights are quantized, the layer has one that can be quantized by itself",
         "only weights are quantized, and it has no weight that can be quantized by itself",

@@ -33,6 +33,7 @@ from ....ir.layer_names import LayerNames
 from ....rewriting import layer_of
 from ....support.diagnostics import CompileError, describe
 from ..profiles import Profile, Row
+from .deciding import Decide
 from .embeddings import Embedding, Experts, tables
 from .legality import (
     first_broken,
@@ -150,13 +151,23 @@ class Layers:
     profile: Profile
     candidates: Sequence[Candidate]
     """The candidates in program order; recurrent layers are last."""
+    keeps: bool = False
+    """Whether layers that settings do not name stay as they are: the module is quantized already."""
 
     @cached_property
     def held(self) -> Mapping[Operation, LayerSettings]:
         """The settings of each layer, by its operation. Raises CompileError, located in the settings' file, for what a layer
         cannot have.
         """
-        return {each.site.compute: settings_for(self.settings, each.layer) for each in self.candidates}
+        held: dict[Operation, LayerSettings] = {
+            each.site.compute: settings_for(self.settings, each.layer) for each in self.candidates
+        }
+        if not self.keeps or self.settings.only_layers or self.settings.enabled is not None:
+            return held
+        named = {*self.settings.by_layer, *self.settings.weight_bits, *self.settings.bits}
+        for op in (each.site.compute for each in self.able if each.layer.name not in named):
+            held[op] = replace(held[op], skipped=held[op].skipped or Decide.left_in_float.name)
+        return held
 
     @cached_property
     def able(self) -> Sequence[Candidate]:

@@ -156,7 +156,9 @@ class Values(Planner):
                 self._add(self.layer_at(site))
 
     def has_integers(self, m: Layer) -> bool:
-        return m.held.skipped is None and has_quantized_weight(m)
+        if m.held.skipped == Decide.left_in_float.name:
+            return has_quantized_weight(m) or self._came_quantized(m)
+        return m.held.quantize and has_quantized_weight(m)
 
     def unrecorded(self, m: Layer) -> str | None:
         record = self.request.record
@@ -173,7 +175,7 @@ class Values(Planner):
     def keep(self, m: Layer) -> None:
         """Keeps a layer, which computes on integers, unless only its weight is quantized."""
         self.decided(m)
-        if self._came_quantized(m) and not self.takes_weight(m):
+        if m.held.quantize and self._came_quantized(m) and not self.takes_weight(m):
             self._add(m)
 
     def _add(self, m: Layer) -> None:

@@ -123,7 +123,12 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> Re
         place_format_points(module, settings.activation_format, profile, remarks)
     if wants_fp16(settings, record):
         mark_fp16(module)
-    return Reported((*first, *remarks.flush()))
+    reported = Reported((*first, *remarks.flush()))
+    if left := sum(each.rule == Decide.left_in_float.name for each in reported):
+        session.warn(
+            f"the model is quantized already, and {left} layers in float stay so: only-layers names layers to quantize"
+        )
+    return reported
 
 
 def _check_layers(record: Record, module: ModuleOp, known: Layers) -> None:

@@ -19,7 +19,7 @@ func.func @main(%x: tensor<3x40xf32>) -> tensor<3x2xf32> {
 // CHECK:       %[[X:.*]] = nn.dequantize %q
 // CHECK-NOT:   nn.observe
 // CHECK:       nn.matmul %[[X]], %w
-// REMARK:      [insert-observers missed input-format] "fc": its input is quantized already
+// REMARK:      [insert-observers missed weight-quantized] "fc": its input is quantized in the model, its weight is not: both stay so
 func.func @main(%q: tensor<3x40xi8>) -> tensor<3x2xf32> {
   %w = nn.constant dense<1.0> : tensor<40x2xf32>
   %x = nn.dequantize %q by <i8, scale = 0.1> : (tensor<3x40xi8>) -> tensor<3x40xf32>

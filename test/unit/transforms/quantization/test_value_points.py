@@ -302,6 +302,41 @@ def test_quantizing_twice_leaves_float_what_was_float(name: str, profile: str, t
     assert str(module) == before
 
 
+@pytest.mark.parametrize("profile", ["qdq", "ascend"])
+def test_a_quantized_file_stays_as_it_is(profile: str, tmp_path: Path) -> None:
+    """Layers that the first run left in float stay so, unless they are named."""
+    file = tmp_path / "qdq.onnx"
+    first, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", "skip-layers=conv1,conv2", profile)
+    OnnxTarget().write(first, file, session)
+    before = frontends.read(file, session)
+
+    def points(module: ModuleOp) -> int:
+        return sum(isinstance(op, nn.QuantizeOp | nn.DequantizeOp) for op in module.walk())
+
+    again, session = quantized(file, DIGITS / "calib.npz", profile=profile)
+    assert points(again) == points(before)
+    assert next(r.rule for r in session.remarks if r.layer == "conv1" and r.kind == "missed") == "left-in-float"
+    assert [each for each in session.warnings if "layers in float stay so" in each]
+    named, session = quantized(file, DIGITS / "calib.npz", "layer-weight-bits=conv1:8", profile)
+    assert points(named) > points(before)
+    assert not [r for r in session.remarks if r.layer == "conv1" and r.rule == "left-in-float"]
+
+
+@pytest.mark.parametrize(("options", "points"), [("", 1), ("only-layers=product", 2)])
+def test_a_product_gets_the_point_that_it_lacks_where_it_is_named(options: str, points: int, tmp_path: Path) -> None:
+    text = """func.func @main(%q: tensor<2x2xf32> {nn.name = "q"}) -> tensor<2x2xf32> {
+      %k = nn.quantize %q by <i8, scale = 0.5> : (tensor<2x2xf32>) -> tensor<2x2xi8>
+      %d = nn.dequantize %k by <i8, scale = 0.5> : (tensor<2x2xi8>) -> tensor<2x2xf32>
+      %y = nn.matmul %q, %d from <onnx, "MatMul", "product"> : tensor<2x2xf32>
+      func.return %y : tensor<2x2xf32>
+    }"""
+    np.savez(tmp_path / "data.npz", q=np.ones((2, 2), np.float32))
+    session = qdq_session("ascend-a2")
+    module = parse_module(session, text)
+    run_passes(module, [make_pass("quantize", f"data={tmp_path / 'data.npz'} {options}")], session)
+    assert sum(isinstance(op, nn.QuantizeOp) for op in module.walk()) == points
+
+
 def test_a_layer_that_is_skipped_keeps_its_weight(tmp_path: Path) -> None:
     module, _ = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", "skip-layers=conv2")
     weights = {
