@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -34,8 +36,8 @@ def page_of(run: Run, rounded: Sequence[tuple[str, str, str]] = ()) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    # the bundle is ours to trust: it is the one text of the page that is not escaped
-    context = {**_contents(run), "rounded": rounded, "plotly": offline.get_plotlyjs(), "drawn": _drawn(run)}
+    plotly = b64encode(gzip.compress(offline.get_plotlyjs().encode(), mtime=0)).decode()
+    context = {**_contents(run), "rounded": rounded, "plotly": plotly, "drawn": _drawn(run)}
     return environment.get_template("report.html").render(context)
 
 
@@ -50,14 +52,11 @@ def imported(name: str) -> Any:
 
 def _contents(run: Run) -> dict[str, Any]:
     """The values for the template."""
-    layers = run.layers
-    shown = list(enumerate(layers))
-    notes = list(run.absent)
+    layers, notes = run.layers, list(run.absent)
     if len(layers) > _MOST_LAYERS:
-        worst = sorted(shown, key=lambda each: _badness(each[1]))[:_MOST_LAYERS]
-        shown = sorted(worst, key=lambda each: each[0])
         notes.append(
-            f"The table shows the {_MOST_LAYERS} worst of {len(layers)} layers; summary.json lists all of them."
+            f"The table and the points of the curve show the {_MOST_LAYERS} worst of {len(layers)} layers; "
+            "summary.json lists all of them."
         )
     recovery = [_recovered(r) for r in run.remarks if r.pass_name in _RECOVERY]
     return {
@@ -67,7 +66,7 @@ def _contents(run: Run) -> dict[str, Any]:
         "answered": _answered(run),
         "latency": _latency(run),
         "advice": advice(run),
-        "layers": shown,
+        "layers": _shown(layers),
         "total": len(layers),
         "counts": _counts(layers),
         "recovery": recovery[:_MOST_REMARKS],
@@ -124,6 +123,12 @@ def _badness(layer: DrawnLayer) -> float:
     return float("inf") if layer.error is None or layer.error.sqnr is None else layer.error.sqnr
 
 
+def _shown(layers: Sequence[DrawnLayer]) -> list[tuple[int, DrawnLayer]]:
+    """The worst layers, with their places, in the order of the network."""
+    worst = sorted(enumerate(layers), key=lambda each: _badness(each[1]))[:_MOST_LAYERS]
+    return sorted(worst, key=lambda each: each[0])
+
+
 def _counts(layers: Sequence[DrawnLayer]) -> dict[str, int]:
     return {decision: sum(x.decision == decision for x in layers) for decision in ("quantized", "inside", "float")}
 
@@ -167,17 +172,19 @@ def _drawn(run: Run) -> dict[str, Any]:
     detailed = [x for x in layers if x.points or x.weights]
     kept = sorted(detailed, key=_badness)[:_MOST_DETAILS]
     chosen = {id(x) for x in kept}
-    curve = [(i, x) for i, x in enumerate(layers) if x.error is not None]
+    measured = [(i, x.error.sqnr) for i, x in enumerate(layers) if x.error is not None]
+    curve = [(i, x, x.error.sqnr) for i, x in _shown(layers) if x.error is not None]
     seen = () if run.measured is None else run.measured.activations
     shown = {p.index for x in kept for p in x.points}
     return {
         "curve": {
-            "place": [i for i, _ in curve],
-            "layer": [x.name for _, x in curve],
-            "op": [x.op for _, x in curve],
-            "decision": [x.decision for _, x in curve],
-            "sqnr": [None if x.error is None else x.error.sqnr for _, x in curve],
-            "drop": [x.drop for _, x in curve],
+            "line": {"x": [i for i, _ in measured], "y": [sqnr for _, sqnr in measured]},
+            "place": [i for i, _, _ in curve],
+            "layer": [x.name for _, x, _ in curve],
+            "op": [x.op for _, x, _ in curve],
+            "decision": [x.decision for _, x, _ in curve],
+            "sqnr": [sqnr for _, _, sqnr in curve],
+            "drop": [x.drop for _, x, _ in curve],
         },
         "poor": POOR,
         "layers": [

@@ -1,5 +1,5 @@
 "use strict";
-(() => {
+(async () => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const COLORS = {quantized: "#2563a8", inside: "#8bb8e0", float: "#8a94a3"};
   const LABELS = {quantized: "quantized", inside: "part of a quantized layer", float: "in float"};
@@ -24,7 +24,7 @@
   function drawCurve(curve, choose) {
     const names = curve.layer.length <= 60;
     const line = {
-      x: curve.place, y: curve.sqnr, mode: "lines", line: {color: "#c3ccd6", width: 1.5}, hoverinfo: "skip", showlegend: false,
+      ...curve.line, mode: "lines", line: {color: "#c3ccd6", width: 1.5}, hoverinfo: "skip", showlegend: false,
     };
     const traces = Object.keys(COLORS).map((decision) => {
       const at = curve.place.map((_, i) => i).filter((i) => curve.decision[i] === decision);
@@ -37,7 +37,7 @@
       };
     }).filter((trace) => trace.x.length);
     const ticks = names ? {tickvals: curve.place, ticktext: curve.layer.map((n) => short(n, 24)), tickangle: -60} : {};
-    const finite = curve.sqnr.filter((y) => y !== null);
+    const finite = curve.line.y.filter((y) => y !== null);
     const limit = Math.min(...finite) < data.poor + 10;
     Plotly.newPlot("curve", [line, ...traces], layout({
       height: names ? 480 : 420, margin: {l: 60, r: 20, t: 20, b: names ? 150 : 50},
@@ -126,6 +126,14 @@
     }), NO_BAR);
   }
 
+  async function loadPlotly() {
+    const packed = Uint8Array.from(atob(byId("plotly").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+  }
+
   function sortBy(table, column, down) {
     const body = table.tBodies[0];
     const value = (row) => {
@@ -152,14 +160,6 @@
     byId("detail").scrollIntoView({behavior: "smooth"});
   }
 
-  if (byId("curve")) drawCurve(data.curve, choose);
-  if (select) {
-    data.layers.forEach((layer) => select.add(new Option(`${layer.place + 1}  ${layer.name}  (${layer.op})`)));
-    select.addEventListener("change", () => show(select.selectedIndex));
-    const lost = data.layers.map((layer) => layer.drop ?? -Infinity);
-    show(lost.indexOf(Math.max(...lost)));
-  }
-  if (byId("recovered")) drawRecovery(data.recovery);
   const table = byId("table");
   if (table) {
     [...table.tHead.rows[0].cells].forEach((cell, column) => {
@@ -178,5 +178,14 @@
       byId("found").textContent = `${count} of ${table.tBodies[0].rows.length} layers`;
     });
   }
+  await loadPlotly();
+  if (byId("curve")) drawCurve(data.curve, choose);
+  if (select) {
+    data.layers.forEach((layer) => select.add(new Option(`${layer.place + 1}  ${layer.name}  (${layer.op})`)));
+    select.addEventListener("change", () => show(select.selectedIndex));
+    const lost = data.layers.map((layer) => layer.drop ?? -Infinity);
+    show(lost.indexOf(Math.max(...lost)));
+  }
+  if (byId("recovered")) drawRecovery(data.recovery);
   document.body.dataset.drawn = "true";
 })();

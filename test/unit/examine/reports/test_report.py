@@ -71,7 +71,7 @@ def test_the_page_has_every_layer_and_needs_no_network(digits_run: Path) -> None
     assert drawn["conv1"]["weights"]["channels"] == len(drawn["conv1"]["weights"]["low"])
     assert drawn["conv2"]["points"][0]["name"] == "relu1"
     assert sum(page.data["activations"]["0"]["counts"]) > 0
-    assert (digits_run / "report.html").stat().st_size < 6_000_000
+    assert (digits_run / "report.html").stat().st_size < 3_000_000
 
 
 def test_names_from_outside_are_text(unfriendly_run: Path) -> None:
@@ -296,14 +296,15 @@ def test_pages_of_large_networks_stay_small(copied: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(pages, "_MOST_REMARKS", 1)
     layers = read_run(copied).layers
     page = Page(amct_opt.report(copied))
-    assert f"The table shows the 3 worst of {len(layers)} layers" in page.text
+    assert f"The table and the points of the curve show the 3 worst of {len(layers)} layers" in page.text
     assert "The first 1; remarks.yaml has all of them." in page.text
     worst = sorted(layers, key=lambda x: x.error.sqnr if x.error and x.error.sqnr else np.inf)[:3]
     assert page.tags.count("tr") < 40
     assert all(each.name in page.text for each in worst)
     assert len(page.data["layers"]) == 2
     assert page.data["left_out"] == sum(bool(x.points or x.weights) for x in layers) - 2
-    assert len(page.data["curve"]["layer"]) == len(layers), "the curve has all of them"
+    assert {*page.data["curve"]["layer"]} == {each.name for each in worst}
+    assert page.data["curve"]["line"]["x"] == [i for i, x in enumerate(layers) if x.error], "the line has all of them"
 
 
 def test_large_values_are_sampled_evenly() -> None:
