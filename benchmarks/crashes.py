@@ -35,6 +35,7 @@ import onnxruntime  # noqa: F401  # loaded once, not in every process
 
 import amct_opt.flows.quantization  # noqa: F401
 from amct_opt.flows import latency
+from amct_opt.support.files import reading
 from amct_opt.tools import amct
 from amct_opt.tools.entry import run_tool
 
@@ -112,7 +113,6 @@ class Runs(NamedTuple):
         return [*map(str, command), "--engine", "numpy", "--also", "nn,ascend,record", "--no-report", "-q"]
 
     def run(self, observer: str, folder: Path) -> int:
-        latency.SECONDS = 0  # files that say how long runs took are never equal
         return amct.run(self.arguments(observer, folder))
 
 
@@ -233,6 +233,7 @@ def failing_writes(runs: Runs, folder: Path, number: int, seed: int = 0) -> Coun
 
     Every other time all later ones fail as well.
     """
+    _prepare(folder / "out", runs.files[OBSERVERS[0]])
     with (folder / "count").open("w+b") as stream:
         _wait(_fork(lambda: _counting(stream.fileno()) or runs.run(OBSERVERS[1], folder / "out")))
         total = int(stream.read())
@@ -307,6 +308,8 @@ def _faulty(runs: Runs, folder: Path, out: Path, fault: Callable[[], None], coun
     else:
         which = "old" if contents(out) == before else "new" if contents(out) == {**before, **new} else "other"
         counts.torn.append(f"{what}: status {status}, {which} files: {' | '.join(lines[-3:])}")
+    with reading(out):  # as the next command, which moves the rest if all failed once links led to the new files
+        pass
     counts.left += [
         p.name for p in (*out.parent.iterdir(), *(out.iterdir() if out.exists() else ())) if p.name[0] == "."
     ]
@@ -356,6 +359,7 @@ def _fork(work: Callable[[], int], said: Path | None = None) -> int:
     """A process that does some work quietly, or with stderr in a file; everything is loaded already."""
     if (child := os.fork()) == 0:
         status = 70
+        latency.SECONDS = 0  # files that say how long runs took are never equal
         try:
             null = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
