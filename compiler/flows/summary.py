@@ -370,7 +370,7 @@ def _overview(summary: Summary) -> Iterator[tuple[str, str]]:
     if layers.quantized_before:
         yield "quantized before", counted(layers.quantized_before)
     if layers.inside:
-        yield "part of an int8 layer", counted(layers.inside)
+        yield "part of a quantized layer", counted(layers.inside)
     yield "not quantizable", counted(layers.others)
     synthetic = meta.get("synthetic") == "true"
     data = "SYNTHETIC samples: the accuracy says nothing" if synthetic else "samples"

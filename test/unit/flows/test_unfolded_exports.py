@@ -80,7 +80,7 @@ def test_what_is_part_of_a_quantized_layer_is_not_counted_as_float(
     assert run(["quantize", str(model), "-o", str(tmp_path / "out"), "--verbose"]) == 0
     layers = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["layers"]
     assert (layers["inside"], layers["others"]) == ({"nn.relu6": 1}, {})
-    assert "part of an int8 layer   1: nn.relu6 1" in capsys.readouterr().out
+    assert "part of a quantized layer   1: nn.relu6 1" in capsys.readouterr().out
 
 
 def test_layers_are_called_by_their_modules(model: Path, tmp_path: Path) -> None:
