@@ -182,11 +182,11 @@ class Network:
 
         Raises CompileError for a weight that is quantized by itself and would become floats.
         """
-        check_weights(self.module)
+        check_weights(self.module, self.session.silent())  # the writer of the file reports
         deployable = without_relu6(self.module, self.session)
         ascend = deployable.clone()
         run_passes(ascend, [LowerToAscendPass()], self.session)
-        take_kernels(ascend, self.session.silent(), LowerToAscendPass.name)  # the writer of the file reports
+        take_kernels(ascend, self.session.silent(), LowerToAscendPass.name)
         return deployable, ascend
 
     def inlined(self) -> Network:

@@ -15,11 +15,13 @@ from xdsl.dialects.builtin import ModuleOp, f16, f32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import ascend, nn
-from ...dialects.ascend.base import data_type_number
+from ...dialects.ascend.base import data_type_number, i8
 from ...dialects.nn import NNOp, QParams
 from ...dialects.nn.shapes import DYNAMIC, element_of, shape_of
 from ...rewriting import Condition, condition, layer_of, requires
+from ...session import Session
 from ...support.diagnostics import op_error
+from ...support.tables import some
 from .constants import Array
 from .indexing import sizes_of
 from .linear import IN_FLOATS, IN_INTEGERS, OfLayer, Operands, columns
@@ -83,7 +85,7 @@ class RealWeight(OfLayer, WeightOnly):
 class WeightOnlyFloat32(RealWeight):
     """AscendAntiQuant, with one scale and zero point; or with 1 and 0, between Sub of zero points and Mul by scales.
 
-    It reads int8; int4 weights are stored as int8.
+    It reads int8; int4 weights are stored as int8, with a note.
     """
 
     def match(self, op: Operation) -> nn.MatMulOp | None:
@@ -249,11 +251,16 @@ def _offsets(params: QParams) -> Array:
     return np.broadcast_to(0 - params.zero_points(), params.scales().reshape(-1).shape).astype(np.float32)
 
 
-def check_weights(module: ModuleOp) -> None:
-    """Raises CompileError, at the product, for a weight that is quantized by itself and that no operator reads as integers."""
+def check_weights(module: ModuleOp, session: Session) -> None:
+    """Notes weights of fewer bits that are stored as int8. Raises CompileError, at the product, for a weight that is quantized by
+    itself and that no operator reads as integers.
+    """
+    wider = list[str]()
     for op in module.walk():
         if not isinstance(op, nn.MatMulOp) or not has_integer_weight(op) or nn.dequantize_of(op.lhs) is not None:
             continue
+        if element_of(op.lhs) == f32 and element_of(_weight(op).input) != i8:
+            wider.append(layer_of(op))
         refusals = [pattern.refusal(found) for pattern in _ALONE if (found := pattern.match(op)) is not None]
         if refusals and None not in refusals:
             reasons = "; ".join(dict.fromkeys(each.reason for each in refusals if each is not None))
@@ -261,6 +268,8 @@ def check_weights(module: ModuleOp) -> None:
             raise op_error(
                 op, message, hint=f"another group-size or weight-bits for it, or --skip-layers {layer_of(op)}"
             )
+    if wider:
+        session.note(f"{some(wider)}: stored in 8 bits, since no operator reads fewer next to float32; float16 has one")
 
 
 _ALONE: tuple[WeightOnly, ...] = (WeightOnlyFloat32(), WeightOnlyFloat16(), WeightOnlyOtherFloat16())

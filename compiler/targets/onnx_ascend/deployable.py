@@ -30,7 +30,7 @@ def deployable(module: ModuleOp, session: Session) -> ModuleOp:
     Raises CompileError for a weight that is quantized by itself and would become floats.
     """
     module = in_layout(module, "NCHW", session).clone()
-    check_weights(module)
+    check_weights(module, session)
     LowerToAscendPass().apply(session, module)
     take_kernels(module, session, "onnx-ascend")
     made: Made = {}

@@ -173,6 +173,13 @@ def test_int4_is_stored_packed(out, equivalence, tmp_path):
     assert actual.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize(("element", "integer"), [("f32", "i4"), ("f32", "i8"), ("f16", "i4")])
+def test_int4_next_to_float32_is_stored_as_int8_with_a_note(element, integer, equivalence, tmp_path, capsys):
+    module = equivalence.parse(text(PARAMETERS["tensor"], False, 2, element, integer))
+    OnnxAscendTarget().write(module, tmp_path / "y.onnx", new_session())
+    assert ("stored in 8 bits" in capsys.readouterr().err) == ((element, integer) == ("f32", "i4"))
+
+
 @pytest.mark.parametrize("element", ["f32", "f16"])
 def test_a_weight_that_would_become_floats_is_an_error_of_the_file(element, equivalence, tmp_path):
     """As a pass it is a remark."""
