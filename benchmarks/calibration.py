@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import calibration_memory
+import models
 import numpy as np
 import process
 
@@ -72,7 +73,7 @@ def write_model(path: Path) -> None:
     from onnx import version_converter
 
     calibration_memory.write_model(path)
-    model = calibration_memory.light().without_softmax(onnx.load(path))
+    model = models.example("light").without_softmax(onnx.load(path))
     onnx.save(version_converter.convert_version(model, OPSET), path)
 
 

@@ -13,18 +13,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from importlib.util import module_from_spec, spec_from_file_location
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import models
 import numpy as np
 import onnx
 
 from amct_opt.observers import OBSERVERS
 from amct_opt.support.tables import print_table
 
-LIGHT = Path(__file__).resolve().parents[1] / "examples" / "models" / "light.py"
 EXACT = "ifmr{exact=true}"
 COUNTS = {EXACT: (5, 20)}
 USUAL_COUNTS = 50, 200
@@ -72,7 +71,7 @@ class Measurement(NamedTuple):
 
 def write_model(path: Path) -> None:
     """ResNet-50 with seeded weights. Its input gets a name that a file can have."""
-    model = light().build("resnet50")
+    model = models.example("light").build("resnet50")
     (given,) = model.graph.input
     for node in model.graph.node:
         node.input[:] = [INPUT if name == given.name else name for name in node.input]
@@ -84,16 +83,7 @@ def write_images(path: Path, count: int) -> None:
     """`[count, 3, 224, 224]` float32, written piece by piece."""
     images = np.lib.format.open_memmap(path, "w+", np.float32, (count, 3, 224, 224))
     for start in range(0, count, CHUNK):
-        images[start : start + CHUNK] = light().images(min(CHUNK, count - start), start)
-
-
-def light() -> Any:
-    spec = spec_from_file_location("light", LIGHT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+        images[start : start + CHUNK] = models.example("light").images(min(CHUNK, count - start), start)
 
 
 def measure(model: Path, data: Path, observer: str, count: int) -> Measurement:
