@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from exactness import example
 
 from amct_opt.data.inputs import load_runs, run_all
 from amct_opt.ir.functions import main_function
@@ -115,7 +115,7 @@ def models(folder: Path) -> Iterator[Model]:
     digits = EXAMPLES / "digits"
     labels = np.load(digits / "heldout_labels.npy")
     yield Model("digits", digits / "digits.onnx", digits / "calib.npz", digits / "heldout.npz", "add1", labels)
-    light = _example("light")
+    light = example("models/light")
     encoder = light.without_softmax(onnx.load(EXAMPLES / "models" / "transformer.onnx"))
     tokens = [np.random.default_rng(seed).normal(size=(count, 16, 64)).astype(np.float32) for count, seed in _SPLIT]
     yield _written(folder, "transformer", encoder, tokens, "Add_26")
@@ -143,15 +143,6 @@ def _written(folder: Path, name: str, model: onnx.ModelProto, data: Sequence[Arr
     for file, samples in zip((calibration, held_out), data, strict=True):
         np.savez(file, **dict[str, Any]({model.graph.input[0].name: samples}))
     return Model(name, path, calibration, held_out, add)
-
-
-def _example(name: str) -> Any:
-    spec = spec_from_file_location(name, EXAMPLES / "models" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Measured(NamedTuple):

@@ -80,18 +80,18 @@ def _digits(_: Path) -> Model:
 
 
 def _transformer(folder: Path) -> Model:
-    encoder = _example("models/light").without_softmax(onnx.load(EXAMPLES / "models" / "transformer.onnx"))
+    encoder = example("models/light").without_softmax(onnx.load(EXAMPLES / "models" / "transformer.onnx"))
     tokens = [np.random.default_rng(seed).normal(size=(16, 16, 64)).astype(np.float32) for seed in (11, 12)]
     return _onnx(folder, "transformer", encoder, tokens)
 
 
 def light_model(folder: Path, name: str) -> Model:
-    light = _example("models/light")
+    light = example("models/light")
     return _onnx(folder, name, light.without_softmax(light.build(name)), _pictures(light))
 
 
 def _mobilenet(folder: Path) -> Model:
-    return _onnx(folder, "mobilenet_v2", _example("models/mobilenet").build(), _pictures(_example("models/light")))
+    return _onnx(folder, "mobilenet_v2", example("models/mobilenet").build(), _pictures(example("models/light")))
 
 
 def _pictures(light: Any) -> list[Array]:
@@ -112,7 +112,7 @@ def _saved(folder: Path, name: str, input_name: str, data: Sequence[Array]) -> t
 
 
 def _caffe(folder: Path) -> Model:
-    nets, size = _example("caffe/nets"), 64
+    nets, size = example("caffe/nets"), 64
     prototxt, caffemodel = nets.generate("googlenet", folder, size=size)
     data = [nets.images(count, size, seed) for count, seed in ((4, 11), (IMAGES, 12))]
     files = _saved(folder, "googlenet", "data", data)
@@ -120,14 +120,15 @@ def _caffe(folder: Path) -> Model:
 
 
 def _tensorflow(folder: Path, package: str, name: str) -> Model:
-    applications = _example("tensorflow/applications")
+    applications = example("tensorflow/applications")
     seeded = applications.build(package, name, 64)
     path = applications.write_frozen(seeded.function, folder / f"{package}_{name}")
     data = seeded.images[:-IMAGES], seeded.images[-IMAGES:]
     return Model(f"{package} {name}", path, *_saved(folder, path.stem, applications.INPUT, data), channels_last=True)
 
 
-def _example(name: str) -> Any:
+def example(name: str) -> Any:
+    """A script of examples as a module."""
     path = EXAMPLES / f"{name}.py"
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None

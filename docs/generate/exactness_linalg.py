@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import exactness
 import numpy as np
 from amct_linalg.iree import IreeModule
 from xdsl.dialects.builtin import FunctionType, IntegerType, ModuleOp
@@ -31,25 +31,10 @@ from amct_opt.transforms.inline_fused import inline_fused
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-HERE = Path(__file__).parent
 END_TO_END = "## The interpreter and IREE"
 BY_OPERATION = "## Each operation in IREE"
 STAGES: Mapping[str, Sequence[str]] = {END_TO_END: ("ascend", "requant"), BY_OPERATION: ("nn", "ascend", "requant")}
 """The stages that each part compares."""
-
-
-def _stages() -> Any:
-    name = "exactness"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, HERE / "exactness.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-exactness = _stages()
 
 
 class Agreement(NamedTuple):

@@ -13,10 +13,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import exactness
 import numpy as np
 import onnx
 import onnxruntime
@@ -32,23 +32,9 @@ from amct_opt.tools.shared import load_module
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-HERE = Path(__file__).parent
 MOVED = 128
 """Difference between the zero points of the file's uint8 and the module's int8."""
 
-
-def _stages() -> Any:
-    name = "exactness"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, HERE / "exactness.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-exactness = _stages()
 
 MODELS = {**exactness.MODELS, "squeezenet": partial(exactness.light_model, name="squeezenet")}
 

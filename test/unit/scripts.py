@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def script(path: str) -> Any:
-    """The script at a path from the repository's root, without its ending: `docs/accuracy`. It is executed once, when used."""
+    """The script at a path from the repository's root, without its ending: `docs/accuracy`. It is executed once, when used, and
+    imports those next to it.
+    """
     return Later(partial(_executed, path))
 
 
@@ -34,7 +36,9 @@ def _executed(path: str) -> Any:
     assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / Path(path).parent)
+        spec.loader.exec_module(module)
     return module
 
 
