@@ -1,33 +1,10 @@
 """Data that runs through a model: samples from files and programs, in batches that fit the model's inputs."""
 
-from .arrays import load_arrays
-from .evaluator import FloatModel, calibration_runs, load_evaluator
-from .images import PRESETS, ImageRows, Preprocess, image_size
-from .load import Form, data_files, load_samples
-from .samples import Samples, input_types, takes_whole_inputs
-from .stored import ArrayRows, Rows
-from .stream import Spool, SpooledRows, from_batches
-from .synthetic import synthetic_samples
-
-__all__ = [
-    "PRESETS",
-    "ArrayRows",
-    "FloatModel",
-    "Form",
-    "ImageRows",
-    "Preprocess",
-    "Rows",
-    "Samples",
-    "Spool",
-    "SpooledRows",
-    "calibration_runs",
-    "data_files",
-    "from_batches",
-    "image_size",
-    "input_types",
-    "load_arrays",
-    "load_evaluator",
-    "load_samples",
-    "synthetic_samples",
-    "takes_whole_inputs",
-]
+from .arrays import load_arrays as load_arrays
+from .evaluator import FloatModel as FloatModel, calibration_runs as calibration_runs, load_evaluator as load_evaluator
+from .images import PRESETS as PRESETS, ImageRows as ImageRows, Preprocess as Preprocess, image_size as image_size
+from .load import Form as Form, data_files as data_files, load_samples as load_samples
+from .samples import Samples as Samples, input_types as input_types, takes_whole_inputs as takes_whole_inputs
+from .stored import ArrayRows as ArrayRows, Rows as Rows
+from .stream import Spool as Spool, SpooledRows as SpooledRows, from_batches as from_batches
+from .synthetic import synthetic_samples as synthetic_samples

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from ..nn.base import operations_of
+from ..nn.base import defined_in
 from . import (
     arithmetic,
     base,
     caffe,
     convolution,
-    cube,
     elementwise,
-    expansions,
     indexing,
     linear,
     logic,
@@ -65,26 +63,6 @@ _FAMILIES = (
     logic,
     caffe,
 )
-OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, base.AscendOp))
+OPERATIONS = tuple(kind for family in _FAMILIES for kind in defined_in(family, base.AscendOp))
 
 ASCEND = Dialect("ascend", [*OPERATIONS], [])
-
-__all__ = ["ASCEND", "OPERATIONS"]
-__all__ += arithmetic.__all__
-__all__ += base.__all__
-__all__ += caffe.__all__
-__all__ += convolution.__all__
-__all__ += cube.__all__
-__all__ += elementwise.__all__
-__all__ += expansions.__all__
-__all__ += indexing.__all__
-__all__ += linear.__all__
-__all__ += logic.__all__
-__all__ += normalization.__all__
-__all__ += pooling.__all__
-__all__ += quantization.__all__
-__all__ += recurrent.__all__
-__all__ += shape.__all__
-__all__ += space.__all__
-__all__ += transposed.__all__
-__all__ += weights.__all__

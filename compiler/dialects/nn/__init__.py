@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, Dialect, Operation
 
 from . import (
     arrays,
@@ -16,9 +16,7 @@ from . import (
     constant,
     convolution,
     elementwise,
-    expansions,
     fused,
-    how,
     linear,
     normalization,
     opaque,
@@ -29,11 +27,17 @@ from . import (
     reduction,
     shape,
     space,
-    window,
 )
 from .arrays import *  # noqa: F403
 from .attributes import *  # noqa: F403
-from .base import MovingOp, NNOp, ints, name_hint, operations_of, set_type
+from .base import (
+    MovingOp as MovingOp,
+    NNOp as NNOp,
+    defined_in,
+    ints as ints,
+    name_hint as name_hint,
+    set_type as set_type,
+)
 from .constant import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .elementwise import *  # noqa: F403
@@ -68,33 +72,13 @@ _FAMILIES = (
     fused,
     opaque,
 )
-OPERATIONS = tuple(kind for family in _FAMILIES for kind in operations_of(family, Operation))
+OPERATIONS = tuple(kind for family in _FAMILIES for kind in defined_in(family, Operation))
 
-NN = Dialect("nn", [*OPERATIONS], [*attributes.NN_ATTRIBUTES, plan.PlanAttr])
+NN_ATTRIBUTES = tuple(kind for family in (attributes, arrays, qparams) for kind in defined_in(family, Attribute))
+
+NN = Dialect("nn", [*OPERATIONS], [*NN_ATTRIBUTES, plan.PlanAttr])
 
 
 def kinds(family: type[_Op]) -> tuple[type[_Op], ...]:
     """The operations of a family, for tables by class: `kinds(UnaryOp)`."""
     return tuple(op for op in OPERATIONS if issubclass(op, family))
-
-
-__all__ = ["NN", "OPERATIONS", "MovingOp", "NNOp", "ints", "kinds", "name_hint", "set_type"]
-__all__ += arrays.__all__
-__all__ += attributes.__all__
-__all__ += constant.__all__
-__all__ += convolution.__all__
-__all__ += elementwise.__all__
-__all__ += expansions.__all__
-__all__ += fused.__all__
-__all__ += how.__all__
-__all__ += linear.__all__
-__all__ += normalization.__all__
-__all__ += opaque.__all__
-__all__ += plan.__all__
-__all__ += pooling.__all__
-__all__ += qparams.__all__
-__all__ += quantization.__all__
-__all__ += reduction.__all__
-__all__ += shape.__all__
-__all__ += space.__all__
-__all__ += window.__all__

@@ -19,7 +19,6 @@ from xdsl.utils.str_enum import StrEnum
 from ...ir.text import parse_text
 from .arrays import ExternalAttr
 from .numbers import f32, f32_text, parse_f32
-from .qparams import QParamsAttr
 from .shapes import DYNAMIC, known, text as shape_text
 
 _Word = TypeVar("_Word", bound=EnumAttribute[Any])
@@ -358,28 +357,7 @@ def reals_text(values: Sequence[float]) -> str:
     return f"[{', '.join(map(f32_text, values))}]"
 
 
-NN_ATTRIBUTES: tuple[type[Attribute], ...] = (
-    LayoutAttr,
-    AutoPadAttr,
-    PadModeAttr,
-    PredicateAttr,
-    DepthModeAttr,
-    ResizeModeAttr,
-    CoordinatesAttr,
-    NearestAttr,
-    ParamsSourceAttr,
-    OriginAttr,
-    ExternalAttr,
-    QParamsAttr,
-    RangeAttr,
-    RealsAttr,
-    ShapeAttr,
-    GraphAttr,
-)
-
-
 __all__ = [
-    "NN_ATTRIBUTES",
     "AutoPad",
     "AutoPadAttr",
     "Coordinates",

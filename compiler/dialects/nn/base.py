@@ -41,27 +41,27 @@ from .attributes import OriginAttr
 from .permutations import Moved, Perm
 from .plan import check_plan
 from .properties import (
-    BOOL,
-    DOUBLE,
-    FLAG,
-    INT,
-    INTS,
-    REAL,
-    TEXT,
-    Bool,
-    Double,
-    Flag,
-    Int,
-    Ints,
-    Real,
-    Text,
+    BOOL as BOOL,
+    DOUBLE as DOUBLE,
+    FLAG as FLAG,
+    INT as INT,
+    INTS as INTS,
+    REAL as REAL,
+    TEXT as TEXT,
+    Bool as Bool,
+    Double as Double,
+    Flag as Flag,
+    Int as Int,
+    Ints as Ints,
+    Real as Real,
+    Text as Text,
     attribute_of,
-    double,
-    integer,
-    ints,
+    double as double,
+    integer as integer,
+    ints as ints,
     parse_properties,
     print_properties,
-    real,
+    real as real,
 )
 from .shapes import check_sizes, compatible, shape_of
 
@@ -69,7 +69,7 @@ ANY_TENSOR: AttrConstraint[Tensor] = base(TensorType)
 Result = OpResult[Tensor]
 Results = VarOpResult[Tensor]
 
-_Op = TypeVar("_Op", bound=Operation)
+_Class = TypeVar("_Class")
 _Kind = TypeVar("_Kind", bound="NNOp")
 _Defined = TypeVar("_Defined", bound=IRDLOperation)
 
@@ -317,8 +317,8 @@ def operation(cls: type[_Defined]) -> type[_Defined]:
     return irdl_op_definition(cls)
 
 
-def operations_of(family: ModuleType, base: type[_Op]) -> tuple[type[_Op], ...]:
-    """The operations that a module defines, in order: the classes with a name."""
+def defined_in(family: ModuleType, base: type[_Class]) -> tuple[type[_Class], ...]:
+    """The operations or attributes that a module defines, in order: the classes with a name."""
     return tuple(
         kind
         for kind in vars(family).values()
@@ -354,37 +354,3 @@ def _parse_types(parser: Parser, operands: int, results: int) -> FunctionType:
         return function
     type_ = parser.parse_type()
     return FunctionType.from_lists([type_] * operands, [type_] * results)
-
-
-__all__ = [
-    "ANY_TENSOR",
-    "BOOL",
-    "DOUBLE",
-    "FLAG",
-    "INT",
-    "INTS",
-    "REAL",
-    "TEXT",
-    "Bool",
-    "Double",
-    "Flag",
-    "HomogeneousOp",
-    "Int",
-    "Ints",
-    "MovingOp",
-    "NNOp",
-    "Real",
-    "Result",
-    "Results",
-    "Text",
-    "attribute_of",
-    "double",
-    "integer",
-    "ints",
-    "name_hint",
-    "operation",
-    "operations_of",
-    "real",
-    "rebuilt",
-    "set_type",
-]

@@ -25,7 +25,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...ir.dtypes import numpy_dtype
 from . import convolution, elementwise, linear, normalization, pooling, reduction, shape, space
 from .attributes import DepthMode, Layout, Predicate
-from .base import NNOp, operations_of
+from .base import NNOp, defined_in
 from .constant import ConstantOp, array_of
 from .elementwise import CastOp
 from .properties import value_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FAMILIES = (convolution, elementwise, linear, normalization, pooling, reduction, shape, space)
 _KINDS: Mapping[str, type[NNOp]] = {
-    kind.name.removeprefix("nn."): kind for family in _FAMILIES for kind in operations_of(family, NNOp)
+    kind.name.removeprefix("nn."): kind for family in _FAMILIES for kind in defined_in(family, NNOp)
 }
 
 _Value = TypeVar("_Value")
