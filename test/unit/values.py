@@ -1,23 +1,26 @@
 """Modules from text, and what tests look up in them: the numbers of a constant, what makes a value, a kernel.
 
-Where there is none, they fail. And random numbers for tables of cases.
+Where there is none, they fail. And random numbers for tables of cases, and hostile ones for files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.ir.text import parse_module
+from amct_opt.ir.text import module_text, parse_module
 from amct_opt.ir.verification import verify
 from amct_opt.runtime.kernels import kernel_for
 from amct_opt.session import Session
 from amct_opt.session.universe import new_session
+from amct_opt.support.diagnostics import CompileError
 
 T = TypeVar("T", bound=Operation)
 
@@ -73,3 +76,31 @@ def module_of(op: Operation) -> ModuleOp:
     module = op.parent_op()
     assert isinstance(module, ModuleOp)
     return module
+
+
+BAD = object()
+"""The place of a hostile number, alone or in a list."""
+
+
+def put(value: Any, number: float) -> Any:
+    """The value, or a list of values, with the number in place of BAD."""
+    if value is BAD:
+        return number
+    return [put(v, number) for v in value] if isinstance(value, list) else value
+
+
+def error_of(path: Path) -> str:
+    """The message of the one located line with which a file is refused, or "" if the text of its module reads back."""
+    session = new_session()
+    try:
+        module = frontends.read(path, session)
+        verify(module)
+    except CompileError as e:
+        located = e
+    else:
+        text = module_text(module)
+        assert module_text(parse_module(session, text)) == text
+        return ""
+    assert str(path) in str(located)
+    assert "\n" not in located.message
+    return located.message

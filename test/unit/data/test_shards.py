@@ -178,12 +178,6 @@ def tables(tmp_path: Path) -> Any:
     return write
 
 
-def as_npy(array: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
 def test_columns(tables: Any, tmp_path: Path) -> None:
     """Lists of a fixed size or of any, lists in lists, tensors, bytes of .npy files, and numbers."""
     import pyarrow  # pyright: ignore[reportMissingImports]
@@ -197,7 +191,7 @@ def test_columns(tables: Any, tmp_path: Path) -> None:
             fixed=arrow.array(part.tolist(), fixed),
             lists=arrow.array(part.tolist(), arrow.list_(arrow.list_(arrow.float32()))),
             tensor=arrow.FixedShapeTensorArray.from_numpy_ndarray(part),
-            bytes=[as_npy(each) for each in part],
+            bytes=[npy(each) for each in part],
             number=arrow.array(part[:, 0, 0].astype(np.int64)),
         )
     rows = rows_of(tmp_path)

@@ -39,7 +39,8 @@ class Deployment:
     def path(self) -> Path:
         return self.folder / "deploy.onnx"
 
-    def write(self, module: ModuleOp, **options: Any) -> onnx.ModelProto:
+    def write(self, module: ModuleOp, **options: Any) -> Any:
+        """The file, read back."""
         OnnxAscendTarget(**options).write(module, self.path, self.session)
         model = onnx.load(self.path)
         names = [n.name for n in model.graph.node]
@@ -53,44 +54,29 @@ class Deployment:
         verify(module)
         return module
 
-    def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array], **options: Any) -> onnx.ModelProto:
-        """0 bits of difference between the lowered module and the file that is written of it."""
-        model = self.write(module, **options)
+    def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array], **options: Any) -> Any:
+        """0 bits of difference between the lowered module and the file that is written of it. Returns what `write` returns."""
+        written = self.write(module, **options)
         assert_equal(module, self.read(), inputs)
-        return model
+        return written
 
 
-@dataclass
-class TfDeployment:
-    """A module written to `folder/deploy.pb`."""
-
-    folder: Path
-    session: Session = field(default_factory=new_session)
+class TfDeployment(Deployment):
+    """A module written to `folder/deploy.pb`, whatever the names."""
 
     @property
     def path(self) -> Path:
         return self.folder / "deploy.pb"
 
-    def write(self, module: ModuleOp) -> Any:
+    def write(self, module: ModuleOp, **options: Any) -> Any:
         """The nodes of the file, in their order, by name."""
-        TfAscendTarget().write(module, self.path, self.session)
+        TfAscendTarget(**options).write(module, self.path, self.session)
         nodes = GraphDef.FromString(self.path.read_bytes()).node
         named = {n.name: n for n in nodes}
         assert len(named) == len(nodes), "two nodes of one name"
         read = {i.partition(":")[0] for n in nodes for i in n.input}
         assert not {n.name for n in nodes if n.op == "Const"} - read, "constants that nothing reads"
         return named
-
-    def read(self) -> ModuleOp:
-        module = frontends.read(self.path, new_session())
-        verify(module)
-        return module
-
-    def assert_equal(self, module: ModuleOp, inputs: Mapping[str, Array]) -> Any:
-        """0 bits of difference between the lowered module and the file that is written of it, whatever the names."""
-        nodes = self.write(module)
-        assert_equal(module, self.read(), inputs)
-        return nodes
 
 
 def assert_equal(module: ModuleOp, read: ModuleOp, inputs: Mapping[str, Array]) -> None:

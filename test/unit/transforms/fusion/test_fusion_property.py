@@ -342,13 +342,6 @@ def test_in_any_order(case: Case, order: list[str]) -> None:
     check(case, *order, "lower-bn")
 
 
-@pytest.mark.slow
-@settings(max_examples=400)
-@given(networks())
-def test_fuse_all_often(case: Case) -> None:
-    check(case, "fuse-all", "lower-bn")
-
-
 class Rooted(RewritePattern):
     """A pattern that is asked about its roots only."""
 
