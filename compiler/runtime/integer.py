@@ -40,24 +40,6 @@ def largest_magnitude(dtype: np.dtype[Any]) -> int:
     return max(-int(info.min), int(info.max))
 
 
-def conv_int8(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    *,
-    zero_point: int = 0,
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    groups: int = 1,
-) -> Array:
-    """Computes one exact convolution, int32; see `prepare_conv`, which packs the weights once for many."""
-    run = prepare_conv(
-        weight, bias, x.dtype, zero_point=zero_point, strides=strides, dilations=dilations, groups=groups
-    )
-    return run(x, pads).astype(np.int32, copy=False)
-
-
 def prepare_conv(
     weight: Array,
     bias: Array | None = None,

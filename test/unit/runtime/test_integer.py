@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from amct_opt.runtime import integer
-from amct_opt.runtime.integer import conv_int8, matmul_any, matmul_int8, prepare_conv, prepare_matmul
+from amct_opt.runtime.integer import matmul_any, matmul_int8, prepare_conv, prepare_matmul
 from amct_opt.runtime.kernels import Array
 
 # 1024 products of -128 * -128 make 2^24, the last sum that float32 holds for sure; 4608 = 512 channels of 3 x 3
@@ -112,6 +114,10 @@ def cases(draw: st.DrawFn) -> dict[str, object]:
     }
 
 
+def conv(x: Array, weight: Array, bias: Array | None = None, *, pads: Any, **geometry: Any) -> Array:
+    return prepare_conv(weight, bias, x.dtype, **geometry)(x, pads).astype(np.int32, copy=False)
+
+
 @given(case=cases())
 @settings(max_examples=60)
 def test_conv_is_exact(case) -> None:
@@ -122,7 +128,7 @@ def test_conv_is_exact(case) -> None:
     w = rng.choice(values, (groups * 2, per_in, *case["kernel"])).astype(np.int8)
     bias = rng.integers(-(2**16), 2**16, w.shape[0], np.int32)
     geometry = {k: case[k] for k in ("strides", "dilations", "groups")}
-    y = conv_int8(x, w, bias, zero_point=zero_point, pads=case["pads"], **geometry)
+    y = conv(x, w, bias, zero_point=zero_point, pads=case["pads"], **geometry)
     assert y.dtype == np.int32
     np.testing.assert_array_equal(y, exact_conv(x, w, bias, zero_point, case["pads"], **geometry))
 
@@ -157,7 +163,7 @@ def test_conv_worst_case(channels: int, groups: int) -> None:
     bias = np.arange(2 * groups, dtype=np.int32)
     keys = {"strides": (1, 1), "dilations": (1, 1), "groups": groups}
     for zero_point in (0, 127):
-        y = conv_int8(x, w, bias, zero_point=zero_point, pads=(1, 1, 1, 1), **keys)
+        y = conv(x, w, bias, zero_point=zero_point, pads=(1, 1, 1, 1), **keys)
         np.testing.assert_array_equal(y, exact_conv(x, w, bias, zero_point, (1, 1, 1, 1), **keys))
 
 
@@ -167,7 +173,7 @@ def test_a_window_too_large_for_float32_is_still_exact() -> None:
     w[0, 0, 0, 0] = x[0, 0, 3, 3] = 1
     keys = {"strides": (5, 1), "dilations": (1, 1), "groups": 1}
     expected = exact_conv(x, w, np.zeros(1, np.int64), 0, (0,) * 4, **keys)
-    np.testing.assert_array_equal(conv_int8(x, w, pads=(0,) * 4, **keys), expected)
+    np.testing.assert_array_equal(conv(x, w, pads=(0,) * 4, **keys), expected)
 
 
 def test_the_proof_decides_how_a_layer_runs() -> None:
@@ -189,7 +195,7 @@ def test_prepared_weights_serve_many_calls() -> None:
     keys = {"strides": (1, 1), "dilations": (1, 1), "groups": 1}
     run = prepare_conv(w, zero_point=1, **keys)
     for image in (x[:1], x[1:]):
-        once = conv_int8(image, w, zero_point=1, pads=(1,) * 4, **keys)
+        once = conv(image, w, zero_point=1, pads=(1,) * 4, **keys)
         np.testing.assert_array_equal(run(image, (1,) * 4), once)
     product = prepare_matmul(w[0, 0], zero_point=1)
     np.testing.assert_array_equal(product(x[0, 0, :, :3]), matmul_int8(x[0, 0, :, :3], w[0, 0], zero_point=1))
