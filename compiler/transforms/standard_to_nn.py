@@ -157,10 +157,7 @@ def _counts(op: Operation) -> bool:
 
 
 def _elementwise(kind: type[nn.NNOp]) -> Callable[[Operation], nn.NNOp | None]:
-    def make(op: Operation) -> nn.NNOp | None:
-        return kind.make(*op.operands, result_types=op.result_types) if _counts(op) else None
-
-    return make
+    return lambda op: kind.make(*op.operands, result_types=op.result_types) if _counts(op) else None
 
 
 def _constant(op: arith.ConstantOp) -> nn.ConstantOp | None:

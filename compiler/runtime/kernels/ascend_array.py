@@ -24,25 +24,12 @@ def _checked(indices: Array) -> Array:
     return indices
 
 
-def _gather(op: ascend.GatherOp) -> Kernel:
-    def run(x: Array, indices: Array) -> Array:
-        return np.take(x, _checked(indices), axis=0)
-
-    return run
+def _gather(x: Array, indices: Array) -> Array:
+    return np.take(x, _checked(indices), axis=0)
 
 
-def _gather_nd(op: ascend.GatherNdOp) -> Kernel:
-    def run(x: Array, indices: Array) -> Array:
-        return x[tuple(np.moveaxis(_checked(indices), -1, 0))]
-
-    return run
-
-
-def _tile(_: ascend.TileOp) -> Kernel:
-    def run(x: Array, multiples: Array) -> Array:
-        return np.tile(x, multiples)
-
-    return run
+def _gather_nd(x: Array, indices: Array) -> Array:
+    return x[tuple(np.moveaxis(_checked(indices), -1, 0))]
 
 
 def _pack(op: ascend.PackOp) -> Kernel:
@@ -54,22 +41,14 @@ def _pack(op: ascend.PackOp) -> Kernel:
     return run
 
 
-def _unpack(op: ascend.UnpackOp) -> Kernel:
+def _unpack(op: ascend.UnpackOp) -> Callable[[Array], list[Array]]:
     axis = op.axis.value.data
-
-    def run(x: Array) -> list[Array]:
-        return [np.ascontiguousarray(part) for part in np.moveaxis(x, axis, 0)]
-
-    return run
+    return lambda x: [np.ascontiguousarray(part) for part in np.moveaxis(x, axis, 0)]
 
 
-def _split(op: ascend.SplitOp) -> Kernel:
+def _split(op: ascend.SplitOp) -> Callable[[Array, Array], list[Array]]:
     axis, count = op.split_axis, op.num_split.value.data
-
-    def run(_: Array, x: Array) -> list[Array]:
-        return [np.ascontiguousarray(part) for part in np.split(x, count, axis=axis)]
-
-    return run
+    return lambda _, x: [np.ascontiguousarray(part) for part in np.split(x, count, axis=axis)]
 
 
 def _slice(op: ascend.SliceOp) -> Kernel:
@@ -81,54 +60,40 @@ def _slice(op: ascend.SliceOp) -> Kernel:
     return run
 
 
-def _fill(op: ascend.FillOp) -> Kernel:
-    def run(dims: Array, value: Array) -> Array:
-        return np.full(tuple(dims.reshape(-1)), value.reshape(()), value.dtype)
-
-    return run
+def _fill(dims: Array, value: Array) -> Array:
+    return np.full(tuple(dims.reshape(-1)), value.reshape(()), value.dtype)
 
 
-def _range(_: ascend.RangeOp) -> Kernel:
-    def run(start: Array, limit: Array, delta: Array) -> Array:
-        if not delta:
-            raise ValueError("delta is 0")
-        return np.array(range(int(start), int(limit), int(delta)), start.dtype)
-
-    return run
+def _range(start: Array, limit: Array, delta: Array) -> Array:
+    if not delta:
+        raise ValueError("delta is 0")
+    return np.array(range(int(start), int(limit), int(delta)), start.dtype)
 
 
-def _shape(op: ascend.ShapeOp) -> Kernel:
+def _shape(op: ascend.ShapeOp) -> Callable[[Array], Array]:
     dtype = numpy_dtype(element_of(op.y))
-
-    def run(x: Array) -> Array:
-        return np.array(x.shape, dtype)
-
-    return run
+    return lambda x: np.array(x.shape, dtype)
 
 
 def _arg(find: Callable[..., Any]) -> Callable[[ascend.ArgOp], Kernel]:
-    def kernel(op: ascend.ArgOp) -> Kernel:
+    def kernel(op: ascend.ArgOp) -> Callable[[Array, Array], Array]:
         axis, dtype = op.searched_axis, numpy_dtype(element_of(op.y))
-
-        def run(x: Array, _: Array) -> Array:
-            return np.asarray(find(x, axis=axis)).astype(dtype)
-
-        return run
+        return lambda x, _: np.asarray(find(x, axis=axis)).astype(dtype)
 
     return kernel
 
 
 ARRAY_KERNELS: dict[type[AscendOp], Callable[[Any], Kernel]] = {
     ascend.IdentityOp: lambda _: _itself,
-    ascend.GatherOp: _gather,
-    ascend.GatherNdOp: _gather_nd,
-    ascend.TileOp: _tile,
+    ascend.GatherOp: lambda _: _gather,
+    ascend.GatherNdOp: lambda _: _gather_nd,
+    ascend.TileOp: lambda _: np.tile,
     ascend.PackOp: _pack,
     ascend.UnpackOp: _unpack,
     ascend.SplitOp: _split,
     ascend.SliceOp: _slice,
-    ascend.FillOp: _fill,
-    ascend.RangeOp: _range,
+    ascend.FillOp: lambda _: _fill,
+    ascend.RangeOp: lambda _: _range,
     ascend.ShapeOp: _shape,
     ascend.ArgMaxV2Op: _arg(np.argmax),
     ascend.ArgMinOp: _arg(np.argmin),

@@ -47,11 +47,7 @@ def quant_in_float32(op: ascend.AscendQuantOp, bounds: Bounds = UNBOUNDED) -> Ca
         ends = rounded(np.array(bounds, numpy_dtype(element_of(op.x))))
     # arrays of rank 0: ufuncs handle them faster than numbers
     low, high = (np.array(end) for end in np.clip(ends, *integer_range(op.storage)))
-
-    def run(x: Array) -> Array:
-        return saturated(rounded(x), low, high)
-
-    return run
+    return lambda x: saturated(rounded(x), low, high)
 
 
 def scaled(x: Array, scale: Array, offset: Array, *, squared: bool = False) -> Array:

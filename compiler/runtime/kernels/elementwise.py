@@ -6,6 +6,7 @@ Functions of float16 and bfloat16 are computed in float32 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import pi, sqrt
 from typing import Any
 
@@ -74,6 +75,41 @@ def _elu(x: Array, alpha: float) -> Array:
     return negative
 
 
+def _leaky_relu(x: Array, alpha: Array | float) -> Array:
+    return np.where(x < 0, x * alpha, x)
+
+
+def _quotient(lhs: Array, rhs: Array) -> Array:
+    if lhs.dtype.kind not in "iu":
+        return np.divide(lhs, rhs)
+    if not np.all(rhs):
+        raise ValueError("integer division by zero")
+    quotient = lhs // rhs
+    # numpy rounds down: one too low if the signs differ and there is a remainder
+    quotient += ((lhs % rhs != 0) & ((lhs < 0) != (rhs < 0))).astype(quotient.dtype)
+    return quotient
+
+
+_POWERS: dict[float, Function] = {2.0: np.square, 3.0: lambda x: x * x * x}
+"""Exponents that need one or two products instead of a logarithm."""
+
+
+def _power(lhs: Array, rhs: Array) -> Array:
+    if lhs.dtype.kind in "iu":
+        return _integer_power(lhs, rhs)
+    if rhs.size == 1 and rhs.ndim <= lhs.ndim and (function := _POWERS.get(float(rhs.reshape(())))):
+        return _widened(function)(lhs)
+    dtype = wide(lhs.dtype)
+    return np.power(lhs.astype(dtype, copy=False), rhs.astype(dtype, copy=False)).astype(lhs.dtype, copy=False)
+
+
+def _integer_power(lhs: Array, rhs: Array) -> Array:
+    """Powers of integers: exact for non-negative integer exponents, otherwise rounded towards zero."""
+    if rhs.dtype.kind in "iu" and not np.any(rhs < 0):
+        return np.power(lhs, rhs.astype(lhs.dtype))
+    return np.power(lhs.astype(np.float64), rhs.astype(np.float64)).astype(lhs.dtype)
+
+
 _PLAIN: dict[type[nn.UnaryOp], Function] = {
     nn.SigmoidOp: _sigmoid,
     nn.TanhOp: np.tanh,
@@ -103,8 +139,11 @@ _ANY_TYPE: dict[type[nn.NNOp], Callable[..., Array]] = {
     nn.AndOp: np.logical_and,
     nn.OrOp: np.logical_or,
     nn.WhereOp: np.where,
+    nn.PReluOp: _leaky_relu,
+    nn.DivOp: _quotient,
+    nn.PowOp: _power,
 }
-"""Functions that numpy provides for every type, with the required semantics."""
+"""Functions for every type."""
 
 
 @kernel(*_PLAIN)
@@ -117,102 +156,16 @@ def any_type(op: nn.NNOp) -> Kernel:
     return _ANY_TYPE[type(op)]
 
 
-@kernel(nn.GeluOp)
-def gelu(op: nn.GeluOp) -> Kernel:
-    return _widened(_gelu if op.tanh_approximation is None else _gelu_tanh)
-
-
-@kernel(nn.HardSigmoidOp)
-def hard_sigmoid(op: nn.HardSigmoidOp) -> Kernel:
-    alpha, beta = op.alpha.value.data, op.beta.value.data
-    return _widened(lambda x: _hard_sigmoid(x, alpha, beta))
-
-
-@kernel(nn.LeakyReluOp)
-def leaky_relu(op: nn.LeakyReluOp) -> Kernel:
-    alpha = op.alpha.value.data
-    return _widened(lambda x: np.where(x < 0, x * alpha, x))
-
-
-@kernel(nn.EluOp)
-def elu(op: nn.EluOp) -> Kernel:
-    alpha = op.alpha.value.data
-    return _widened(lambda x: _elu(x, alpha))
-
-
-@kernel(nn.ReluOp)
-def relu(op: nn.ReluOp) -> Kernel:
-    return _clipped(0.0, float("inf"))
-
-
-@kernel(nn.ClipOp)
-def clip(op: nn.ClipOp) -> Kernel:
-    return _clipped(*op.bounds)
-
-
-def _clipped(low: float, high: float) -> Kernel:
+def _clipped(low: float, high: float) -> Callable[[Array], Array]:
     """`min(max(x, low), high)` in the type of x; NaN stays NaN. np.clip is several times faster than np.maximum."""
     floats = _widened(lambda x: np.clip(x, x.dtype.type(low), x.dtype.type(high)))
-
-    def run(x: Array) -> Array:
-        return np.clip(x, *_bounds(low, high, x.dtype)) if x.dtype.kind in "iu" else floats(x)
-
-    return run
+    return lambda x: np.clip(x, *_bounds(low, high, x.dtype)) if x.dtype.kind in "iu" else floats(x)
 
 
 def _bounds(low: float, high: float, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Converts to the nearest values of an integer type."""
     info = np.iinfo(dtype)
     return dtype.type(min(max(low, info.min), info.max)), dtype.type(min(max(high, info.min), info.max))
-
-
-@kernel(nn.PReluOp)
-def prelu(op: nn.PReluOp) -> Kernel:
-    def run(x: Array, slope: Array) -> Array:
-        return np.where(x < 0, x * slope, x)
-
-    return run
-
-
-@kernel(nn.DivOp)
-def div(op: nn.DivOp) -> Kernel:
-    def run(lhs: Array, rhs: Array) -> Array:
-        return _truncated_quotient(lhs, rhs) if lhs.dtype.kind in "iu" else np.divide(lhs, rhs)
-
-    return run
-
-
-def _truncated_quotient(lhs: Array, rhs: Array) -> Array:
-    if not np.all(rhs):
-        raise ValueError("integer division by zero")
-    quotient = lhs // rhs
-    # numpy rounds down: one too low if the signs differ and there is a remainder
-    quotient += ((lhs % rhs != 0) & ((lhs < 0) != (rhs < 0))).astype(quotient.dtype)
-    return quotient
-
-
-_POWERS: dict[float, Function] = {2.0: np.square, 3.0: lambda x: x * x * x}
-"""Exponents that need one or two products instead of a logarithm."""
-
-
-@kernel(nn.PowOp)
-def power(op: nn.PowOp) -> Kernel:
-    def run(lhs: Array, rhs: Array) -> Array:
-        if lhs.dtype.kind in "iu":
-            return _integer_power(lhs, rhs)
-        if rhs.size == 1 and rhs.ndim <= lhs.ndim and (function := _POWERS.get(float(rhs.reshape(())))):
-            return _widened(function)(lhs)
-        dtype = wide(lhs.dtype)
-        return np.power(lhs.astype(dtype, copy=False), rhs.astype(dtype, copy=False)).astype(lhs.dtype, copy=False)
-
-    return run
-
-
-def _integer_power(lhs: Array, rhs: Array) -> Array:
-    """Powers of integers: exact for non-negative integer exponents, otherwise rounded towards zero."""
-    if rhs.dtype.kind in "iu" and not np.any(rhs < 0):
-        return np.power(lhs, rhs.astype(lhs.dtype))
-    return np.power(lhs.astype(np.float64), rhs.astype(np.float64)).astype(lhs.dtype)
 
 
 _COMPARISONS: dict[Predicate, Callable[[Array, Array], Array]] = {
@@ -225,9 +178,20 @@ _COMPARISONS: dict[Predicate, Callable[[Array, Array], Array]] = {
 }
 
 
-@kernel(nn.CompareOp)
-def compare(op: nn.CompareOp) -> Kernel:
-    return _COMPARISONS[op.predicate.data]
+_MADE: dict[type[nn.NNOp], Callable[[Any], Kernel]] = {
+    **dict.fromkeys((nn.ReluOp, nn.ClipOp), lambda op: _clipped(*op.bounds)),
+    nn.CompareOp: lambda op: _COMPARISONS[op.predicate.data],
+    nn.EluOp: lambda op: _widened(partial(_elu, alpha=op.alpha.value.data)),
+    nn.GeluOp: lambda op: _widened(_gelu if op.tanh_approximation is None else _gelu_tanh),
+    nn.HardSigmoidOp: lambda op: _widened(partial(_hard_sigmoid, alpha=op.alpha.value.data, beta=op.beta.value.data)),
+    nn.LeakyReluOp: lambda op: _widened(partial(_leaky_relu, alpha=op.alpha.value.data)),
+}
+"""Functions that depend on an operation's properties."""
+
+
+@kernel(*_MADE)
+def made(op: nn.NNOp) -> Kernel:
+    return _MADE[type(op)](op)
 
 
 @kernel(nn.CastOp)

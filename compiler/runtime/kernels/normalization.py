@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ...dialects import nn
@@ -92,18 +90,23 @@ def lrn(op: nn.LRNOp) -> Kernel:
     return in_layout(op, run)
 
 
-@kernel(nn.SoftmaxOp)
-def softmax(op: nn.SoftmaxOp) -> Kernel:
-    return _along(op.axis.value.data, _softmax)
+def _softmax(x: Array, axis: int) -> Array:
+    np.exp(x, out=x)
+    return np.divide(x, x.sum(axis=axis, keepdims=True), out=x)
 
 
-@kernel(nn.LogSoftmaxOp)
-def log_softmax(op: nn.LogSoftmaxOp) -> Kernel:
-    return _along(op.axis.value.data, _log_softmax)
+def _log_softmax(x: Array, axis: int) -> Array:
+    return np.subtract(x, np.log(np.exp(x).sum(axis=axis, keepdims=True)), out=x)
 
 
-def _along(axis: int, function: Callable[[Array, int], Array]) -> Kernel:
-    """`function` of the differences to the largest element, in float32 or float64; it may overwrite its argument."""
+_SHIFTED = {nn.SoftmaxOp: _softmax, nn.LogSoftmaxOp: _log_softmax}
+"""Functions of the differences to the largest element, which they may overwrite, along an axis."""
+
+
+@kernel(*_SHIFTED)
+def shifted(op: nn.SoftmaxOp | nn.LogSoftmaxOp) -> Kernel:
+    """In float32 or float64."""
+    axis, function = op.axis.value.data, _SHIFTED[type(op)]
 
     def run(x: Array) -> Array:
         if x.size == 0:
@@ -112,12 +115,3 @@ def _along(axis: int, function: Callable[[Array, int], Array]) -> Kernel:
         return function(wider - wider.max(axis=axis, keepdims=True), axis).astype(x.dtype, copy=False)
 
     return run
-
-
-def _softmax(x: Array, axis: int) -> Array:
-    np.exp(x, out=x)
-    return np.divide(x, x.sum(axis=axis, keepdims=True), out=x)
-
-
-def _log_softmax(x: Array, axis: int) -> Array:
-    return np.subtract(x, np.log(np.exp(x).sum(axis=axis, keepdims=True)), out=x)

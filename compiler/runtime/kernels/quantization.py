@@ -20,11 +20,8 @@ from . import Array, Kernel, kernel
 
 
 @kernel(nn.ObserveOp)
-def observe(op: nn.ObserveOp) -> Kernel:
-    def run(x: Array) -> Array:
-        return x
-
-    return run
+def observe(op: nn.ObserveOp) -> Callable[[Array], Array]:
+    return lambda x: x
 
 
 @kernel(nn.QuantizeOp)
@@ -74,13 +71,9 @@ def dequantizer(dtype: np.dtype[Any], scale: Array, zero_point: Array) -> Callab
 
 
 @kernel(nn.QuantizeFloatOp)
-def quantize_float(op: nn.QuantizeFloatOp) -> Kernel:
+def quantize_float(op: nn.QuantizeFloatOp) -> Callable[[Array, Array], Array]:
     dtype = numpy_dtype(op.result.type.element_type)
-
-    def run(x: Array, scale: Array) -> Array:
-        return saturated_to(np.divide(x.astype(np.float32, copy=False), scale), dtype)
-
-    return run
+    return lambda x, scale: saturated_to(np.divide(x.astype(np.float32, copy=False), scale), dtype)
 
 
 @kernel(nn.DequantizeFloatOp)

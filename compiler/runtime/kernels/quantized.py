@@ -171,15 +171,11 @@ def quantized_mul(a: QParams, b: QParams, result: Result) -> Run:
     return _of_pairs(a, b, reals + _unsigned_zero_point(result.params), result)
 
 
-def _of_pairs(a: QParams, b: QParams, reals: Array, result: Result) -> Run:
+def _of_pairs(a: QParams, b: QParams, reals: Array, result: Result) -> Callable[[Array, Array], Array]:
     """Looks up integers of two operands in a table `reals[256, 256]` by unsigned integers; the result is not yet rounded."""
     lowest_a, lowest_b, lowest = (integer_range(p.storage)[0] for p in (a, b, result.params))
     table = np.clip(np.rint(reals) + lowest, *result.limits).astype(numpy_dtype(result.params.storage)).reshape(-1)
-
-    def run(x: Array, y: Array) -> Array:
-        return table[(x.astype(np.int32) - lowest_a) * 256 + (y.astype(np.int32) - lowest_b)]
-
-    return run
+    return lambda x, y: table[(x.astype(np.int32) - lowest_a) * 256 + (y.astype(np.int32) - lowest_b)]
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:

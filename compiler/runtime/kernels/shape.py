@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from math import prod
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import Operation
@@ -46,23 +46,15 @@ def split(op: nn.SplitOp) -> Kernel:
 
 
 @kernel(nn.SliceOp)
-def slice_axes(op: nn.SliceOp) -> Kernel:
+def slice_axes(op: nn.SliceOp) -> Callable[[Array], Array]:
     slices = op.slices(len(shape_of(op.input)))
-
-    def run(x: Array) -> Array:
-        return x[slices]
-
-    return run
+    return lambda x: x[slices]
 
 
 @kernel(nn.GatherOp)
-def gather(op: nn.GatherOp) -> Kernel:
+def gather(op: nn.GatherOp) -> Callable[[Array, Array], Array]:
     axis, n = op.axis.value.data, op.batch_count
-
-    def run(x: Array, indices: Array) -> Array:
-        return _gather_batches(x, indices, axis % x.ndim, n) if n else np.take(x, indices, axis=axis)
-
-    return run
+    return lambda x, indices: _gather_batches(x, indices, axis % x.ndim, n) if n else np.take(x, indices, axis=axis)
 
 
 def _gather_batches(x: Array, indices: Array, axis: int, n: int) -> Array:
@@ -100,13 +92,9 @@ def expand(op: nn.ExpandOp) -> Kernel:
 
 
 @kernel(nn.TransposeOp)
-def transpose(op: nn.TransposeOp) -> Kernel:
+def transpose(op: nn.TransposeOp) -> Callable[[Array], Array]:
     perm = nn.ints(op.perm)
-
-    def run(x: Array) -> Array:
-        return x.transpose(perm)
-
-    return run
+    return lambda x: x.transpose(perm)
 
 
 @kernel(nn.FlattenOp)
@@ -121,30 +109,15 @@ def flatten(op: nn.FlattenOp) -> Kernel:
 
 
 @kernel(nn.SqueezeOp)
-def squeeze(op: nn.SqueezeOp) -> Kernel:
+def squeeze(op: nn.SqueezeOp) -> Callable[[Array], Array]:
     axes = None if op.axes is None else nn.ints(op.axes)
-
-    def run(x: Array) -> Array:
-        return np.squeeze(x, axis=axes)
-
-    return run
+    return lambda x: np.squeeze(x, axis=axes)
 
 
 @kernel(nn.UnsqueezeOp)
-def unsqueeze(op: nn.UnsqueezeOp) -> Kernel:
+def unsqueeze(op: nn.UnsqueezeOp) -> Callable[[Array], Array]:
     axes = nn.ints(op.axes)
-
-    def run(x: Array) -> Array:
-        return np.expand_dims(x, axes)
-
-    return run
-
-
-NUMPY_MODES: dict[PadMode, Literal["reflect", "edge", "wrap"]] = {
-    PadMode.REFLECT: "reflect",
-    PadMode.EDGE: "edge",
-    PadMode.WRAP: "wrap",
-}
+    return lambda x: np.expand_dims(x, axes)
 
 
 @kernel(nn.PadOp)
@@ -168,7 +141,7 @@ def padding(op: nn.PadOp, value: float) -> Kernel:
     def run(x: Array) -> Array:
         x = x[cut]
         if mode is not PadMode.CONSTANT:
-            return np.pad(x, added, mode=NUMPY_MODES[mode])
+            return np.pad(x, added, mode=cast(Any, mode.value))
         y = np.full([d + b + e for d, (b, e) in zip(x.shape, added, strict=True)], value, x.dtype)
         y[tuple(slice(b, b + d) for d, (b, _) in zip(x.shape, added, strict=True))] = x
         return y
@@ -214,13 +187,9 @@ def _saturated(y: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @kernel(nn.ShapeOp)
-def shape(op: nn.ShapeOp) -> Kernel:
+def shape(op: nn.ShapeOp) -> Callable[[Array], Array]:
     part = slice(op.start.value.data, None if op.end is None else op.end.value.data)
-
-    def run(x: Array) -> Array:
-        return np.array(x.shape[part], np.int64)
-
-    return run
+    return lambda x: np.array(x.shape[part], np.int64)
 
 
 def _sum(x: Array, axes: Shape, keepdims: bool) -> Array:
@@ -265,13 +234,9 @@ _REDUCTIONS: dict[type[nn.ReduceOp], Callable[[Array, Shape, bool], Array]] = {
 
 
 @kernel(*_REDUCTIONS)
-def reduce(op: nn.ReduceOp) -> Kernel:
+def reduce(op: nn.ReduceOp) -> Callable[[Array], Array]:
     function, axes, keepdims = _REDUCTIONS[type(op)], op.axis_list(), op.keepdims is not None
-
-    def run(x: Array) -> Array:
-        return np.asarray(function(x, axes, keepdims)).astype(x.dtype, copy=False)
-
-    return run
+    return lambda x: np.asarray(function(x, axes, keepdims)).astype(x.dtype, copy=False)
 
 
 @kernel(nn.ArgMaxOp, nn.ArgMinOp)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from ...dialects import nn
-from ...dialects.nn.attributes import PadMode, Predicate, ResizeMode
+from ...dialects.nn.attributes import PadMode, ResizeMode
 from ...dialects.nn.shape import reshaped
 from ...dialects.nn.shapes import Shape, broadcast, shape_of
 from ...ir.dtypes import numpy_dtype
 from ...runtime.kernels.pooling import counts_for
-from ...runtime.kernels.shape import NUMPY_MODES, flatten, resampled_axes
+from ...runtime.kernels.shape import flatten, resampled_axes
 from ...runtime.windows import Window
 
 torch: Any = import_module("torch")
@@ -190,31 +190,19 @@ def _average_pool(op: nn.AveragePoolOp) -> Function:
     return run
 
 
-def _batch_norm(op: nn.BatchNormOp) -> Function:
+def _batch_norm(op: nn.BatchNormOp) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
     epsilon = op.epsilon.value.data
-
-    def run(x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return F.batch_norm(x, mean, variance, scale, offset, eps=epsilon)
-
-    return run
+    return lambda x, scale, offset, mean, variance: F.batch_norm(x, mean, variance, scale, offset, eps=epsilon)
 
 
-def _instance_norm(op: nn.InstanceNormOp) -> Function:
+def _instance_norm(op: nn.InstanceNormOp) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     epsilon = op.epsilon.value.data
-
-    def run(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-        return F.instance_norm(x, weight=scale, bias=bias, eps=epsilon)
-
-    return run
+    return lambda x, scale, bias: F.instance_norm(x, weight=scale, bias=bias, eps=epsilon)
 
 
-def _group_norm(op: nn.GroupNormOp) -> Function:
+def _group_norm(op: nn.GroupNormOp) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     epsilon, groups = op.epsilon.value.data, op.num_groups.value.data
-
-    def run(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-        return F.group_norm(x, groups, scale, bias, epsilon)
-
-    return run
+    return lambda x, scale, bias: F.group_norm(x, groups, scale, bias, epsilon)
 
 
 def _layer_norm(op: nn.LayerNormOp) -> Function:
@@ -250,11 +238,6 @@ def _arg(op: nn.ArgMaxOp | nn.ArgMinOp) -> Function:
         return x.shape[axis] - 1 - found if last else found
 
     return run
-
-
-def _split(op: nn.SplitOp) -> Unary:
-    axis, sizes = op.axis.value.data, list(nn.ints(op.sizes))
-    return lambda x: torch.split(x, sizes, axis)
 
 
 def _slice(op: nn.SliceOp) -> Function:
@@ -314,11 +297,6 @@ def _expand(op: nn.ExpandOp) -> Function:
     return run
 
 
-def _transpose(op: nn.TransposeOp) -> Unary:
-    perm = nn.ints(op.perm)
-    return lambda x: x.permute(perm)
-
-
 def _squeeze(op: nn.SqueezeOp) -> Unary:
     axes = None if op.axes is None else nn.ints(op.axes)
     return lambda x: x.squeeze() if axes is None else x.squeeze(axes)
@@ -339,7 +317,7 @@ def _pad(op: nn.PadOp) -> Function:
         for axis, (begin, end) in enumerate(zip(pads[:n], pads[n:], strict=True)):
             if begin or end:
                 inner = np.arange(max(-begin, 0), int(x.shape[axis]) + min(end, 0))
-                x = _taken(x, np.pad(inner, (max(begin, 0), max(end, 0)), NUMPY_MODES[mode]).tolist(), axis)
+                x = _taken(x, np.pad(inner, (max(begin, 0), max(end, 0)), cast(Any, mode.value)).tolist(), axis)
         return x
 
     return run
@@ -368,11 +346,6 @@ def _shape(op: nn.ShapeOp) -> Unary:
 def _cast(op: nn.CastOp) -> Unary:
     dtype = dtype_of(op.result.type.element_type)
     return lambda x: x.to(dtype)
-
-
-def _bound(op: nn.BoundOp) -> Unary:
-    low, high = op.bounds
-    return lambda x: x.clamp(low, high)
 
 
 def _hard_sigmoid(op: nn.HardSigmoidOp) -> Unary:
@@ -407,15 +380,6 @@ _REDUCTIONS: Mapping[type[nn.ReduceOp], Function] = {
     nn.ReduceMaxOp: torch.amax,
     nn.ReduceMinOp: torch.amin,
     nn.ReduceProdOp: _product,
-}
-
-_COMPARISONS: Mapping[Predicate, Function] = {
-    Predicate.EQ: torch.eq,
-    Predicate.NE: torch.ne,
-    Predicate.LT: torch.lt,
-    Predicate.LE: torch.le,
-    Predicate.GT: torch.gt,
-    Predicate.GE: torch.ge,
 }
 
 _PLAIN: Mapping[type[Operation], Function] = {
@@ -453,13 +417,13 @@ _PLAIN: Mapping[type[Operation], Function] = {
 """Functions that are the same for every operation of a class."""
 
 _MADE: Mapping[type[Operation], Maker] = {
-    nn.ClipOp: _bound,
+    nn.ClipOp: lambda op: partial(torch.clamp, min=op.bounds[0], max=op.bounds[1]),
     nn.LeakyReluOp: lambda op: partial(F.leaky_relu, negative_slope=op.alpha.value.data),
     nn.HardSigmoidOp: _hard_sigmoid,
     nn.SeluOp: _selu,
     nn.EluOp: lambda op: partial(F.elu, alpha=op.alpha.value.data),
     nn.GeluOp: lambda op: partial(F.gelu, approximate="none" if op.tanh_approximation is None else "tanh"),
-    nn.CompareOp: lambda op: _COMPARISONS[op.predicate.data],
+    nn.CompareOp: lambda op: getattr(torch, op.predicate.data.value),
     nn.CastOp: _cast,
     nn.ConvOp: _in_layout(_conv),
     nn.ConvTransposeOp: _in_layout(_conv_transpose),
@@ -476,12 +440,12 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.ArgMaxOp: _arg,
     nn.ArgMinOp: _arg,
     nn.ConcatOp: lambda op: lambda *inputs: torch.cat(inputs, op.axis.value.data),
-    nn.SplitOp: _split,
+    nn.SplitOp: lambda op: partial(torch.split, split_size_or_sections=list(nn.ints(op.sizes)), dim=op.axis.value.data),
     nn.SliceOp: _slice,
     nn.GatherOp: _gather,
     nn.ReshapeOp: _reshape,
     nn.ExpandOp: _expand,
-    nn.TransposeOp: _transpose,
+    nn.TransposeOp: lambda op: partial(torch.permute, dims=nn.ints(op.perm)),
     nn.FlattenOp: flatten,
     nn.SqueezeOp: _squeeze,
     nn.UnsqueezeOp: _unsqueeze,

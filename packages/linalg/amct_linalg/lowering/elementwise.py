@@ -11,7 +11,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from amct_opt.dialects import ascend, nn
 from amct_opt.dialects.nn import NNOp
-from amct_opt.dialects.nn.attributes import Predicate
 from amct_opt.dialects.nn.shapes import element_of, known, shape_of
 from amct_opt.lowering.refusal import require
 
@@ -218,51 +217,30 @@ def power(op: nn.PowOp) -> Body:
     return widened(element_of(op.lhs), body)
 
 
-_PREDICATES: Mapping[Predicate, str] = {
-    Predicate.EQ: "eq",
-    Predicate.NE: "ne",
-    Predicate.LT: "lt",
-    Predicate.LE: "le",
-    Predicate.GT: "gt",
-    Predicate.GE: "ge",
-}
-
-
 @elements(nn.CompareOp)
 def compare(op: nn.CompareOp) -> Body:
-    name, unsigned = _PREDICATES[op.predicate.data], is_unsigned(element_of(op.lhs))
+    name, unsigned = op.predicate.data.value, is_unsigned(element_of(op.lhs))
     return lambda s, x, y: s.compare(name, x, y, unsigned)
 
 
-@elements(nn.AndOp, nn.OrOp)
-def logic(op: nn.AndOp | nn.OrOp) -> Body:
-    kind = arith.AndIOp if isinstance(op, nn.AndOp) else arith.OrIOp
-    return lambda s, x, y: s.add(kind(x, y))
+_PLAIN: Mapping[type[NNOp], Body] = {
+    nn.AndOp: lambda s, x, y: s.add(arith.AndIOp(x, y)),
+    nn.OrOp: lambda s, x, y: s.add(arith.OrIOp(x, y)),
+    nn.NotOp: lambda s, x: s.add(arith.XOrIOp(x, s.like(1, x))),
+    nn.NegOp: lambda s, x: s.add(arith.NegfOp(x)) if is_real(x) else s.minus(s.like(0, x), x),
+    nn.WhereOp: lambda s, c, x, y: s.choose(c, x, y),
+}
 
 
-@elements(nn.NotOp)
-def negation(op: nn.NotOp) -> Body:
-    return lambda s, x: s.add(arith.XOrIOp(x, s.like(1, x)))
-
-
-@elements(nn.NegOp)
-def negative(op: nn.NegOp) -> Body:
-    return lambda s, x: s.add(arith.NegfOp(x)) if is_real(x) else s.minus(s.like(0, x), x)
+@elements(*_PLAIN)
+def plain(op: NNOp) -> Body:
+    return _PLAIN[type(op)]
 
 
 @elements(nn.AbsOp)
 def magnitude(op: nn.AbsOp) -> Body:
     unsigned = is_unsigned(element_of(op.input))
-
-    def body(s: Scalars, x: SSAValue) -> SSAValue:
-        return x if unsigned else s.add(math.AbsFOp(x)) if is_real(x) else s.add(math.AbsIOp(x))
-
-    return body
-
-
-@elements(nn.WhereOp)
-def where(op: nn.WhereOp) -> Body:
-    return lambda s, c, x, y: s.choose(c, x, y)
+    return lambda s, x: x if unsigned else s.add(math.AbsFOp(x)) if is_real(x) else s.add(math.AbsIOp(x))
 
 
 @elements(nn.CastOp)

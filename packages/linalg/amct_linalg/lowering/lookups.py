@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import arith, tensor
@@ -15,7 +15,7 @@ from amct_opt.dialects.nn.attributes import PadMode, ResizeMode
 from amct_opt.dialects.nn.shapes import axis_of, element_of, known, shape_of
 from amct_opt.ir.dtypes import numpy_dtype
 from amct_opt.lowering.refusal import require
-from amct_opt.runtime.kernels.shape import NUMPY_MODES, resampled_axes
+from amct_opt.runtime.kernels.shape import resampled_axes
 from amct_opt.runtime.resample import Taps
 
 from .build import INDEX, Array, Builder, Scalars, Size, identity, is_real, is_unsigned, reshaped, signless
@@ -65,7 +65,7 @@ def padded_by_elements(
         if any(counts):
             size = shape_of(x)[axis]
             require(known(size), "dynamic", "it repeats elements of an axis of unknown size")
-            x = taken(build, x, axis, np.pad(np.arange(size), counts, mode=NUMPY_MODES[mode]))
+            x = taken(build, x, axis, np.pad(np.arange(size), counts, mode=cast(Any, mode.value)))
     return x
 
 
