@@ -341,6 +341,4 @@ class Net:
 
 
 def __getattr__(name: str) -> Any:
-    if name in steps.LEFT_OUT:
-        raise steps.left_out(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise steps.missing(__name__, name)

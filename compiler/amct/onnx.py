@@ -241,8 +241,6 @@ def __getattr__(name: str) -> Any:
     """`AMCT_SO`, session options that need no operator library here; other names come from onnxruntime."""
     if name == "AMCT_SO":
         return onnxruntime().SessionOptions()
-    if name in steps.LEFT_OUT:
-        raise steps.left_out(name)
-    if not name.startswith("__") and hasattr(library := onnxruntime(), name):
+    if name not in steps.LEFT_OUT and not name.startswith("__") and hasattr(library := onnxruntime(), name):
         return getattr(library, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise steps.missing(__name__, name)

@@ -293,12 +293,14 @@ LEFT_OUT = {
 """Names of AMCT that its modules here do not have, with the reason."""
 
 
-def left_out(name: str) -> ImportError:
-    """The error for a name of AMCT that its modules here do not have.
+def missing(module: str, name: str) -> ImportError | AttributeError:
+    """The error for a name that a module does not have, with the reason if it is one of AMCT's.
 
-    It is not an AttributeError: `from module import name` would replace that by an error without the reason.
+    With a reason it is not an AttributeError: `from module import name` would replace that by an error without the reason.
     """
-    return ImportError(f"{name} is left out: {LEFT_OUT[name]} ({_PAGE})")
+    if name in LEFT_OUT:
+        return ImportError(f"{name} is left out: {LEFT_OUT[name]} ({_PAGE})")
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def session_for(weights: PathLike | None = None, outputs: Sequence[str] = ()) -> Session:

@@ -266,6 +266,4 @@ def __getattr__(name: str) -> Any:
         return load(f"amct_training.{_TRAINING[name]}")
     if name in ("nn", "tensor_decompose"):
         return part(f"amct_training.{name}")
-    if name in steps.LEFT_OUT:
-        raise steps.left_out(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise steps.missing(__name__, name)

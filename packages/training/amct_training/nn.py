@@ -244,6 +244,4 @@ class LinearQAT(QATBase, _nn.Linear):
 
 
 def __getattr__(name: str) -> Any:
-    if name in steps.LEFT_OUT:
-        raise steps.left_out(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise steps.missing(__name__, name)
