@@ -35,6 +35,7 @@ from ..transforms.quantization.portable import AVX2, channels_apart, inexact_on
 from ..transforms.quantization.profiles import QDQ
 from .float_regions import number_nodes
 from .options import Timed
+from .peer import overflows
 from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, label, read_model, read_quantized
 from .runnable import OnnxRuntime
 
@@ -311,35 +312,20 @@ def _wrong_sums(
     """
     multiplied = map(_ARRANGED[engine], multiplied_layers(module, QDQ))
     found = [(each, _rows(each, engine)) for each in multiplied if layer_of(each.op) not in floats]
-    counts: dict[SSAValue, list[int]] = defaultdict(list)
-    layers = [each for each, rows in found if AVX2 in rows and each.inputs is not None]
-
-    def count(value: SSAValue, array: Array) -> None:
-        for each in layers:
-            if each.inputs is value:
-                counts[each.op.results[0]].append(each.overflows(array))
-
-    if runs and layers:
-        executable = Executable(module, list({each.inputs: None for each in layers if each.inputs is not None}))
-        for given in runs:
-            executable.run(given, count)
+    counts = overflows(module, [each for each, rows in found if AVX2 in rows], runs) if runs else {}
     for each, rows in found:
         for processors, (wrong, of) in rows.items():
             channels = f"in {wrong} of {of} output channels"
             if processors != AVX2:
                 yield Finding(layer_of(each.op), "-128", channels, "weights of -127 to 127", processors)
                 continue
-            seen = f"; {sum(counts[each.op.results[0]])} sums on this data" if runs and each.inputs is not None else ""
+            seen = f"; {counts[each.op]} sums on this data" if each.op in counts else ""
             yield Finding(layer_of(each.op), "16-bit sums", channels + seen, _SMALLER, processors)
-
-
-def _with_channels_apart(each: Inexact) -> Inexact:
-    return each._replace(matrices=channels_apart(each.matrices, each.op), arranged=channels_apart)
 
 
 _ARRANGED: Mapping[Timed, Callable[[Inexact], Inexact]] = {
     "onnxruntime": lambda each: each,
-    "openvino": _with_channels_apart,
+    "openvino": lambda each: each._replace(matrices=channels_apart(each.matrices, each.op), arranged=channels_apart),
 }
 """Layers with the columns in the order of the engine's kernels."""
 

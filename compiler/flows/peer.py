@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ..data import Samples
-from ..dialects.nn import QuantizeOp
+from ..dialects.nn import NNOp, QuantizeOp
 from ..engines.onnx_runtime import Arithmetic, arithmetic, processor, providers
 from ..ir.array import Array
 from ..rewriting import layer_of
@@ -98,23 +98,30 @@ class Simulation:
         """The number of sums of two products that leave 16 bits in these runs, by layer that may be inexact; only with
         integer inputs.
         """
-        layers = [each for each in inexact_layers(self.module, self.profile) if each.inputs is not None]
-        found = {layer_of(each.op): 0 for each in layers}
-        if not layers:
-            return found
-        readers: dict[SSAValue, list[Inexact]] = {}
-        for each in layers:
-            assert each.inputs is not None
+        found = Counter[str]()
+        layers = inexact_layers(self.module, self.profile)
+        for op, count in overflows(self.module, layers, map(self.boundary.integers, batches)).items():
+            found[layer_of(op)] += count
+        return dict(found)
+
+
+def overflows(module: ModuleOp, layers: Iterable[Inexact], runs: Iterable[Mapping[str, Array]]) -> dict[NNOp, int]:
+    """The number of sums of two products that leave 16 bits in these runs, by operation; only with integer inputs."""
+    readers: dict[SSAValue, list[Inexact]] = {}
+    for each in layers:
+        if each.inputs is not None:
             readers.setdefault(each.inputs, []).append(each)
+    found = {each.op: 0 for several in readers.values() for each in several}
 
-        def count(value: SSAValue, array: Array) -> None:
-            for each in readers[value]:
-                found[layer_of(each.op)] += each.overflows(array)
+    def count(value: SSAValue, array: Array) -> None:
+        for each in readers[value]:
+            found[each.op] += each.overflows(array)
 
-        executable = Executable(self.module, [*readers])
-        for inputs in batches:
-            executable.run(self.boundary.integers(inputs), count)
-        return found
+    if readers:
+        executable = Executable(module, [*readers])
+        for inputs in runs:
+            executable.run(inputs, count)
+    return found
 
 
 @dataclass(frozen=True)
