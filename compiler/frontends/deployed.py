@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr, f32, i32
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects import ascend, nn
@@ -19,6 +19,7 @@ from ..dialects.nn.shapes import element_of, shape_of, tensor
 from ..formats import int4
 from ..formats.deq_scale import Array, averaged, unpack
 from ..ir.dtypes import numpy_dtype
+from ..ir.functions import producer_of
 from .building import Binding, Constant, Converted, Unmapped
 from .node import SourceNode
 
@@ -29,18 +30,13 @@ Kind = type[ascend.AscendOp]
 """An operation on integers: a convolution, a product or an average."""
 
 
-def producer(value: object) -> Operation | None:
-    """The operation whose result this is, otherwise None."""
-    return value.op if isinstance(value, OpResult) else None
-
-
 def quantizer_of(value: SSAValue) -> ascend.AscendQuantOp | ascend.AscendRequantOp | None:
     """The AscendQuant or AscendRequant that these integers come from, past operations that move them. What is joined or
     filled in has the scale of the first operand.
     """
-    op = producer(value)
+    op = producer_of(value)
     while isinstance(op, nn.NNOp) and (op.is_passive or isinstance(op, nn.MovingOp)):
-        op = producer(op.operands[0])
+        op = producer_of(op.operands[0])
     return op if isinstance(op, ascend.AscendQuantOp | ascend.AscendRequantOp) else None
 
 
@@ -169,7 +165,7 @@ def _with_axis(
 def bias_added(node: SourceNode, stored: Callable[[Constant], Constant | None] = lambda bias: bias) -> SSAValue:
     """Makes an addition between a layer and its dequantization the bias of the layer; `stored` gives the int32 constant."""
     first = 0 if is_accumulator(node.inputs[0]) else 1
-    layer = producer(node.inputs[first])
+    layer = producer_of(node.inputs[first])
     if not isinstance(layer, XFirstOp | ascend.MatrixOp) or layer.bias is not None:
         raise node.error("adds to the int32 result of a layer that has a bias, or takes none")
     found = node.binding(1 - first)
@@ -186,10 +182,10 @@ def bias_added(node: SourceNode, stored: Callable[[Constant], Constant | None] =
 
 def without_added_axis(node: SourceNode, accumulator: SSAValue, value: SSAValue) -> SSAValue:
     """The value computed from an accumulator, without the axis that was added to its convolution."""
-    layer = producer(accumulator)
+    layer = producer_of(accumulator)
     if not isinstance(layer, ascend.ConvolutionOp):
         return value
-    before = producer(layer.x_value)
+    before = producer_of(layer.x_value)
     if not isinstance(before, nn.UnsqueezeOp) or before.origin != layer.origin:
         return value
     return node.emit(nn.SqueezeOp, value, axes=[2]).result
@@ -208,7 +204,7 @@ def _check_weight(node: SourceNode, weight: SSAValue) -> None:
     """Raises CompileError for a weight that is not int8 or not constant."""
     if (element := element_of(weight)) != i8:
         raise node.error(f"has integer data and a weight of {numpy_dtype(element)}, but it must be int8")
-    if nn.constant_of(weight) is None and not isinstance(producer(weight), ascend.AscendWeightQuantOp):
+    if nn.constant_of(weight) is None and not isinstance(producer_of(weight), ascend.AscendWeightQuantOp):
         raise node.error("computes in integers with a weight that is computed at run time")
 
 
@@ -222,7 +218,7 @@ def _check_bias(node: SourceNode, bias: SSAValue) -> None:
 
 def is_accumulator(value: object) -> bool:
     """Whether a value is the int32 result of a layer."""
-    op = producer(value)
+    op = producer_of(value)
     return isinstance(op, ascend.CubeOp | ascend.AveragingOp) and element_of(op.results[0]) == i32
 
 
@@ -279,7 +275,7 @@ def scales(node: SourceNode, x: SSAValue, scale: Array) -> SSAValue:
 
     They are of full rank unless their axis is 1, which a vector means to Ascend IR.
     """
-    layer, rank, array = producer(x), len(shape_of(x)), _of_sums(node, x, scale)
+    layer, rank, array = producer_of(x), len(shape_of(x)), _of_sums(node, x, scale)
     axis = layer.channel_axis if isinstance(layer, FormatOp) else rank - 1 if isinstance(layer, ascend.MatrixOp) else 1
     shape = (1,) * axis + (-1,) + (1,) * (rank - axis - 1) if array.size > 1 and axis != 1 else (-1,)
     return node.sink.value(Constant(f"{node.layer.name}.scale", array.reshape(shape)))
@@ -288,7 +284,7 @@ def scales(node: SourceNode, x: SSAValue, scale: Array) -> SSAValue:
 def _of_sums(node: SourceNode, x: SSAValue, scale: Array) -> Array:
     if not np.all((scale > 0) & np.isfinite(scale)):
         raise node.error("has a scale that is not positive and finite")
-    pool = producer(x)
+    pool = producer_of(x)
     if not isinstance(pool, ascend.AveragingOp):
         return scale
     if (count := pool.constant_count()) is None:

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute, Block, Operation, OpResult
 
 from ..support.diagnostics import CompileError, describe, op_error
 
@@ -35,6 +35,11 @@ LAYERS = "nn.layers"
 """Function attribute: names of layers in the order in which the modules of PyTorch were made: AMCT's records have that order,
 and passes may move operations.
 """
+
+
+def producer_of(value: object) -> Operation | None:
+    """The operation whose result this is; None for an argument, and for what is not a value."""
+    return value.op if isinstance(value, OpResult) else None
 
 
 def main_function(module: ModuleOp) -> FuncOp:

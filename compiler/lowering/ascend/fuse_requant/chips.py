@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ....dialects.ascend import (
@@ -41,6 +41,7 @@ from ....dialects.ascend.shape import one_index
 from ....dialects.nn import array_of, constant_of
 from ....dialects.nn.base import real
 from ....dialects.nn.shapes import known, shape_of, static
+from ....ir.functions import producer_of
 from ....ir.precision import shortened
 from ....rewriting import Array, Folded, FusionPattern, Remarks, Roots, condition, layer_of, other_uses
 from ....runtime.affine import are_normal
@@ -104,10 +105,6 @@ def _users(value: SSAValue) -> list[Operation]:
     return found
 
 
-def _made_by(value: SSAValue) -> Operation | None:
-    return value.op if isinstance(value, OpResult) else None
-
-
 def _behind(dequant: AscendDequantOp) -> Chain | None:
     """The chain of one AscendDequant that nothing joins; None if no AscendQuant is after it."""
     readers = _users(dequant.y)
@@ -119,14 +116,14 @@ def _behind(dequant: AscendDequantOp) -> Chain | None:
 
 def _before(quant: AscendQuantOp) -> Chain | None:
     """The chain of an AscendQuant after a Concat of AscendDequants."""
-    op = _made_by(quant.x)
+    op = producer_of(quant.x)
     outer = op if isinstance(op, _Activation) else None
-    concat = op if outer is None else _made_by(outer.x)
+    concat = op if outer is None else producer_of(outer.x)
     if not isinstance(concat, ConcatV2Op):
         return None
-    inputs = [_made_by(value) for value in concat.x]
+    inputs = [producer_of(value) for value in concat.x]
     activations = tuple(each for each in inputs if isinstance(each, _Activation))
-    dequants = [_made_by(each.x) if isinstance(each, _Activation) else each for each in inputs]
+    dequants = [producer_of(each.x) if isinstance(each, _Activation) else each for each in inputs]
     found = tuple(each for each in dequants if isinstance(each, AscendDequantOp))
     return Chain(found, activations, concat, outer, (quant,)) if len(found) == len(inputs) else None
 
@@ -244,7 +241,7 @@ class _ForV200(_OfChain):
 
 
 def _averages(dequant: AscendDequantOp) -> bool:
-    pool = _made_by(dequant.x)
+    pool = producer_of(dequant.x)
     if isinstance(pool, AvgPoolV2Op):
         return pool.padding_mode.data in ("SAME", "CALCULATED")
     return isinstance(pool, AvgPoolOp) and pool.padding.data == "SAME"
@@ -252,7 +249,7 @@ def _averages(dequant: AscendDequantOp) -> bool:
 
 def _channel_axis(dequant: AscendDequantOp) -> int:
     """The axis of channels: that of the layer's format, else axis 1."""
-    layer = _made_by(dequant.x)
+    layer = producer_of(dequant.x)
     return layer.channel_axis if isinstance(layer, FormatOp) else 1
 
 
@@ -499,7 +496,7 @@ class FuseFixpipe(FuseRequant):
         """the sums are those of the matrix engine"""
         return (
             None
-            if isinstance(_made_by(m.dequant.x), CubeOp)
+            if isinstance(producer_of(m.dequant.x), CubeOp)
             else f"{layer_of(m.dequant)} is not after a cube operation"
         )
 
@@ -524,7 +521,7 @@ class FuseDual(FuseFixpipe):
     @condition
     def cube_before(self, m: DequantQuant) -> str | None:
         """the sums are those of Conv2D"""
-        return None if isinstance(_made_by(m.dequant.x), Conv2DOp) else f"{layer_of(m.dequant)} is not after Conv2D"
+        return None if isinstance(producer_of(m.dequant.x), Conv2DOp) else f"{layer_of(m.dequant)} is not after Conv2D"
 
 
 BY_CHIP: Mapping[Chip | None, Sequence[tuple[type[FusionPattern[Any]], ...]]] = {

@@ -16,13 +16,14 @@ from xdsl.ir import SSAValue
 from ....dialects.nn import ActivationOp, BatchNormOp, ClipOp, QuantizeOp, kinds
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
+from ....ir.functions import producer_of
 from ....rewriting import QUANTIZATION_OPS, FusionPattern, Guard, Remarks, layer_of, nn_ops, rewrite
 from ...quantization.profiles import Profile, profile_of
 from ..computing import TrainedLayers, producer
 from ..fusion_pass import FusionPass
 from ..regions import in_region
 from .activations import kinds_named
-from .pattern import RegionPattern, Rules, owner_of
+from .pattern import RegionPattern, Rules
 from .patterns import (
     FuseAnyActivation,
     FuseComputeActivation,
@@ -77,7 +78,7 @@ class FuseActivationPass(RegionOptions, FusionPass):
             value = op.operands[0]
             if isinstance(op, ClipOp) and _bounds_integers(op):
                 remarks.note(op, "bounds", "it bounds the integers of a quantization point")
-            elif (layer := trained.behind(value)) is not None and owner_of(value) is not layer:
+            elif (layer := trained.behind(value)) is not None and producer_of(value) is not layer:
                 reason = f"--adapt-qat makes {producer(value)} part of the scales of {layer_of(layer)}"
                 remarks.note(op, "trained", f"{reason}; --fuse-activation after it fuses this")
             else:
@@ -97,7 +98,7 @@ def _bounds_integers(op: ClipOp) -> bool:
 def _why_alone(value: SSAValue) -> tuple[str, str]:
     """Rule and reason for an activation whose operand's operation cannot be fused."""
     comes = f"its input comes from {producer(value)}"
-    match owner_of(value):
+    match producer_of(value):
         case op if isinstance(op, QUANTIZATION_OPS):
             return "quantization-point", f"{comes}, a quantization point, which cannot be part of a region"
         case BatchNormOp():

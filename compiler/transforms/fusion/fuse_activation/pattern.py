@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ....dialects.nn import ActivationOp, AddOp, BiasAddOp, FusedOp, NNOp, WeightedOp, constant_of
@@ -156,8 +156,3 @@ def residual_before(op: Operation, rules: Rules) -> tuple[WeightedOp, BiasAddOp 
         if (chain := compute_before(value, rules)) is not None:
             return (*chain, op, residual)
     return None
-
-
-def owner_of(value: SSAValue) -> Any:
-    """The operation that produces a value; None for an argument."""
-    return value.op if isinstance(value, OpResult) else None

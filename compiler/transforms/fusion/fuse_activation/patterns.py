@@ -10,10 +10,11 @@ from xdsl.ir import Operation, SSAValue
 
 from ....dialects import nn
 from ....dialects.nn import AddOp, BiasAddOp, BoundOp, FusedOp, GlobalMaxPoolOp, MaxPoolOp, WeightedOp, kinds
+from ....ir.functions import producer_of
 from ....rewriting import Roots, condition, layer_of
 from ..regions import compute_kind, region
 from .activations import LINEAR, ROOTS, Activation, activation_of
-from .pattern import ActivationConditions, RegionPattern, ResidualConditions, compute_before, owner_of, residual_before
+from .pattern import ActivationConditions, RegionPattern, ResidualConditions, compute_before, residual_before
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class FuseComputeResidualActivation(ActivationConditions, ResidualConditions, Re
     roots = ROOTS
 
     def match(self, op: Operation) -> ComputeResidualActivation | None:
-        if (activation := activation_of(op)) is None or (add := owner_of(activation.input)) is None:
+        if (activation := activation_of(op)) is None or (add := producer_of(activation.input)) is None:
             return None
         found = residual_before(add, self.rules)
         return None if found is None else ComputeResidualActivation(*found, activation)
@@ -96,7 +97,7 @@ class FuseComputePoolActivation(ActivationConditions, RegionPattern[ComputePoolA
 
     def match(self, op: Operation) -> ComputePoolActivation | None:
         activation = activation_of(op)
-        if activation is None or not isinstance(pool := owner_of(activation.input), MaxPoolOp | GlobalMaxPoolOp):
+        if activation is None or not isinstance(pool := producer_of(activation.input), MaxPoolOp | GlobalMaxPoolOp):
             return None
         if isinstance(pool, MaxPoolOp) and not _reads_elements(pool):
             return None
@@ -195,7 +196,9 @@ class FuseAnyActivation(ActivationConditions, RegionPattern[AnyActivation]):
         return f"{m.activation.kind} is fused after convolutions and matrix products only"
 
     def match(self, op: Operation) -> AnyActivation | None:
-        if (activation := activation_of(op)) is None or not isinstance(before := owner_of(activation.input), FOLLOWED):
+        if (activation := activation_of(op)) is None or not isinstance(
+            before := producer_of(activation.input), FOLLOWED
+        ):
             return None
         return AnyActivation(before, activation)
 

@@ -27,7 +27,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....ir.array import Array
-from ....ir.functions import main_function
+from ....ir.functions import main_function, producer_of
 from ....rewriting import M, Refusal, Remarks, Roots, StepPattern
 from ....runtime.affine import LEAST_SCALE
 from ..decide.embeddings import TABLE, tables
@@ -35,7 +35,7 @@ from ..decide.grids import Grids
 from ..decide.layers import channel_axis, layer_at
 from ..decide.legality import first_broken
 from ..decide.recurrent import INPUT, STATE, Recurrent, recurrent_layers
-from ..decide.sites import ROUNDED_FROM, Site, producer_of, sites
+from ..decide.sites import ROUNDED_FROM, Site, sites
 from ..numbers.parameters import sum_scales, widened
 from ..numbers.weights import Weight
 from ..profiles import Profile, Row, profile_of

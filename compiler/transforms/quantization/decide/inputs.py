@@ -26,6 +26,7 @@ from ....dialects.nn import (
     set_plan,
 )
 from ....dialects.nn.shapes import shape_of
+from ....ir.functions import producer_of
 from ....rewriting import Condition, Refusal, Remarks, layer_of
 from ....rewriting.driver import apply_once
 from ..profiles import Row
@@ -49,7 +50,7 @@ from .planning import (
 )
 from .recurrent import INPUT, ROWS, STATE, DecideRecurrent, Recurrent
 from .rows import Layer
-from .sites import Site, producer_of, sites
+from .sites import Site, sites
 
 
 def decide_inputs(module: ModuleOp, request: Resolved, remarks: Remarks) -> Decided:

@@ -32,6 +32,7 @@ from ....dialects.nn import (
 from ....dialects.nn.fused import computed
 from ....dialects.nn.shapes import element_of
 from ....ir.dtypes import is_float
+from ....ir.functions import producer_of
 from ....rewriting import Remarks, layer_of
 from ....support.diagnostics import CompileError, describe
 from ..profiles import Profile
@@ -40,7 +41,7 @@ from ..tables import LayerRow
 from .conditions import DecideLayer, first_of
 from .legality import row_of
 from .planning import entry_of, recorded
-from .sites import Site, producer_of, sites
+from .sites import Site, sites
 
 
 class LayerInput(NamedTuple):

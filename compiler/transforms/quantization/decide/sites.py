@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from ....dialects.nn import (
     FusedOp,
@@ -113,11 +113,6 @@ def sites(module: ModuleOp, kinds: Iterable[type[NNOp]] | Mapping[type[NNOp], _I
         elif isinstance(op, wanted):
             found.append(Site(op, op, half, softmax_only, type(op) in paired))
     return found
-
-
-def producer_of(value: SSAValue | None) -> Operation | None:
-    """The operation that computes a value, None for an argument."""
-    return value.op if isinstance(value, OpResult) else None
 
 
 def graph_points(module: ModuleOp) -> list[ObserveOp]:

@@ -37,7 +37,7 @@ from ....dialects.nn import (
     plan_of,
 )
 from ....dialects.nn.plan import Aligned
-from ....ir.functions import main_function
+from ....ir.functions import main_function, producer_of
 from ....rewriting import Remarks, Roots, StepPattern, condition, layer_of
 from ....rewriting.driver import apply_once
 from ...fusion.fuse_activation.activations import LINEAR, single_kind
@@ -45,7 +45,7 @@ from ..decide.grids import point_behind, point_on
 from ..decide.layer_inputs import inputs_of
 from ..decide.planning import Decided, point_name
 from ..decide.rows import Layer
-from ..decide.sites import Site, producer_of, sites
+from ..decide.sites import Site, sites
 from ..decide.values import ValueLayer, ValueLayers
 from ..profiles import Profile
 from .alignment import align, choose_masters, groups_of, settle

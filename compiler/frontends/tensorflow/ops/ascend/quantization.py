@@ -5,6 +5,7 @@ from __future__ import annotations
 from .....dialects import ascend
 from .....dialects.ascend.base import i8
 from .....dialects.nn.shapes import element_of, shape_of
+from .....ir.functions import producer_of
 from .....ir.precision import PRECISION_MODES
 from ....deployed import (
     accumulator,
@@ -13,7 +14,6 @@ from ....deployed import (
     dequantized,
     origin_of,
     parameter,
-    producer,
     quantizer_of,
     real,
     weight_quant,
@@ -66,7 +66,7 @@ def weight(node: Node) -> Converted:
 @converter("AscendDequant")
 def dequant(node: Node) -> Converted:
     """`ksize` repeats the window of a pool, whose mean the scales are for."""
-    pool, window = producer(x := accumulator(node)), [1, 1]
+    pool, window = producer_of(x := accumulator(node)), [1, 1]
     if isinstance(pool, ascend.AveragingOp):
         window = [*pool.kernel(pool.spatial(shape_of(pool.x)))]
     if (given := node.ints("ksize") or [1, 1]) != window:
