@@ -30,8 +30,9 @@ def sentence(found: object) -> str:
 
 
 def members(found: type) -> Iterator[str]:
-    """Methods and properties that a class of ours defines or inherits from one."""
-    owners = [base for base in found.__mro__ if base.__module__.startswith("amct_opt.")]
+    """Methods and properties that a class of ours defines or inherits from one, up to a class that is listed itself."""
+    listed = next((base for base in found.__mro__[1:] if getattr(amct_opt, base.__name__, None) is base), object)
+    owners = [b for b in found.__mro__ if b.__module__.startswith("amct_opt.") and b not in listed.__mro__]
     named = {name: member for base in reversed(owners) for name, member in vars(base).items()}
     for name, member in named.items():
         if name.startswith("_") or not member.__doc__:
@@ -40,6 +41,8 @@ def members(found: type) -> Iterator[str]:
             yield f"* {signature(name, member)}: {sentence(member)}"
         elif isinstance(member, property):
             yield f"* `{name}`: {sentence(member)}"
+    if listed is not object:
+        yield f"* and those of `{listed.__name__}`"
 
 
 def section() -> Iterator[str]:
