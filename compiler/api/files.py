@@ -465,10 +465,8 @@ def compare(
 
     first, second = (m if isinstance(m, ModuleOp) else load(m, _session(session, None)).module for m in (a, b))
     runs = [inputs] if isinstance(inputs, Mapping) else inputs
-    if engine_named(engine) == "numpy":
-        return compared(first, second, runs, layers=layers)
     native = _session(session, None)
-    engine_of = native.engines[engine]
+    engine_of = native.engines[engine_named(engine)]
     return compared(
         first, second, runs, layers=layers, engine=lambda module, watched: engine_of(module, native, watched)
     )

@@ -141,13 +141,9 @@ class Samples:
 
 def _read(rows: Rows, start: int, stop: int) -> Iterator[Array]:
     """Yields rows of `_HASH_CHUNK` bytes at a time; one by one if their sizes differ."""
-    step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, _sample_bytes(rows)))
+    step = 1 if -1 in rows.shape else max(1, _HASH_CHUNK // max(1, math.prod(rows.shape[1:]) * rows.dtype.itemsize))
     for i in range(start, stop, step):
         yield rows.read(i, min(i + step, stop))
-
-
-def _sample_bytes(rows: Rows) -> int:
-    return math.prod(rows.shape[1:]) * rows.dtype.itemsize
 
 
 def input_types(function: FuncOp) -> dict[str, Tensor]:

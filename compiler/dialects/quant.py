@@ -355,17 +355,14 @@ class CastOp(IRDLOperation):
         if len(shape_of(quantized)) != len(shape_of(other)):
             raise VerifyException("operand and result have different ranks")
         rank = len(shape_of(quantized))
-        for each in type_.data.blocks:
-            if each.axis >= rank:
-                raise VerifyException(f"axis {each.axis} is out of range for rank {rank}")
-            if known(size := shape_of(quantized)[each.axis]):
-                merge_dim(size, each.size * each.number, f"size of axis {each.axis} and its blocks")
-        if (axis := type_.data.axis) is None:
-            return
-        if axis >= rank:
-            raise VerifyException(f"axis {axis} is out of range for rank {rank}")
-        if known(size := shape_of(quantized)[axis]):
-            merge_dim(size, len(type_.data.scales), f"size of axis {axis} and number of scales")
+        cut = [(each.axis, each.size * each.number, "its blocks") for each in type_.data.blocks]
+        if type_.data.axis is not None:
+            cut.append((type_.data.axis, len(type_.data.scales), "number of scales"))
+        for axis, count, what in cut:
+            if axis >= rank:
+                raise VerifyException(f"axis {axis} is out of range for rank {rank}")
+            if known(size := shape_of(quantized)[axis]):
+                merge_dim(size, count, f"size of axis {axis} and {what}")
 
 
 def expressed(uniform: Uniform) -> Attribute:

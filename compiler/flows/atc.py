@@ -149,14 +149,12 @@ def write_script(checked: Sequence[Checked], folder: Path, file: Path) -> None:
         )
     needed = {size: where for each in checked for value in _inputs(each.model) for size, where in _needed(value)}
     sizes = "".join(f': "${{{size}:?set it to {where}}}"\n' for size, where in needed.items())
-    lines = [f"compile {shlex.join([each.name, _om(each.name)])}{_shapes(each.model)}" for each in checked]
+    made = [re.sub(r"\W", "_", each.name.removesuffix(".onnx")) for each in checked]
+    named = zip(checked, made, strict=True)
+    lines = [f"compile {shlex.join([each.name, om])}{_shapes(each.model)}" for each, om in named]
     known = {"mark": _MARK, "name": file.name, "folder": shlex.quote(str(folder))}
     with replacing(file) as stream:
         stream.write(_SCRIPT.format(**known, sizes=sizes, lines="\n".join(lines)).encode())
-
-
-def _om(name: str) -> str:
-    return re.sub(r"\W", "_", name.removesuffix(".onnx"))
 
 
 def _inputs(model: ModelProto) -> list[ValueInfoProto]:

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def pack(integers: Array, axis: int) -> Array:
     """Numbers in [-8, 7] as half as many bytes along `axis`, whose size must be even."""
-    low, high = (_every_second(integers, start, axis).astype(np.int8) for start in (0, 1))
+    low, high = (integers[(slice(None),) * axis + (slice(start, None, 2),)].astype(np.int8) for start in (0, 1))
     return (low & 0x0F) | (high << 4)
 
 
@@ -21,7 +21,3 @@ def unpack(packed: Array, axis: int) -> Array:
     """The numbers, twice as many along `axis`."""
     pairs = np.stack([packed << 4 >> 4, packed >> 4], axis + 1)
     return pairs.reshape(*packed.shape[:axis], -1, *packed.shape[axis + 1 :])
-
-
-def _every_second(array: Array, start: int, axis: int) -> Array:
-    return array[(slice(None),) * axis + (slice(start, None, 2),)]

@@ -97,17 +97,13 @@ class Row:
     """The inputs of lists that are inputs, after the operands."""
 
 
-def _always(op: NNOp) -> bool:
-    return True
-
-
 def row(
     kind: type[NNOp],
     op_type: str,
     *,
     since: int = 1,
     only: Mapping[str, float] | None = None,
-    fits: Callable[[Any], bool] = _always,
+    fits: Callable[[Any], bool] = lambda _: True,
     **fields: Field,
 ) -> Row:
     """A row, with the numbers of the operation."""

@@ -172,7 +172,8 @@ class ExactParser(Parser):
 
     def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
         element = super()._parse_tensor_literal_element()
-        return _HexElement(element.is_negative, element.value, element.span) if _is_hex(element.span.text) else element
+        is_hex = element.span.text.lstrip("-")[:2].lower() == "0x"
+        return _HexElement(element.is_negative, element.value, element.span) if is_hex else element
 
     def _parse_dense_literal_type(self) -> RankedStructure[Any]:
         start = self.pos
@@ -219,10 +220,6 @@ class _HexElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPr
         if self.is_negative or cast(int, self.value) >= 1 << 8 * type.compile_time_size:
             parser.raise_error(f"hex number is not a bit pattern of {type}", self.span)
         return type.unpack(cast(int, self.value).to_bytes(type.compile_time_size, "little"), 1)[0]
-
-
-def _is_hex(text: str) -> bool:
-    return text.lstrip("-")[:2].lower() == "0x"
 
 
 def next_text(parser: AttrParser) -> str:

@@ -14,7 +14,7 @@ import shlex
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
@@ -154,12 +154,9 @@ def leaves(cls: type[Any]) -> Mapping[str, Option]:
         owner = next(c for c in cls.__mro__ if each.name in inspect.get_annotations(c))
         facts: Facts = each.metadata.get(_DECLARED) or Facts()
         facts = facts._replace(group=facts.group or getattr(owner, "GROUP", ""))
-        found[each.name] = Option(each.name, hints[each.name], _default(each), facts, owner, "")
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        found[each.name] = Option(each.name, hints[each.name], default, facts, owner, "")
     return found
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def parts_of(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def _layer_record(site: Site, row: Row, params: QParams | None) -> LayerRecord:
         offset_w=offsets,
         shift_bit=() if (shift := shift_of(site.compute)) is None else shift.shift_list,
         tensor_balance_factor=factors_of(site),
-        op_data_type=_data_type(site),
+        op_data_type=f"FLOAT{8 * numpy_dtype(element_of(site.compute.operands[0])).itemsize}",
         act_type=_integers(params),
         wts_type=None if weight is None else _weight_type(weight),
         fakequant_precision_mode=_mode(site),
@@ -279,11 +279,6 @@ def _weight_type(weight: DequantizeOp) -> str:
     """The name of a weight's integer type."""
     stated = "" if weight.bits is None else f"INT{weight.bits.value.data}"
     return stated if stated in NARROW_WEIGHTS else _integers(weight.qparams.data)
-
-
-def _data_type(site: Site) -> str:
-    """The type of the layer's input as records call it: FLOAT32, FLOAT16."""
-    return f"FLOAT{8 * numpy_dtype(element_of(site.compute.operands[0])).itemsize}"
 
 
 def _mode(site: Site) -> str | None:

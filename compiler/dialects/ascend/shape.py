@@ -310,12 +310,8 @@ class ReduceOp(AscendOp):
             raise VerifyException("expected at least one axis")
         return axes
 
-    @property
-    def keeps_axes(self) -> bool:
-        return bool(self.keep_dims.value.data)
-
     def meaning(self) -> Meaning:
-        return self.as_nn(self.REDUCES, 1, axes=self.axis_list, keepdims=self.keeps_axes)
+        return self.as_nn(self.REDUCES, 1, axes=self.axis_list, keepdims=bool(self.keep_dims.value.data))
 
 
 @operation

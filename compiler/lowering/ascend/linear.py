@@ -63,7 +63,9 @@ class Product(Lowering[nn.MatMulOp]):
         return [_as_vector(build, op, self.make(build, op, Operands(lhs, rhs, op.bias)))]
 
 
-def _product(kind: type[ascend.MatrixOp], build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
+def _product(
+    kind: type[ascend.MatrixOp | ascend.FullyConnectionOp], build: Builder, op: nn.MatMulOp, operands: Operands
+) -> SSAValue:
     lhs, rhs, bias, offset = operands
     return build.add(kind, lhs, rhs, bias, name=f"{build.hint}_acc", offset_x=offset, **kind.like(op)).y
 
@@ -93,15 +95,7 @@ class InnerProduct(Product):
         return _no_inner_product(op, *self.ranks(op))
 
     def make(self, build: Builder, op: nn.MatMulOp, operands: Operands) -> SSAValue:
-        return build.add(
-            ascend.FullyConnectionOp,
-            operands.lhs,
-            operands.rhs,
-            operands.bias,
-            **ascend.FullyConnectionOp.like(op),
-            offset_x=operands.zero_point,
-            name=f"{build.hint}_acc",
-        ).y
+        return _product(ascend.FullyConnectionOp, build, op, operands)
 
 
 def _no_inner_product(op: nn.MatMulOp, rank: int, weight_rank: int) -> str | None:

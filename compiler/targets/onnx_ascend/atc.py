@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from ...formats.onnx.attributes import value_of
 from ...formats.onnx.graphs import STANDARD, domain_of, subgraphs
@@ -202,10 +202,6 @@ def _of_graph(graph: GraphProto, opsets: Mapping[str, int], is_root: bool) -> It
             yield _of_node(node, opsets, names)
 
 
-def _has_shape(value: ValueInfoProto) -> bool:
-    return value.type.tensor_type.HasField("shape")
-
-
 class _Names:
     """The names of a graph, which are nodes to ATC: those of inputs, and of constants with a suffix."""
 
@@ -214,8 +210,8 @@ class _Names:
         self.inputs = frozenset(each.name for each in graph.input) - frozenset(constants)
         made = [f"{name}_Initializer_{i}" for i, name in enumerate(constants)]
         self.count = Counter([*self.inputs, *made, *self._of(graph.node)])
-        values = (*graph.input, *graph.value_info)
-        self.ranks = {each.name: len(each.type.tensor_type.shape.dim) for each in values if _has_shape(each)}
+        types = ((each.name, each.type.tensor_type) for each in (*graph.input, *graph.value_info))
+        self.ranks = {name: len(each.shape.dim) for name, each in types if each.HasField("shape")}
         self.reads_nothing = next((n.name for n in graph.node if "" in n.input), None)
         """A node with an absent input."""
 

@@ -55,14 +55,11 @@ def conv_transpose(op: ascend.TransposedOp, layer: TensorFlowLayer) -> str:
 def _is_same(op: ascend.TransposedOp) -> bool:
     """Whether SAME padding of the convolution that it is the gradient of cuts off as much."""
     sizes = op.spatial(shape_of(op.results[0]))
-    if not static(sizes) or op.spatial(shape_of(op.x_value)) != tuple(-(-s // t) for s, t in _strided(op, sizes)):
+    strided = zip(sizes, op.stride_list, strict=True)
+    if not static(sizes) or op.spatial(shape_of(op.x_value)) != tuple(-(-size // stride) for size, stride in strided):
         return False
     begins = [begin for begin, _ in same_pad_pairs(sizes, op.filter_sizes.kernel, op.stride_list)]
     return begins == [begin for begin, _ in op.pad_list]
-
-
-def _strided(op: ascend.ConvolutionOp, sizes: Shape) -> list[tuple[int, int]]:
-    return list(zip(sizes, op.stride_list, strict=True))
 
 
 @converter(ascend.MatMulV2Op)

@@ -37,6 +37,7 @@ from amct_opt.dialects import nn
 from amct_opt.dialects.nn import QParams, QParamsAttr
 from amct_opt.dialects.nn.elementwise import BoundOp, ElementwiseOp
 from amct_opt.dialects.nn.pooling import GlobalPoolOp, PoolOp
+from amct_opt.dialects.nn.properties import int_list
 from amct_opt.dialects.nn.shape import ReshapingOp
 from amct_opt.dialects.nn.shapes import axis_of, element_of, shape_of, static, tensor
 from amct_opt.ir.functions import input_names, main_function, output_names
@@ -379,7 +380,12 @@ class _Network:
             name, weight = "conv2d", array.transpose(0, 2, 3, 1)
         operands = [value, self.constant(weight), self.constant(bias), self._zero(x.zero), self._zero(zero)]
         result = self.emit(
-            name, operands, tensor(i32, shape_of(op.result)), **places, dilation=_ints(op.dilation_list), acc_type=i32
+            name,
+            operands,
+            tensor(i32, shape_of(op.result)),
+            **places,
+            dilation=int_list(op.dilation_list),
+            acc_type=i32,
         )
         return _sum(result, sums, magnitude * 255.0 + np.abs(bias), error)
 
@@ -487,15 +493,17 @@ class _Network:
             if isinstance(op, nn.ReduceMeanOp) and sorted(op.axis_list()) != [1, 2]:
                 raise NoFormError("it is not the mean over all of space")
             shape, pads = (batch, 1, 1, channels), [0, 0, 0, 0]
-            places: dict[str, Attribute] = {"stride": _ints((1, 1)), "pad": _ints(pads)}
+            places: dict[str, Attribute] = {"stride": int_list((1, 1)), "pad": int_list(pads)}
         if isinstance(op, nn.MaxPoolOp | nn.GlobalMaxPoolOp):
-            value = self.emit("max_pool2d", [value], tensor(i8, shape), kernel=_ints(kernel), **places)
+            value = self.emit("max_pool2d", [value], tensor(i8, shape), kernel=int_list(kernel), **places)
             return replace(x, value=self._shaped(value, shape_of(op.results[0])))
         params, counted = _first_quantization(op.results[0]), any(pads) and not counts_pads
         if counted or (params is not None and _alike(x, _activation(x.value, params))):
             zero = self._zero(x.zero)
             operands = [value, zero, zero]
-            value = self.emit("avg_pool2d", operands, tensor(i8, shape), kernel=_ints(kernel), **places, acc_type=i32)
+            value = self.emit(
+                "avg_pool2d", operands, tensor(i8, shape), kernel=int_list(kernel), **places, acc_type=i32
+            )
             made = replace(x, value=self._shaped(value, shape_of(op.results[0])), error=255 * 2.0**-30)
             self._note(op.results[0], made, 1.0)
             return replace(made, error=0.5 + made.error)
@@ -503,7 +511,7 @@ class _Network:
         ones = self.constant(np.ones((*kernel, shape[-1], 1), np.int8))
         operands = [value, ones, self.constant(np.zeros(shape[-1], np.int32)), self._zero(x.zero), self._zero(0)]
         value = self.emit(
-            "depthwise_conv2d", operands, tensor(i32, shape), **places, dilation=_ints((1, 1)), acc_type=i32
+            "depthwise_conv2d", operands, tensor(i32, shape), **places, dilation=int_list((1, 1)), acc_type=i32
         )
         value = self._shaped(value, shape_of(op.results[0]))
         return _sum(value, np.asarray(x.scales / prod(kernel)), np.asarray(255.0 * prod(kernel)), 0.0)
@@ -525,7 +533,7 @@ class _Network:
             kept = [batch, *(size + min(end, 0) for size, end in zip(sizes, ends, strict=True)), channels]
             value = self._sliced(value, [0, 0, 0, 0], kept)
         pads = [p for begin, end in zip(begins, ends, strict=True) for p in (begin, max(end, 0))]
-        return value, {"stride": _ints(window.strides), "pad": _ints(pads)}, pads
+        return value, {"stride": int_list(window.strides), "pad": int_list(pads)}, pads
 
     def slice(self, op: nn.SliceOp) -> _Held:
         """A step over rows and columns is a pool of single elements."""
@@ -536,7 +544,7 @@ class _Network:
             raise NoFormError("TOSA steps over rows and columns only, and has no empty tensors")
         value = self._sliced(x.value, [each.start for each in taken], [each[-1] - each[0] + 1 for each in taken])
         if max(steps) > 1:
-            places = {"kernel": _ints((1, 1)), "stride": _ints(steps[1:3]), "pad": _ints((0, 0, 0, 0))}
+            places = {"kernel": int_list((1, 1)), "stride": int_list(steps[1:3]), "pad": int_list((0, 0, 0, 0))}
             value = self.emit("max_pool2d", [value], tensor(i8, shape_of(op.result)), **places)
         return replace(x, value=value)
 
@@ -705,10 +713,6 @@ def _params_text(x: _Held) -> str:
     """`<i8, scale = 0.5, zero_point = 3>`"""
     text = str(QParamsAttr(_params_of(x)))
     return text[text.index("<") :]
-
-
-def _ints(values: Sequence[int]) -> DenseArrayBase[Any]:
-    return DenseArrayBase.from_list(i64, list(values))
 
 
 @irdl_attr_definition
