@@ -19,6 +19,7 @@ from ....pipelines.options import Parts
 from ....rewriting import CheckedPattern, Remarks, Reported, layer_of, nn_ops
 from ....rewriting.driver import garbage_collection_off
 from ....session import Session, session_of
+from ....support.tables import numbered
 from ...fusion.fuse_activation.activations import activation_of
 from ...fusion.fuse_bn.compute import FuseComputeBatchNorm, norm_behind
 from ...fusion.regions import in_region
@@ -126,7 +127,7 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> Re
     reported = Reported((*first, *remarks.flush()))
     if left := sum(each.rule == Decide.left_in_float.name for each in reported):
         session.warn(
-            f"the model is quantized already, and {left} layers in float stay so: only-layers names layers to quantize"
+            f"the model is quantized already; in float stay {numbered(left, 'layer')}, unless only-layers names them"
         )
     return reported
 
