@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import Dialect, SSAValue
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -25,7 +25,6 @@ from amct_opt.dialects import nn
 from amct_opt.dialects.nn.elementwise import BinaryOp
 from amct_opt.dialects.nn.expansions import Steps
 from amct_opt.dialects.nn.shapes import shape_of, tensor
-from amct_opt.ir.dtypes import Tensor
 from amct_opt.rewriting import rewrite
 from amct_opt.support.files import replacing
 from amct_opt.transforms.quantization.profiles import QDQ
@@ -49,7 +48,7 @@ class SumInt8Op(BinaryOp):
     of_lhs: nn.QParamsAttr = prop_def(nn.QParamsAttr)
     of_rhs: nn.QParamsAttr = prop_def(nn.QParamsAttr)
 
-    def infer(self) -> Sequence[Tensor]:
+    def infer(self) -> Sequence[TensorType[Attribute]]:
         return [tensor(f32, shape_of(self.lhs))]
 
 
