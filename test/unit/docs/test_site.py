@@ -77,7 +77,7 @@ def test_the_site_is_not_built_with_a_broken_link(link: str, message: str, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 420])
-@pytest.mark.parametrize("page", ["index", "tutorial", "commands", "passes", "measured/accuracy"])
+@pytest.mark.parametrize("page", ["index", "tutorial", "generated/commands", "generated/passes", "measured/accuracy"])
 def test_pages_are_drawn(page: str, width: int, site: Path, browser, tmp_path: Path) -> None:
     """They are not blank, and not wider than the window: tables and code scroll by themselves."""
     image = pytest.importorskip("PIL.Image")
