@@ -67,7 +67,7 @@ def test_node_tests(opset: int, export: Any) -> None:
         if inputs is None or expected is None:
             continue
         written += 1
-        if not (runs_right(export, inputs, expected) or runs_right_in_reference(export.path, inputs, expected)):
+        if not (runs_right(export, inputs, expected) or in_reference(export.path, folder, inputs, expected)):
             wrong.append(folder.name)
     assert wrong == []
     assert written > 1000
@@ -80,8 +80,13 @@ def runs_right(export: Any, inputs: dict[str, Array], expected: dict[str, Array]
         return False
 
 
-def runs_right_in_reference(path: Path, inputs: dict[str, Array], expected: dict[str, Array]) -> bool:
-    return equal(ReferenceEvaluator(str(path)).run(None, inputs), expected)  # type: ignore[arg-type]
+def in_reference(path: Path, folder: Path, inputs: dict[str, Array], expected: dict[str, Array]) -> bool:
+    """Whether the reference gets the case's numbers from a file, or those that it gets from the case's own model: its casts of
+    numbers beyond the range of 4 bits depend on the processor.
+    """
+    found, own = (ReferenceEvaluator(str(each)) for each in (path, folder / "model.onnx"))
+    results: Any = found.run(None, inputs)
+    return equal(results, expected) or equal(results, dict(zip(expected, own.run(None, inputs), strict=True)))  # type: ignore[arg-type]
 
 
 def equal(results: list[Array], expected: dict[str, Array]) -> bool:
