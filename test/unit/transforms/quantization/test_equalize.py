@@ -32,6 +32,7 @@ from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
+from amct_opt.transforms.quantization.recover import equalize
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.recover.equalize.judging import EqualizationTrial
 from amct_opt.transforms.quantization.recover.equalize.links import links_of, products_of
@@ -487,6 +488,19 @@ def test_what_the_outputs_gain_by_decides_in_matrix_products(
     found = {r.rule for r in session.remarks if r.pass_name == "equalize"}
     assert found & {"equalized", "balanced", "no-gain"} == rules, session.remarks
     assert bool(found) == bool(rules)
+
+
+def test_large_networks_are_evened_out_only_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(equalize, "_MOST", 0)
+    np.savez(tmp_path / "data.npz", x0=ROWS)
+    for options in ("", " equalize=true"):
+        module, session = module_of(post_norm, [ROWS], dynamic=False), new_session()
+        session.profile = "qdq"
+        make_pass("quantize", f"data={tmp_path / 'data.npz'}{options}").apply(session, module)
+        assert any(r.pass_name == "equalize" and r.kind == "applied" for r in session.remarks) == bool(options)
+    assert capsys.readouterr().err.count("more than 0 MiB of weights are not evened out by default") == 1
 
 
 @pytest.mark.parametrize(

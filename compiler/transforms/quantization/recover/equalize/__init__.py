@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from .....data import Samples
-from .....dialects.nn import ConvOp, LayerNormOp, MatMulOp, MulOp, NNOp, WeightedOp, array_of
+from .....dialects.nn import ConvOp, LayerNormOp, MatMulOp, MulOp, NNOp, WeightedOp, array_of, weights_of
 from .....engines import Runner
 from .....ir.array import Array
 from .....rewriting import Remarks, StepPattern, erase_dead_constants, layer_of
@@ -63,6 +63,9 @@ _OUTLIER = 8
 """Factor over the median channel from which on a channel is an outlier, which takes the steps of the others."""
 _PROBED = 4
 """Number of samples that show how large channels are."""
+_MOST = 1 << 30
+"""Bytes of weights up to which channels between products are evened out by default: it takes twice their memory."""
+_NOT_EVENED_OUT = "not evened out by default, because it takes twice their memory: the option equalize does"
 _LEFT_UNEVEN = (
     "small channels get few of the integer steps that large ones set; where the profile has inputs of 16 bits, "
     "the option recipe of amct quantize finds those that need them"
@@ -103,9 +106,14 @@ class EqualizePass(ChannelsPass):
             links += products_of(module, links, request, remarks)
         else:
             links = [link for link in links if _is_of_products(link)]
-            if links or any(isinstance(op, LayerNormOp) for op in module.walk()):
-                links += filter(_is_of_products, products_of(module, links, request, remarks))
+            norms = any(isinstance(link.begins, LayerNormOp | MulOp) for link in links)
+            if not (norms or request.recovery.rotate or any(isinstance(op, LayerNormOp) for op in module.walk())):
+                return False
+            links += filter(_is_of_products, products_of(module, links, request, remarks))
             if not links or samples().synthetic:
+                return False
+            if sum(weight.array.nbytes for weight in weights_of(module)) > _MOST:
+                session.note(f"channels of networks with more than {_MOST >> 20} MiB of weights are {_NOT_EVENED_OUT}")
                 return False
         effort = _ASKED if asked else _BY_ITSELF
         done = _equalize(module, links, request, layers, samples, session, runner, remarks, effort)
