@@ -1,11 +1,11 @@
-"""What is on disk after a crash: `amct quantize` is killed at any moment, runs next to itself, is interrupted, and has too little
+"""What is on disk after a crash: a command is killed at any moment, runs next to itself, is interrupted, and has too little
 memory or disk.
 
-    python benchmarks/crashes.py MODEL.onnx DATA.npz [KILLS [PAIRS [INTERRUPTS [SHORTAGES [WRITES [DISKS]]]]]]
+    python benchmarks/crashes.py COMMAND MODEL.onnx DATA.npz [KILLS [PAIRS [INTERRUPTS [SHORTAGES [WRITES [DISKS]]]]]]
 
-Two runs with different observers write to one folder. Afterwards its files must be those of one run, to the byte, next to a
-file of the user's, for a reader that repairs nothing. A third of the kills hits a random moment, a third a random moment of
-writing, a third a rename.
+COMMAND is one of `COMMANDS`. Two runs with different observers, or what comes of them, write to one folder. Afterwards its files
+must be those of one run, to the byte, next to a file of the user's, for a reader that repairs nothing. A third of the kills hits
+a random moment, a third a random moment of writing, a third a rename.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnxruntime  # noqa: F401  # loaded once, not in every process
 
 import amct_opt.flows.quantization  # noqa: F401
@@ -96,24 +97,90 @@ class Runs(NamedTuple):
     files: Mapping[str, Files]
     seconds: float
     """How long a run takes."""
+    command: str = "quantize"
+    sources: Path = Path()
+    """What other commands than `quantize` read: its results, in a folder for each observer, and the files of `_write_sources`."""
 
     @staticmethod
-    def of(model: Path, data: Path, folder: Path) -> Runs:
+    def of(model: Path, data: Path, folder: Path, command: str = "quantize") -> Runs:
         """Run the command once with each observer."""
-        runs, files = Runs(model, data, {}, 0.0), dict[str, Files]()
+        sources, files = folder / "sources", dict[str, Files]()
+        if command != "quantize":
+            sources.mkdir()
+            Runs.of(model, data, sources)
+            _write_sources(data, sources)
+        runs = Runs(model, data, files, 0.0, command, sources)
         start = time.monotonic()
         for observer in OBSERVERS:
-            if _wait(_fork(lambda observer=observer: runs.run(observer, folder / observer))):
-                raise SystemExit(f"{model}: amct quantize fails")
+            if _wait(_fork(lambda observer=observer: runs.run(observer, folder / observer), folder / "said")):
+                raise SystemExit(f"{model}: amct {command} fails: {(folder / 'said').read_text()}")
             files[observer] = contents(folder / observer)
-        return Runs(model, data, files, (time.monotonic() - start) / len(OBSERVERS))
+        return runs._replace(seconds=(time.monotonic() - start) / len(OBSERVERS))
 
     def arguments(self, observer: str, folder: Path) -> list[str]:
-        command = ["quantize", self.model, "--data", self.data, "-o", folder, "--observer", observer]
-        return [*map(str, command), "--engine", "numpy", "--also", "nn,ascend,record", "--no-report", "-q"]
+        """The command line; the folder is made if the command does not make it."""
+        if self.command in ("create-config", "reduce", "atc-check"):
+            folder.mkdir(exist_ok=True)
+        return [self.command, *map(str, COMMANDS[self.command](self, observer, folder))]
+
+    def result(self, observer: str, ending: str) -> Path:
+        """A file that `amct quantize` wrote."""
+        return self.sources / observer / f"{self.model.stem}{ending}"
 
     def run(self, observer: str, folder: Path) -> int:
         return amct.run(self.arguments(observer, folder))
+
+
+def _quantize(runs: Runs, observer: str, out: Path) -> list[Any]:
+    form = ["--engine", "numpy", "--also", "nn,ascend,record", "--no-report", "-q"]
+    return [runs.model, "--data", runs.data, "-o", out, "--observer", observer, *form]
+
+
+def _calibration(runs: Runs, observer: str, out: Path) -> list[Any]:
+    shape = (runs.sources / "shape").read_text()
+    data = ["--input_shape", shape, "--data_dir", runs.sources / "raw", "--data_types", "float32", "--engine", "numpy"]
+    config = ["--calibration_config", runs.sources / f"{observer}.cfg"]
+    return ["--model", runs.model, *data, *config, "--save_path", out / "net", "-q"]
+
+
+def _convert(runs: Runs, observer: str, out: Path) -> list[Any]:
+    return ["--model", runs.result(observer, "_qdq.onnx"), "--save_path", out / "net", "-q"]
+
+
+def _create_config(runs: Runs, observer: str, out: Path) -> list[Any]:
+    offset = "true" if observer == OBSERVERS[0] else "false"
+    return [runs.model, "--activation-offset", offset, "-o", out / "net.json", "-q"]
+
+
+def _reduce(runs: Runs, observer: str, out: Path) -> list[Any]:
+    kind = "QuantizeLinear" if observer == OBSERVERS[0] else "Conv"
+    return [runs.result(OBSERVERS[0], "_qdq.onnx"), "--command", f"grep -q {kind} {{}} && exit 3", "-o", out / "net"]
+
+
+def _atc_check(runs: Runs, observer: str, out: Path) -> list[Any]:
+    return [runs.result(observer, "_deploy_model.onnx"), "--script", out / "atc.sh", "-q"]
+
+
+COMMANDS: Mapping[str, Callable[[Runs, str, Path], list[Any]]] = {
+    "quantize": _quantize,
+    "calibration": _calibration,
+    "convert": _convert,
+    "create-config": _create_config,
+    "reduce": _reduce,
+    "atc-check": _atc_check,
+}
+"""The arguments of each command."""
+
+
+def _write_sources(data: Path, folder: Path) -> None:
+    """Raw samples and configurations for `amct calibration`."""
+    with np.load(data) as samples:
+        name, array = next(iter(samples.items()))
+    (folder / "raw").mkdir()
+    (folder / "raw" / "0.bin").write_bytes(array[:8].astype(np.float32).tobytes())
+    (folder / "shape").write_text(f"{name}:{','.join(map(str, array[:8].shape))}")
+    for observer, offset in zip(OBSERVERS, ("true", "false"), strict=True):
+        (folder / f"{observer}.cfg").write_text(f"activation_offset : {offset}\n")
 
 
 def contents(folder: Path) -> Files:
@@ -184,7 +251,7 @@ def interrupts(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
             message = process.communicate(timeout=_LONGEST)[1]
         counts.runs += 1
         interrupted = (process.returncode, message) == (128 + sent, f"amct: {word}\n")
-        if interrupted and not out.exists():
+        if interrupted and not contents(out):
             counts.old += 1
         elif (interrupted or process.returncode == 0) and contents(out) == runs.files[OBSERVERS[0]]:
             counts.new += 1
@@ -217,7 +284,7 @@ def full_disks(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
     """Write to `number` disks (tmpfs), most of them with too little space. Only root can make them."""
     chance, counts, disk = random.Random(seed), Counts(), folder / "disk"
     disk.mkdir()
-    needed = sum(len(each) + resource.getpagesize() for each in runs.files[OBSERVERS[0]].values())
+    needed = sum(len(each) + resource.getpagesize() for each in runs.files[OBSERVERS[1]].values())
     for i in range(number):
         size = int(needed * (1 + 1.2 * (i + chance.random()) / number))
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
@@ -394,11 +461,11 @@ def _wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main(model: str, data: str, *numbers: str) -> None:
+def main(command: str, model: str, data: str, *numbers: str) -> None:
     """Run all of them, and print the counts."""
     wanted = [*map(int, numbers), *(300, 100, 100, 200, 1000, 50)[len(numbers) :]]
     with tempfile.TemporaryDirectory() as temporary:
-        runs = Runs.of(Path(model), Path(data), Path(temporary))
+        runs = Runs.of(Path(model), Path(data), Path(temporary), command)
         print(f"one run: {runs.seconds:.1f} s")
         for campaign, number in zip(
             (kills, pairs, interrupts, shortages, failing_writes, full_disks), wanted, strict=True
