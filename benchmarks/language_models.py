@@ -23,6 +23,7 @@ from amct_opt.flows import latency
 FORMS: dict[str, dict[str, Any]] = {
     "`--data --no-equalize`": {"equalize": False},
     "`--data`": {},
+    "`--data --equalize`": {"equalize": True},
     "`--dynamic`": {"dynamic": True},
     "`--dynamic --data --equalize`": {"dynamic": True, "equalize": True},
 }

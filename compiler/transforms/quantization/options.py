@@ -245,8 +245,8 @@ class RecoveryOptions:
     """
     equalize: bool | None = None
     """Even out channels between layers by powers of two that cancel out, before quantization, where data shows that it helps.
-    When not given: between norms and matrix products, or everywhere if a depthwise convolution reads a channel more than eight
-    times as large as most, unless there is a configuration or a record, or only weights are quantized.
+    When not given: if a norm scales a channel more than eight times as much as most, or a depthwise convolution reads one that is
+    so much larger, unless there is a configuration or a record, or only weights are quantized.
     """
     fit_ranges: bool = False
     """Choose ranges of activations by the outputs of the layers that read them."""

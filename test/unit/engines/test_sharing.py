@@ -214,7 +214,7 @@ def quantized(client: Any) -> tuple[str, list[str], list[str]]:
     module, session = amct_opt.parse(NET)
     shown = list[str]()
     session.on_progress = lambda phase, done, total: shown.append(f"{phase} {done}/{total}")
-    amct_opt.quantize(module, session, data=X, client=client, equalize=False)
+    amct_opt.quantize(module, session, data=X, client=client)
     return amct_opt.to_text(module), list(session.warnings), shown
 
 

@@ -285,6 +285,10 @@ class RotateHeads(RotatePattern):
 
 
 Patterns = tuple[type[RotatePattern], ...]
+_NOT_EQUALIZED = (
+    "rotation folds the scales of norms into weights, so that no norm shows uneven channels, and equalization does not run by "
+    "itself: the option equalize asks for it, or leaves it out"
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -315,7 +319,10 @@ class RotatePass(ChannelsPass):
         erase_dead([op for op in module.walk() if isinstance(op, MulOp)])
         erase_dead_constants(module)
         nothing = "the network has neither RMS norms nor heads of attention"
-        return remarks.flush_requested("nothing is rotated", nothing).applied
+        rotated = remarks.flush_requested("nothing is rotated", nothing).applied
+        if rotated and request.recovery.equalize is None:
+            session.note(_NOT_EQUALIZED)
+        return rotated
 
     @staticmethod
     def applies(module: ModuleOp, session: Session) -> bool:

@@ -32,7 +32,6 @@ from amct_opt.tools import amct
 from amct_opt.transforms.quantization.decide.sites import sites
 from amct_opt.transforms.quantization.options import QuantizeOptions, RecoveryOptions
 from amct_opt.transforms.quantization.quantize import QuantizePass
-from amct_opt.transforms.quantization.recover import equalize
 from amct_opt.transforms.quantization.recover.equalize.grids import as_rounded, grids_of
 from amct_opt.transforms.quantization.recover.equalize.judging import EqualizationTrial
 from amct_opt.transforms.quantization.recover.equalize.links import links_of, products_of
@@ -463,52 +462,27 @@ def test_norms_with_outliers_are_equalized_by_default(norm: Build, options: str,
     assert rules == ({"equalized"} if applied else set()), session.remarks
 
 
+def test_norms_without_outliers_or_data_are_not_equalized_by_default(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x0=ROWS)
+    for factor, options in ((7, f"data={tmp_path / 'data.npz'}"), (60, "")):
+        factors = np.array([1, 1, factor, 1, 1, 1])
+        norm = normalized(lambda x, factors=factors: nn.LayerNormOp.make(x, const(factors), const(numbers(6))))
+        module, session = module_of(norm, [ROWS], dynamic=False), new_session()
+        session.profile = "qdq"
+        make_pass("quantize", options).apply(session, module)
+        assert not [r for r in session.remarks if r.pass_name == "equalize"]
+
+
 @pytest.mark.parametrize(
-    ("build", "data", "rules"),
+    ("between", "profile", "notes"),
     [
-        (
-            normalized(lambda x: nn.LayerNormOp.make(x, const([1, 1, 7, 1, 1, 1]), const(numbers(6)))),
-            ROWS,
-            {"equalized"},
-        ),
-        (post_norm, ROWS, {"balanced"}),
-        (normalized(lambda x: nn.LayerNormOp.make(x, const(np.ones(6)), const(np.zeros(6)))), ROWS, {"no-gain"}),
-        (normalized(layer_norm), None, set()),
-        (pair(RELU), IMAGE, set()),
+        (RELU, "qdq", ["option equalize"]),
+        (nn.SigmoidOp.make, "ascend", ["option equalize"]),
+        (nn.SigmoidOp.make, "qdq", ["option recipe"]),
     ],
 )
-def test_what_the_outputs_gain_by_decides_in_matrix_products(
-    build: Build, data: Array | None, rules: set[str], tmp_path: Path
-) -> None:
-    """By default, if there is data; convolutions take longer, and wait for the option."""
-    np.savez(tmp_path / "data.npz", x0=ROWS if data is None else data)
-    module, session = module_of(build, [ROWS if data is None else data], dynamic=False), new_session()
-    session.profile = "qdq"
-    make_pass("quantize", "" if data is None else f"data={tmp_path / 'data.npz'}").apply(session, module)
-    found = {r.rule for r in session.remarks if r.pass_name == "equalize"}
-    assert found & {"equalized", "balanced", "no-gain"} == rules, session.remarks
-    assert bool(found) == bool(rules)
-
-
-def test_large_networks_are_evened_out_only_if_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(equalize, "_MOST", 0)
-    np.savez(tmp_path / "data.npz", x0=ROWS)
-    for options in ("", " equalize=true"):
-        module, session = module_of(post_norm, [ROWS], dynamic=False), new_session()
-        session.profile = "qdq"
-        make_pass("quantize", f"data={tmp_path / 'data.npz'}{options}").apply(session, module)
-        assert any(r.pass_name == "equalize" and r.kind == "applied" for r in session.remarks) == bool(options)
-    assert capsys.readouterr().err.count("more than 0 MiB of weights are not evened out by default") == 1
-
-
-@pytest.mark.parametrize(
-    ("between", "profile", "evened"),
-    [(RELU, "qdq", True), (nn.SigmoidOp.make, "ascend", True), (nn.SigmoidOp.make, "qdq", False)],
-)
 def test_what_a_depthwise_convolution_reads_is_evened_out_by_default(
-    between: Build, profile: str, evened: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    between: Build, profile: str, notes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A product divides what comes from a sigmoid, if it is float, as in profile ascend; where it cannot, a note says so."""
     by = 2.0 ** np.array([-6, -5, -6, 3, -6, -5])
@@ -524,8 +498,10 @@ def test_what_a_depthwise_convolution_reads_is_evened_out_by_default(
     session.profile = profile
     make_pass("quantize", f"data={tmp_path / 'data.npz'}").apply(session, module)
     applied = [r.rule for r in session.remarks if r.pass_name == "equalize" and r.kind == "applied"]
-    assert bool(applied) == evened, session.remarks
-    assert ("the option recipe of amct quantize" in capsys.readouterr().err) != evened
+    assert bool(applied) == (notes == ["option equalize"]), session.remarks
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert len(printed) == len(notes), printed
+    assert all(note in line for note, line in zip(notes, printed, strict=True)), printed
 
 
 def test_a_record_is_for_channels_as_they_are(tmp_path: Path) -> None:

@@ -830,9 +830,7 @@ def test_what_is_rounded_by_default_comes_closer(profile: str, factor: float, bi
         module, session = two_products(factor), new_session()
         session.profile = profile
         exact = outputs(module.clone())
-        (each,) = parse_pipeline(
-            f"quantize{{equalize=false correct-bias=false weight-bits={bits} {options}}}", session.passes
-        )
+        (each,) = parse_pipeline(f"quantize{{correct-bias=false weight-bits={bits} {options}}}", session.passes)
         run_passes(module, [replace(each, calibration=DataOptions(samples_from(data, module)))], session)
         found.append(sqnr(exact, outputs(module)))
     assert found[1] > found[0] + 2

@@ -11,7 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from .....data import Samples
-from .....dialects.nn import ConvOp, LayerNormOp, MatMulOp, MulOp, NNOp, WeightedOp, array_of, weights_of
+from .....dialects.nn import ConvOp, MulOp, NNOp, NormalizationOp, WeightedOp, array_of
 from .....engines import Runner
 from .....ir.array import Array
 from .....rewriting import Remarks, StepPattern, erase_dead_constants, layer_of
@@ -63,9 +63,7 @@ _OUTLIER = 8
 """Factor over the median channel from which on a channel is an outlier, which takes the steps of the others."""
 _PROBED = 4
 """Number of samples that show how large channels are."""
-_MOST = 1 << 30
-"""Bytes of weights up to which channels between products are evened out by default: it takes twice their memory."""
-_NOT_EVENED_OUT = "not evened out by default, because it takes twice their memory: the option equalize does"
+_EVENED_OUT = "channels differ greatly in size and are evened out if the outputs gain by it (option equalize)"
 _LEFT_UNEVEN = (
     "small channels get few of the integer steps that large ones set; where the profile has inputs of 16 bits, "
     "the option recipe of amct quantize finds those that need them"
@@ -93,32 +91,27 @@ class EqualizePass(ChannelsPass):
     def even(
         module: ModuleOp, request: Request, samples: Callable[[], Samples], session: Session, runner: Runner
     ) -> bool:
-        """Scale the channels of links where it is worth it: of all if it is requested, or if depthwise convolutions read uneven
-        ones, else of matrix products. All is as before if the quantized module's outputs get worse.
+        """Scale the channels of links where it is worth it, if it is requested or channels have outliers; all is as before if the
+        quantized module's outputs get worse.
         """
         asked, remarks = request.recovery.equalize, Remarks(session, EqualizePass.name)
         if asked is False:
             return False
         links = links_of(module, remarks)
         layers = as_rounded(request).within(module, session).layers
-        uneven = [] if asked else _uneven(module, layers, samples, session, runner)
-        if asked or uneven:
-            links += products_of(module, links, request, remarks)
-        else:
-            links = [link for link in links if _is_of_products(link)]
-            norms = any(isinstance(link.begins, LayerNormOp | MulOp) for link in links)
-            if not (norms or request.recovery.rotate or any(isinstance(op, LayerNormOp) for op in module.walk())):
-                return False
-            links += filter(_is_of_products, products_of(module, links, request, remarks))
-            if not links or samples().synthetic:
-                return False
-            if sum(weight.array.nbytes for weight in weights_of(module)) > _MOST:
-                session.note(f"channels of networks with more than {_MOST >> 20} MiB of weights are {_NOT_EVENED_OUT}")
-                return False
-        effort = _ASKED if asked else _BY_ITSELF
-        done = _equalize(module, links, request, layers, samples, session, runner, remarks, effort)
+        uneven = [] if asked else _uneven(module, links, layers, samples, session, runner)
+        if not asked and not uneven:
+            return False
+        links += products_of(module, links, request, remarks)
+        if able := [op for op in uneven if any(op in link.ends for link in links)]:
+            session.note(f"{_names(able)}: {_EVENED_OUT}")
+        elif not asked:
+            links = []
+        done = _equalize(
+            module, links, request, layers, samples, session, runner, remarks, _ASKED if asked else _BY_ITSELF
+        )
         if left := [op for op in uneven if not any(op in link.ends for link in done)]:
-            session.note(f"{some([layer_of(op) for op in left])}: {_LEFT_UNEVEN}")
+            session.note(f"{_names(left)}: {_LEFT_UNEVEN}")
         erase_dead_constants(module)
         if not asked:
             return remarks.flush().applied
@@ -126,21 +119,26 @@ class EqualizePass(ChannelsPass):
         return remarks.flush_requested("no channels are evened out", nothing).applied
 
 
-def _is_of_products(link: Link) -> bool:
-    """Whether a norm or a matrix product makes the channels, and matrix products alone read them, as in transformers."""
-    value = link.readers[0].site.activation
-    made = link.begins or (value and value.owner)
-    return isinstance(made, MatMulOp | LayerNormOp | MulOp) and all(
-        isinstance(reader.compute, MatMulOp) for reader in link.readers
-    )
+def _names(layers: Sequence[NNOp]) -> str:
+    return some([layer_of(op) for op in layers])
 
 
 def _uneven(
-    module: ModuleOp, layers: Layers, samples: Callable[[], Samples], session: Session, runner: Runner
+    module: ModuleOp,
+    links: Sequence[Link],
+    layers: Layers,
+    samples: Callable[[], Samples],
+    session: Session,
+    runner: Runner,
 ) -> list[NNOp]:
-    """The quantized depthwise convolutions that read, in some of the samples, a channel more than `_OUTLIER` times as large as
-    the median one: each of their outputs has the steps of one channel. None where data is synthetic.
+    """The layers with a channel more than `_OUTLIER` times as large as the median one: norms by their factors, quantized
+    depthwise convolutions by what they read in some of the samples, since each of their outputs has the steps of one channel.
+    None where data is synthetic.
     """
+    sizes: dict[NNOp, Array] = {}
+    for link in links:
+        if link.site is not None and isinstance(link.begins, NormalizationOp | MulOp):
+            sizes[link.begins] = np.abs(np.asarray(array_of(link.site.operand(link.parameters[0].operand))))
     depthwise = [
         site for site in sites(module, (ConvOp,)) if cast(ConvOp, site.compute).is_depthwise and site.activation
     ]
@@ -149,11 +147,12 @@ def _uneven(
         for site, grid in zip(depthwise, grids_of(depthwise, layers), strict=True)
         if grid.inputs is not None and grid.inputs < _WIDE
     }
-    if not read or samples().synthetic:
-        return []
-    seen = channels_seen(module, read.values(), few(samples(), _PROBED), session, runner)
-    sizes = {op: seen[channels].peaks for op, channels in read.items()}
-    return [op for op, each in sizes.items() if each.any() and each.max() > _OUTLIER * np.median(each[each > 0])]
+    if read and not samples().synthetic:
+        probed = few(samples(), _PROBED)
+        seen = channels_seen(module, read.values(), probed, session, runner)
+        sizes |= {op: seen[channels].peaks for op, channels in read.items()}
+    found = [op for op, each in sizes.items() if each.any() and each.max() > _OUTLIER * np.median(each[each > 0])]
+    return [] if found and samples().synthetic else found
 
 
 def _equalize(
@@ -175,12 +174,13 @@ def _equalize(
     search = _searched(module, links, layers, samples(), session, runner)
     nearest = as_rounded(request, JUDGED).by_nearest
     judging = few(samples(), effort.judging)
-    trial, final = (EqualizationTrial(module, each, halves(judging), session, runner) for each in (nearest, request))
+    trial = EqualizationTrial(module, nearest, [(judging, judging)], session, runner)
+    final = EqualizationTrial(module, request, halves(judging), session, runner)
     done = [_scale(method, search, trial, effort.tries, remarks) for method in _METHODS]
     divided = {link for each in done for link in each}
     changes = [(link, change) for each in done for link, changed in each.items() for change in changed]
     changes += _absorb(links, divided, search, trial, remarks)
-    only = request.equalized.recovery in (replace(BY_DEFAULT, equalize=False), NO_RECOVERY)
+    only = replace(request.recovery, equalize=None) in (BY_DEFAULT, replace(NO_RECOVERY, equalize=None))
     return divided if only or not changes or _stays(changes, final, remarks) else set()
 
 
