@@ -102,7 +102,7 @@ def filling(folder: Path) -> Generator[Path]:
                 raise
             _replace(staging, final)
     except OSError as e:
-        raise CompileError(f"cannot be written: {e.strerror}", where=str(folder)) from None
+        raise CompileError(f"cannot be written: {e.strerror}", where=str(e.filename2 or folder)) from None
 
 
 @contextmanager
