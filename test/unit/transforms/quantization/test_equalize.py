@@ -624,6 +624,12 @@ def test_nan_in_what_a_layer_reads(tmp_path: Path) -> None:
         equalized(module, tmp_path / "data.npz")
 
 
+def test_numbers_have_no_channels() -> None:
+    """A product of a number with a constant one."""
+    module = module_of(lambda x: nn.MulOp.make(x, const(3.0)), [np.array(2, np.float32)], dynamic=False)
+    assert links_of(module, Remarks(new_session(), "equalize")) == []
+
+
 def test_values_without_elements() -> None:
     """A slice of nothing, in another shape, has no channels to follow."""
 

@@ -330,9 +330,14 @@ def _of_product(site: Site) -> tuple[int, tuple[Parameter, ...]]:
     op, rank = site.compute, len(shape_of(site.compute.results[0]))
     index = 0 if _floats(site, 0) is not None else 1
     array = _floats(site, index)
-    if array is None or array.ndim > rank or shape_of(op.operands[1 - index]) != shape_of(op.results[0]):
+    if (
+        array is None
+        or not array.ndim
+        or array.ndim > rank
+        or shape_of(op.operands[1 - index]) != shape_of(op.results[0])
+    ):
         return 0, ()
-    axis = rank - array.ndim + int(np.argmax(array.shape)) if array.ndim else 0
+    axis = rank - array.ndim + int(np.argmax(array.shape))
     entries = _entries(array, axis, rank)
     return axis, () if entries is None else (Parameter(index, entries),)
 
