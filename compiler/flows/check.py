@@ -36,7 +36,7 @@ from ..transforms.quantization.profiles import QDQ
 from .float_regions import number_nodes
 from .options import Timed
 from .peer import overflows
-from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, label, read_model, read_quantized
+from .qdq_graph import INTEGER_OPERATOR, POINTS, RANGES, WEIGHTED, QdqGraph, read_model, read_quantized
 from .runnable import OnnxRuntime
 
 Kind = Literal[
@@ -156,7 +156,9 @@ def check_file(
         return Checked(path, engine, 0, 0, [refused])
     weighted = [where[i] for i in where if graph.nodes[i].op_type in WEIGHTED]
     findings: list[Finding] = [
-        *_wrong_sums(module, engine, given, {label(graph.nodes[i]) for i, integers in where.items() if not integers}),
+        *_wrong_sums(
+            module, engine, given, {graph.layer(graph.nodes[i]) for i, integers in where.items() if not integers}
+        ),
         *_rounded(graph, engine, where),
         *_ranges(module, given),
     ]
@@ -245,9 +247,9 @@ def _in_float(graph: QdqGraph, engine: Timed, where: Mapping[int, bool]) -> Iter
         reads = [graph.dequantize(name) for name in node.input if name and not graph.is_constant(name)]
         quantized = any(reader.op_type == "QuantizeLinear" for reader in graph.after(node))
         if node.op_type in WEIGHTED:
-            yield Finding(label(node), "in float", *_why_in_float(graph, engine, node))
+            yield Finding(graph.layer(node), "in float", *_why_in_float(graph, engine, node))
         elif any(reads) and quantized:
-            yield Finding(label(node), "float island", *_why_in_float(graph, engine, node))
+            yield Finding(graph.layer(node), "float island", *_why_in_float(graph, engine, node))
 
 
 def _why_in_float(graph: QdqGraph, engine: Timed, node: NodeProto) -> tuple[str, str]:
@@ -297,11 +299,14 @@ def _why_not_merged(graph: QdqGraph, node: NodeProto, after: Sequence[NodeProto]
     if reader.op_type in RANGES and points:
         ends = graph.ends(points[0])
         if ends is not None and ends[0] < 0:
-            begins = f"the range of '{label(reader)}', {reader.op_type}, begins at {ends[0]:.4g}"
+            begins = f"the range of '{graph.layer(reader)}', {reader.op_type}, begins at {ends[0]:.4g}"
             return f"{begins}, so that it is not merged", f"a range of '{reader.output[0]}' from 0 on"
     if reader.op_type == "BatchNormalization":
-        return f"'{label(reader)}', BatchNormalization, reads its result in float", _FOLDED
-    return f"'{label(reader)}', {reader.op_type}, reads its result in float", f"QuantizeLinear for '{node.output[0]}'"
+        return f"'{graph.layer(reader)}', BatchNormalization, reads its result in float", _FOLDED
+    return (
+        f"'{graph.layer(reader)}', {reader.op_type}, reads its result in float",
+        f"QuantizeLinear for '{node.output[0]}'",
+    )
 
 
 def _wrong_sums(
@@ -353,7 +358,7 @@ def _concats(graph: QdqGraph) -> Iterator[Finding]:
         if len(set(numbers)) > 1:
             shown = ", ".join(f"{each:.4g}" for each in numbers[:-1])
             reason = f"its inputs have scales {shown}, its result {numbers[-1]:.4g}: values are rounded a second time"
-            yield Finding(label(node), "concat", reason, "one scale for all of them")
+            yield Finding(graph.layer(node), "concat", reason, "one scale for all of them")
 
 
 def _ranges(module: ModuleOp, runs: Sequence[Mapping[str, Array]]) -> Iterator[Finding]:

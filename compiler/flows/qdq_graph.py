@@ -12,6 +12,9 @@ from onnx import NodeProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from .. import frontends
+from ..formats.onnx.graphs import all_nodes
+from ..frontends.naming import Namer
+from ..frontends.onnx.graph import named, reads
 from ..frontends.onnx.source import load
 from ..ir.array import Array
 from ..ir.verification import verify
@@ -32,18 +35,27 @@ _BIAS = 1e-3
 
 
 class QdqGraph:
-    """The nodes of a graph by what they read and give. Nodes may change, but not the names of their results."""
+    """The nodes of a graph by what they read, in inner graphs as well, and give. Nodes may change, but not the names of their
+    results.
+    """
 
     def __init__(self, graph: onnx.GraphProto):
         self.nodes: list[NodeProto] = list(graph.node)
+        self.outputs: set[str] = {each.name for each in graph.output}
+        namer = Namer("", (node.name for node in all_nodes(self.nodes)))
+        self._layers = {id(node): named(node, i, namer).name for i, node in enumerate(self.nodes)}
         self.constants: dict[str, TensorProto] = {each.name: each for each in graph.initializer}
         self.makers: dict[str, NodeProto] = {name: node for node in self.nodes for name in node.output if name}
         self.readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in self.nodes:
-            for name in node.input:
+            for name in reads(node):
                 self.readers[name].append(node)
             if node.op_type == "Constant":
                 self.constants.update((node.output[0], each.t) for each in node.attribute if each.name == "value")
+
+    def layer(self, node: NodeProto) -> str:
+        """The name that a node has in the module: `OpType_index` for one without a name of its own."""
+        return self._layers[id(node)]
 
     def dequantize(self, name: str) -> NodeProto | None:
         """The DequantizeLinear that gives a value."""
@@ -53,6 +65,10 @@ class QdqGraph:
     def after(self, node: NodeProto) -> list[NodeProto]:
         """The nodes that read the results of a node."""
         return [reader for name in node.output for reader in self.readers[name]]
+
+    def is_output(self, node: NodeProto) -> bool:
+        """Whether a result of a node is an output of the graph."""
+        return not self.outputs.isdisjoint(node.output)
 
     def array(self, name: str) -> Array | None:
         """A constant."""
@@ -70,8 +86,11 @@ class QdqGraph:
         return self.array(node.input[1])
 
     def zero_point(self, node: NodeProto) -> Array | None:
-        """The zero point of a QuantizeLinear or DequantizeLinear, if it is a constant or has its default."""
-        return self.array(node.input[2]) if len(node.input) > 2 else np.zeros((), np.uint8)
+        """The zero point of a QuantizeLinear or DequantizeLinear, if it is a constant or has its default, uint8."""
+        if len(node.input) > 2:
+            return self.array(node.input[2])
+        typed = any(each.name == "output_dtype" and each.i for each in node.attribute)
+        return None if typed else np.zeros((), np.uint8)
 
     def bits(self, node: NodeProto) -> str:
         """The type of the integers, unless it has 8 bits."""
@@ -107,11 +126,6 @@ class QdqGraph:
         times = bias.astype(np.float64).reshape(-1) / sums
         most = float(times[int(np.abs(times - 1).argmax())])
         return most if abs(most - 1) > _BIAS else None
-
-
-def label(node: NodeProto) -> str:
-    """The name of a node, or of the result of one without a name."""
-    return node.name or next(iter(node.output), node.op_type)
 
 
 def read_quantized(path: Path, session: Session) -> tuple[ModuleOp, onnx.ModelProto]:

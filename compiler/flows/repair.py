@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from onnx import NodeProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.nn import NNOp, constant_of, dequantize_of
+from ..frontends.onnx.graph import reads
 from ..ir.array import Array
 from ..rewriting import layer_of
 from ..session import Session
@@ -19,14 +20,14 @@ from ..transforms.quantization.convert.layer_weights import multiplied_layers
 from ..transforms.quantization.decide.layers import channel_axis
 from ..transforms.quantization.portable import channels_apart, inexact, least_scales
 from ..transforms.quantization.profiles import QDQ
-from .qdq_graph import RANGES, WEIGHTED, QdqGraph, label, read_quantized
+from .qdq_graph import RANGES, WEIGHTED, QdqGraph, read_quantized
 
 _MOST = 2**31 - 1
 """The largest integer of a bias."""
 
 
 def repair_file(path: Path, out: Path, session: Session) -> list[tuple[str, str]]:
-    """Write the repaired file. Returns a layer and what is new for each repair.
+    """Write the repaired file. Returns the layer of each repair, and what was done. What cannot be repaired stays as it is.
 
     - Weights whose sums of products may pass 16 bits get the smallest scales with which they do not.
     - The range of a Relu or Clip that begins below 0 begins at 0.
@@ -55,10 +56,11 @@ class _Repair:
 
     def weights(self, module: ModuleOp) -> Iterator[tuple[str, str]]:
         """Repairs weights of int8 with zero points of 0 and scales per tensor or output channel."""
-        nodes = {label(node): node for node in self._graph.nodes if node.op_type in WEIGHTED}
+        nodes = {self._graph.layer(node): node for node in self._graph.nodes if node.op_type in WEIGHTED}
         for each in multiplied_layers(module, QDQ):
-            back = self._graph.dequantize(nodes[layer_of(each.op)].input[1]) if layer_of(each.op) in nodes else None
-            if back is None or not (wrong := _wrong(each.matrices, each.op)):
+            node = nodes.get(layer_of(each.op))
+            back = None if node is None else self._graph.dequantize(node.input[1])
+            if back is None or self._graph.is_output(back) or not (wrong := _wrong(each.matrices, each.op)):
                 continue
             found, least = self._stored(back), _least(each.op)
             if found is None or least is None or found[1].size != least.size:
@@ -71,32 +73,37 @@ class _Repair:
             steps = np.rint(integers * (scale.astype(np.float64) / larger).reshape(shape))
             self._put(back, 0, np.clip(steps, -127, 127).astype(np.int8))
             self._put(back, 1, larger)
-            yield layer_of(each.op), f"larger scales for {wrong} output channels of its weight"
+            yield layer_of(each.op), f"{wrong} output channels of its weight get larger scales"
 
     def ranges(self) -> Iterator[tuple[str, str]]:
         """Repairs the ranges of results that are never negative."""
         for node in self._graph.nodes:
             after = self._graph.after(node)
-            if node.op_type not in RANGES or any(each.op_type != "QuantizeLinear" for each in after) or not after:
+            if node.op_type not in RANGES or (node.op_type == "Clip" and not self._begins_at_0(node)):
                 continue
-            if node.op_type == "Clip" and not self._begins_at_0(node):
+            if any(each.op_type != "QuantizeLinear" for each in after):
                 continue
             for point in after:
                 ends, zero = self._graph.ends(point), self._graph.zero_point(point)
-                readers = self._graph.after(point)
-                if ends is None or zero is None or not ends[0] < 0 < ends[1] or not _are_back(readers):
+                if ends is None or zero is None or not ends[0] < 0 < ends[1] or not self._are_back(point):
                     continue
                 info = np.iinfo(zero.dtype)
                 scale = self._graph.scale(point)
                 assert scale is not None, "it has ends"
-                for each in (point, *readers):
+                for each in (point, *self._graph.after(point)):
                     self._put(each, 1, np.asarray(ends[1] / (info.max - info.min), scale.dtype).reshape(scale.shape))
                     self._put(each, 2, np.full(zero.shape, info.min, zero.dtype))
-                yield label(node), f"a range that begins at 0, not at {ends[0]:.4g}"
+                yield self._graph.layer(node), f"its range begins at 0 instead of {ends[0]:.4g}"
 
     def _begins_at_0(self, clip: NodeProto) -> bool:
         low = self._graph.array(clip.input[1]) if len(clip.input) > 1 else None
         return low is not None and bool(low.reshape(-1)[0] >= 0)
+
+    def _are_back(self, point: NodeProto) -> bool:
+        """Whether nothing but DequantizeLinear with its parameters reads the integers of a QuantizeLinear."""
+        after = self._graph.after(point)
+        alike = all(each.op_type == "DequantizeLinear" and each.input[1:] == point.input[1:] for each in after)
+        return alike and not self._graph.is_output(point)
 
     def concats(self) -> Iterator[tuple[str, str]]:
         """Repairs inputs that nothing else reads."""
@@ -117,11 +124,12 @@ class _Repair:
                         each.input.extend(wanted)
                     changed += 1
             if changed:
-                yield label(node), f"the scale of its result for {changed} of {len(node.input)} inputs"
+                yield self._graph.layer(node), f"{changed} of {len(node.input)} inputs get the scale of its result"
 
     def _alone(self, point: NodeProto, back: NodeProto) -> bool:
         """Whether a DequantizeLinear is the only reader of its QuantizeLinear, and has one reader."""
-        return self._graph.after(point) == [back] and len(self._graph.after(back)) == 1
+        read_once = self._graph.after(point) == [back] and len(self._graph.after(back)) == 1
+        return read_once and not (self._graph.is_output(point) or self._graph.is_output(back))
 
     def _like(self, point: NodeProto, other: NodeProto) -> bool:
         """Whether two QuantizeLinear have one scale each, which differ, and integers of one type."""
@@ -139,18 +147,18 @@ class _Repair:
                 continue
             back = self._graph.makers[node.input[2]]
             found = self._stored(back)
-            if found is None or len(self._graph.after(back)) != 1:
+            if found is None or found[0].ndim != 1 or len(self._graph.after(back)) != 1 or self._graph.is_output(back):
                 continue
             integers, scale = found
             steps = np.rint(integers * scale.astype(np.float64) / sums)
-            if steps.size and np.abs(steps).max() > _MOST:
+            if np.abs(steps).max(initial=0) > _MOST:
                 continue
             self._put(back, 0, steps.astype(np.int32))
             self._put(back, 1, sums.astype(scale.dtype).reshape([] if sums.size == 1 else [-1]))
             self._put(back, 2, np.zeros(() if sums.size == 1 else sums.size, np.int32))
             _set_axis(back, 0)
             if node in self._uneven:
-                yield label(node), f"a bias in units of its sums, not of {times:.4g} times as much"
+                yield self._graph.layer(node), f"its bias gets the scale of its sums instead of {times:.4g} times that"
 
     def _stored(self, back: NodeProto) -> tuple[Array, Array] | None:
         """The integers and the scale of a constant with a zero point of 0."""
@@ -171,20 +179,10 @@ class _Repair:
 
     def finish(self) -> None:
         """Drops initializers that nothing reads any longer, here or in inner graphs."""
-        read = {each.name for each in self._proto.output} | {name for node in self._proto.node for name in _names(node)}
+        read = {*self._graph.outputs, *(name for node in self._proto.node for name in reads(node))}
         kept = [each for each in self._proto.initializer if each.name in read]
         del self._proto.initializer[:]
         self._proto.initializer.extend(kept)
-
-
-def _names(node: NodeProto) -> Iterator[str]:
-    """The names that a node or its inner graphs read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from (each.name for each in graph.output)
-            for inner in graph.node:
-                yield from _names(inner)
 
 
 def _wrong(matrices: Array, layer: NNOp) -> int:
@@ -204,6 +202,7 @@ def _least(layer: NNOp) -> Array | None:
 
 
 def _axis(node: NodeProto, rank: int) -> int:
+    """The axis of the scales of a DequantizeLinear whose input has this rank."""
     axis = next((each.i for each in node.attribute if each.name == "axis"), 1)
     return axis % rank
 
@@ -212,7 +211,3 @@ def _set_axis(node: NodeProto, axis: int) -> None:
     kept = [each for each in node.attribute if each.name != "axis"]
     del node.attribute[:]
     node.attribute.extend([*kept, helper.make_attribute("axis", axis)])
-
-
-def _are_back(nodes: Sequence[NodeProto]) -> bool:
-    return all(each.op_type == "DequantizeLinear" for each in nodes)

@@ -14,6 +14,7 @@ from ..support.files import replacing
 from ..support.limits import locating
 from ..transforms.quantization.profiles import QDQ
 from .check import rounded
+from .measurement import HUGE
 
 PAGE, NODE_DATA = "report.html", "model_explorer.json"
 
@@ -38,10 +39,16 @@ def write_page(run: Run) -> Path:
 
 
 def _rounded(run: Run) -> list[tuple[str, str, str]]:
-    """What onnxruntime computes in float or rounds twice in the file of a run for it: the layer, the reason and what mends it."""
+    """What onnxruntime computes in float or rounds twice in the file of a run for it: the layer, the reason and what mends it.
+
+    A huge network, whose weights would be in memory, has one row that says how to examine it.
+    """
     file = run.folder / Path(run.files.get("onnx", "")).name
     if run.metadata.get("profile") != QDQ.name or run.onnxruntime is None or not file.is_file():
         return []
+    if run.sizes.get("float_weights", 0) > HUGE:
+        reason = f"the report does not examine weights of more than {HUGE >> 20} MiB"
+        return [(file.name, reason, f"amct check {file.name} --for onnxruntime")]
     try:
         return [(each.layer, each.reason, each.mend) for each in rounded(file)]
     except CompileError as e:

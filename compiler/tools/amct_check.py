@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
     add("--for", dest="engine", choices=get_args(Timed), required=True, help=text)
     text = "arrays by input: an .npz or .npy file, a folder of .npy files or, with --preprocess, of images"
     add("--data", metavar="DATA", type=Path, help=text)
-    text = "write the file with repairs that need no data, and examine that one"
+    text = "write a copy with the repairs that need no data, and examine the copy"
     add("--fix", metavar="FILE", type=Path, help=text)
     add_batch(parser)
     add_run_form(parser)
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> None:
     path = args.fix or args.model
     found = check_file(path, args.engine, command_session(args), None if args.data is None else runs)
     if args.json:
-        print_json(args, {**found.data(), "repairs": [{"layer": layer, "new": new} for layer, new in repairs]})
+        print_json(args, {**found.data(), "repairs": [{"layer": layer, "change": change} for layer, change in repairs]})
     else:
-        print_tables([*([Table("repaired", ("layer", "it has"), repairs)] if repairs else []), *found.tables()])
+        print_tables([*([Table("repaired", ("layer", "what changes"), repairs)] if repairs else []), *found.tables()])
         if not found.findings:
             print("nothing was found")
     if wrong := [each for each in found.findings if each.kind in WRONG]:

@@ -53,7 +53,7 @@ class QParams:
             object.__setattr__(self, "zero_point", self.zero_point[:1])
 
     def __eq__(self, other: object) -> bool:
-        """Equal numbers, whichever array they are in: a pair may have them twice in its file."""
+        """Whether the numbers are equal, in the same array or not: some files store the scales of a pair twice."""
         return isinstance(other, QParams) and self._compared == other._compared and self._has_scales_of(other)
 
     def __hash__(self) -> int:

@@ -269,7 +269,9 @@ def check_weights(module: ModuleOp, session: Session) -> None:
                 op, message, hint=f"another group-size or weight-bits for it, or --skip-layers {layer_of(op)}"
             )
     if wider:
-        session.note(f"{some(wider)}: stored in 8 bits, since no operator reads fewer next to float32; float16 has one")
+        session.note(
+            f"{some(wider)}: stored in 8 bits, because no operator reads fewer with float32 inputs; with float16 inputs one does"
+        )
 
 
 _ALONE: tuple[WeightOnly, ...] = (WeightOnlyFloat32(), WeightOnlyFloat16(), WeightOnlyOtherFloat16())

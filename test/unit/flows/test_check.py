@@ -257,11 +257,11 @@ def test_the_command(amct_tool: Amct, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "repaired"),
     [
-        (wrong_sums, [("conv", "larger scales for 4 output channels of its weight")]),
-        (wrong_sums_by_channel, [("conv", "larger scales for 3 output channels of its weight")]),
-        (relu_outside, [("relu", "a range that begins at 0, not at -100")]),
-        (large_bias, [("conv", "a bias in units of its sums, not of 100 times as much")]),
-        (joined, [("joined", "the scale of its result for 1 of 2 inputs")]),
+        (wrong_sums, [("conv", "4 output channels of its weight get larger scales")]),
+        (wrong_sums_by_channel, [("conv", "3 output channels of its weight get larger scales")]),
+        (relu_outside, [("relu", "its range begins at 0 instead of -100")]),
+        (large_bias, [("conv", "its bias gets the scale of its sums instead of 100 times that")]),
+        (joined, [("joined", "1 of 2 inputs get the scale of its result")]),
         (relu, []),
     ],
 )
@@ -287,9 +287,33 @@ def test_the_command_repairs(amct_tool: Amct, tmp_path: Path) -> None:
     path, out = file.write(tmp_path / "file.onnx"), tmp_path / "new.onnx"
     result = amct_tool("check", path, "--for", "onnxruntime", "--fix", out)
     assert (result.status, result.err) == (0, "")
-    assert "larger scales for 4 output channels of its weight" in result.out
+    assert "4 output channels of its weight get larger scales" in result.out
     assert "nothing was found" in result.out
     assert json.loads(amct_tool("check", out, "--for", "onnxruntime", "--json").out)["repairs"] == []
+
+
+@pytest.mark.parametrize("name", ["", "same"])
+def test_layers_without_a_name_of_their_own_are_repaired(name: str, tmp_path: Path) -> None:
+    file = File()
+    wrong_sums(file)
+    relu(file)
+    model = onnx.load(file.write(tmp_path / "file.onnx"))
+    for node in model.graph.node:
+        node.name = name
+    onnx.save(model, tmp_path / "file.onnx")
+    changes = [("Conv_4", "4 output channels of its weight get larger scales")]
+    assert repair_file(tmp_path / "file.onnx", tmp_path / "new.onnx", new_session()) == changes
+
+
+@pytest.mark.parametrize("change", [relu_outside, joined])
+def test_integers_that_are_outputs_keep_their_meaning(change: Callable[[File], None], tmp_path: Path) -> None:
+    file = File()
+    change(file)
+    model = onnx.load(file.write(tmp_path / "file.onnx"))
+    points = [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.UINT8, None) for name in points)
+    onnx.save(model, tmp_path / "file.onnx")
+    assert repair_file(tmp_path / "file.onnx", tmp_path / "new.onnx", new_session()) == []
 
 
 def test_what_is_not_quantized_is_not_repaired(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ class Decide(StepPattern[S]):
         "the configuration, where there is one, enables the layer", "the configuration does not enable it"
     )
     left_in_float: ClassVar[Setting] = Setting(
-        "settings or a record name the layer, where the model is quantized already",
-        "the model is quantized already, without it",
+        "settings or a record name the layer, if the model is already quantized",
+        "the model is already quantized, and this layer was left in float",
     )
     weight_compress_only: ClassVar[Setting] = Setting(
         "where only weights are quantized, the layer has one that can be quantized by itself",

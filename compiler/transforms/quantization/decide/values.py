@@ -175,7 +175,7 @@ class Values(Planner):
     def keep(self, m: Layer) -> None:
         """Keeps a layer, which computes on integers, unless only its weight is quantized."""
         self.decided(m)
-        moves = m.held.quantize or not m.row.active  # the integers of what only moves them are its input's
+        moves = m.held.quantize or not m.row.active  # an operation that only moves integers has its input's parameters
         if moves and self._came_quantized(m) and not self.takes_weight(m):
             self._add(m)
 

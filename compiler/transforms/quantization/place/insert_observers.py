@@ -126,9 +126,8 @@ def insert_observers(module: ModuleOp, request: Request, session: Session) -> Re
         mark_fp16(module)
     reported = Reported((*first, *remarks.flush()))
     if left := sum(each.rule == Decide.left_in_float.name for each in reported):
-        session.warn(
-            f"the model is quantized already; in float stay {numbered(left, 'layer')}, unless only-layers names them"
-        )
+        layers = numbered(left, "layer")
+        session.warn(f"the model is already quantized; {layers} left in float: only-layers names those to quantize")
     return reported
 
 

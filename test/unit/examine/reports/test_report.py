@@ -92,8 +92,8 @@ ABSENT = {
 }
 
 
-def test_what_onnxruntime_computes_in_float_has_a_reason(tmp_path: Path) -> None:
-    """A layer whose input is not quantized, and a file that is damaged."""
+def test_what_onnxruntime_computes_in_float_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer whose input is not quantized; a huge file, and one that is damaged."""
     pytest.importorskip("onnxruntime", reason="the extra `onnxruntime` is not installed")
     amct_opt.quantize_file(DIGITS / "digits.onnx", tmp_path, DIGITS / "calib.npz", profile="qdq")
     title, path = "What onnxruntime computes in float", tmp_path / "digits_qdq.onnx"
@@ -106,6 +106,9 @@ def test_what_onnxruntime_computes_in_float_has_a_reason(tmp_path: Path) -> None
     text = Page(amct_opt.report(tmp_path)).text
     assert title in text
     assert f"its input '{layer.input[0]}' is not quantized" in text
+    monkeypatch.setattr(report, "HUGE", 0)
+    assert "the report does not examine weights of more than 0 MiB" in Page(amct_opt.report(tmp_path)).text
+    monkeypatch.undo()
     path.write_bytes(path.read_bytes()[:-40])
     assert "is not an ONNX model" in Page(amct_opt.report(tmp_path)).text
 
