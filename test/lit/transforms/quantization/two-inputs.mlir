@@ -65,9 +65,9 @@ func.func @main(%q: tensor<2x2xf16>, %k: tensor<2x2xf16>) {
 // -----
 
 // One side, or both, came quantized: what is missing stays so, unless the layer is named.
-// CHECK: [insert-observers missed left-in-float] "one-side": the model is quantized already, without it
+// CHECK: [insert-observers missed left-in-float] "one-side": the model is already quantized, and this layer was left in float
 // CHECK: [insert-observers missed two-inputs] "offset": its input 1 came quantized otherwise than to int8 with one scale and no zero point
-// CHECK-NEXT: [insert-observers missed left-in-float] "other-side": the model is quantized already, without it
+// CHECK-NEXT: [insert-observers missed left-in-float] "other-side": the model is already quantized, and this layer was left in float
 func.func @main(%q: tensor<2x2xf32>, %k: tensor<2x2xf32>) {
   %0 = nn.quantize %k by <i8, scale = 0.5> : (tensor<2x2xf32>) -> tensor<2x2xi8>
   %1 = nn.dequantize %0 by <i8, scale = 0.5> : (tensor<2x2xi8>) -> tensor<2x2xf32>
