@@ -67,7 +67,7 @@ _USED = 0.25
 """The share of a range that values take below which it wastes bits: two of them."""
 _FATAL = 4
 _FOLDED = "folding BatchNormalization into the layer before, before quantization, as amct quantize does"
-_SMALLER = "amct quantize --profile qdq --portable strict, or weights of 7 bits (--weight-bits 7; reduce_range of quantize_static)"
+_SMALLER = "amct quantize --profile qdq --portable strict, or weights of 7 bits (--weight-bits 7, or reduce_range)"
 _CALIBRATED = "calibration with data like this"
 
 
