@@ -177,15 +177,15 @@ def benchmark(
     return Latencies(dict(zip(models, found, strict=True)), version, threads, _batch(inputs), engine)
 
 
-def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latencies:
+def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS, engine: Timed = "onnxruntime") -> Latencies:
     """Time ONNX files in this process, with one thread, for `SECONDS` or this many rounds; two of them longer while it is not
     decided whether the second is slower.
 
-    `models` have the inputs of one run of each, by name. Raises CompileError without onnxruntime and for a file that it does not
+    `models` have the inputs of one run of each, by name. Raises CompileError without the engine and for a file that it does not
     open, RunError for one that it does not run on its inputs.
     """
-    runtime = _runtime("onnxruntime")
-    opened = [_opened(path, 1) for path in models]
+    runtime = _runtime(engine)
+    opened = [_opened(path, 1, engine) for path in models]
     runs = [(model, inputs, [_run(model, inputs)]) for model, inputs in zip(opened, models.values(), strict=True)]
     times = [seconds for _, _, seconds in runs]  # the first runs are slower, and do not count
     begin = time.perf_counter()
@@ -193,7 +193,7 @@ def side_by_side(models: Mapping[Path, Inputs], rounds: int = ROUNDS) -> Latenci
         for model, inputs, seconds in runs:
             seconds.append(_run(model, inputs))
     found = {path: Latency(seconds[1:]) for path, seconds in zip(models, times, strict=True)}
-    return Latencies(found, runtime.__version__, 1, _batch(next(iter(models.values()))))
+    return Latencies(found, runtime.__version__, 1, _batch(next(iter(models.values()))), engine)
 
 
 def _goes_on(times: Sequence[Sequence[float]], passed: float, rounds: int) -> bool:

@@ -170,11 +170,12 @@ class Measurement:
         return peer_of(file, simulation, self.expected)
 
     def timed(self, int8: Path) -> Latencies:
-        """Time the float model and an ONNX file on one run. Raises CompileError if onnxruntime does not run both."""
+        """Time the float model and an ONNX file on one run. Raises CompileError if the profile's engine does not run both."""
         with self.network.session.phase("time"), scratch() as folder:
             before = float_file(self.network, folder)
             inputs = next(iter(self.network.samples.held.batches()))
-            return latency.side_by_side({before: inputs, int8: self.boundary.integers(inputs)}, TURNS)
+            files = {before: inputs, int8: self.boundary.integers(inputs)}
+            return latency.side_by_side(files, TURNS, profile_of(self.network.session).timed_in)
 
     def check_faster(self, int8: Path) -> None:
         """Raises CompileError if a file is not faster than the float model, in two measurements."""
@@ -185,7 +186,7 @@ class Measurement:
     def latencies(self, summary: Summary, int8: Path) -> Latencies | None:
         """Time the float model and the ONNX file, which is `int8` now, on one run; warn if the file is the slower one.
 
-        None, with a note that says why, if the weights are too large or the float model does not run in onnxruntime.
+        None, with a note that says why, if the weights are too large or the engine does not run the float model.
         """
         session = self.network.session
         if summary.sizes.float_weights > HUGE:
@@ -201,10 +202,12 @@ class Measurement:
         before, after = found.models.values()
         if after.slower(before):
             profile = profile_of(session)
-            other = f"profile {profile.name} is for {profile.target}, --profile {QDQ.name} for {QDQ.target}"
-            advice = "--faster-than-float returns layers to float until it is faster" if profile is QDQ else other
+            advice = f"; profile {profile.name} is for {profile.target}, --profile {QDQ.name} for {QDQ.target}"
+            if profile is QDQ:
+                advice = "; --faster-than-float returns layers to float until it is faster"
             session.warn(
-                f"onnxruntime takes {after} for {int8.name} on this machine, and {before} for the float model; {advice}"
+                f"{found.engine} takes {after} for {int8.name} on this machine, and {before} for the float model"
+                f"{advice if found.engine == QDQ.timed_in else ''}"
             )
         return replace(found, models={summary.model: before, summary.files["onnx"]: after})
 

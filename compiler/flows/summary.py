@@ -400,7 +400,7 @@ def _processors(summary: Summary) -> str:
 
 def remedy_of(summary: Summary) -> str:
     """The option that makes onnxruntime compute all sums of products exactly."""
-    if summary.profile not in ("qdq", "ppq"):
+    if summary.profile not in ("qdq", "openvino", "ppq"):
         return "--profile qdq makes a file for all processors"
     return "--portable strict makes them exact, or --weight-bits 7 where scales are given"
 

@@ -254,9 +254,10 @@ PROFILES = {
     "ascend-a2": ".lowering.ascend.profiles:ASCEND_A2",
     "qdq": ".transforms.quantization.profiles:QDQ",
     "ppq": ".transforms.quantization.profiles:PPQ",
+    "openvino": ".transforms.quantization.profiles:OPENVINO",
 }
 """Target profiles."""
-OTHER_PROFILES = {"cpu": "qdq", "onnxruntime": "qdq", "openvino": "qdq"}
+OTHER_PROFILES = {"cpu": "qdq", "onnxruntime": "qdq"}
 """Other names of profiles."""
 OBSERVERS = ".observers:OBSERVERS"
 """The table of observers."""

@@ -52,7 +52,7 @@ class SessionOptions:
 
     profile: str | None = None
     """Target profile: ascend (default), ascend-a2 (for Atlas A2 and A3: products of two activations as well), qdq, also called
-    cpu, onnxruntime or openvino (their integer kernels), ppq (values aligned as PPQ does), or a plugin's.
+    cpu or onnxruntime (its integer kernels), openvino (those of OpenVINO), ppq (values aligned as PPQ does), or a plugin's.
     """
     chip: Chip | None = None
     """The chip of profiles ascend and ascend-a2: what its operator library has no kernel for stays float, with a remark, or takes
@@ -131,8 +131,9 @@ class SettingsOptions:
     It needs no data. When neither this nor `config` says so: for groups of weights of 4 bits or less.
     """
     portable: Literal["strict", "auto", "off"] | None = None
-    """Weights of 8 bits whose sums of products are exact in onnxruntime on every processor, in profiles qdq and ppq: those of all
-    layers (`strict`), of all where the outputs lose little by it and otherwise of those at risk (`auto`, the default), or none.
+    """Weights of 8 bits whose sums of products are exact in onnxruntime on every processor, in profiles that quantize values: of
+    all layers (`strict`), of all where the outputs lose little by it and otherwise of those at risk (`auto`, the default), or of
+    none.
     """
     activation_offset: bool | None = None
     """False for activations without a zero point."""
@@ -204,7 +205,7 @@ class PointOptions:
         if given and not profile.facts.aligned:
             raise CompileError(
                 f"profile {profile.name} does not support {given[0]}",
-                hint="it is an option of profiles that quantize values: qdq, ppq",
+                hint="it is an option of profiles that quantize values: qdq, openvino, ppq",
                 option=given[0],
             )
 

@@ -88,6 +88,8 @@ class Profile:
     """The files that its target needs next to the ONNX file with QDQ, by role in `amct quantize`: `deploy` is that for ATC."""
     chip: str | None = None
     """The chip whose kernels its layers need (`on`); None for what holds for all."""
+    timed_in: Literal["onnxruntime", "openvino"] = "onnxruntime"
+    """The engine in which `amct quantize` times files."""
     unsigned_file: bool = False
     """Files store activations as uint8: the same values, with zero points shifted by 128."""
 
@@ -205,6 +207,22 @@ QDQ = Profile(
 give integers; matrix products give reals as well, for whatever reads them in float. All else is quantized only between
 these. What has no integer kernel stays float: transposed convolutions, linear Resize, Sub, Softmax, normalizations, and most
 activations.
+"""
+
+OPENVINO = replace(
+    QDQ,
+    name="openvino",
+    target="OpenVINO",
+    activations=frozenset(
+        {"relu", "relu6", "clip", "leaky_relu", "elu", "tanh", "softplus", "sigmoid", "hard_sigmoid"}
+        | {"swish", "hard_swish", "mish", "gelu"}
+    ),
+    fuse_add=True,
+    timed_in="openvino",
+)
+"""OpenVINO's integer kernels on CPUs. They take what onnxruntime's take, but a convolution also adds another value to its sums,
+and computes an activation of them, before it rounds: only the result of the whole has a point. Points inside it cost time,
+and OpenVINO does not round at all of them.
 """
 
 

@@ -2,12 +2,13 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt.engines.in_openvino import compiled
 from amct_opt.support.diagnostics import CompileError
@@ -51,6 +52,41 @@ def test_quantized_files_are_judged_and_timed(amct_tool: Amct, tmp_path: Path) -
     timed = json.loads(result.out)
     assert timed["openvino"][:2] == "20"
     assert [each["runs"] for each in timed["models"]] == [3, 3]
+
+
+@pytest.mark.slow
+def test_a_residual_is_added_before_rounding(amct_tool: Amct, tmp_path: Path, rng: np.random.Generator) -> None:
+    """OpenVINO computes what the simulation of its profile does, but for ties; of profile qdq it skips a rounding."""
+    pytest.importorskip("openvino", reason=SKIPPED)
+    weights = [numpy_helper.from_array(rng.normal(0, 0.2, (8, 8, 3, 3)).astype(np.float32), f"w{i}") for i in range(3)]
+    conv = partial(helper.make_node, "Conv", pads=[1] * 4)
+    nodes = [
+        *(conv(["x", "w0"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), conv(["b", "w1"], ["c"])),
+        *(helper.make_node("Add", ["c", "b"], ["d"]), conv(["d", "w2"], ["e"])),
+        *(helper.make_node("Sigmoid", ["e"], ["f"]), helper.make_node("Mul", ["e", "f"], ["y"])),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 16, 16]) for name in "xy")
+    graph = helper.make_graph(nodes, "graph", [x], [y], weights)
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(32, 8, 16, 16)).astype(np.float32))
+    apart: dict[str, int] = {}
+    for profile in ("qdq", "openvino"):
+        out = tmp_path / profile
+        data = ("--data", tmp_path / "x.npz")
+        quantize = ["quantize", tmp_path / "m.onnx", *data, "--profile", profile, "-o", out, "--also", "nn"]
+        assert amct_tool(*quantize, "--no-report", "--effort", 0, "--quiet").status == 0
+        pair = (out / "m_nn.mlir", out / "m_qdq.onnx")
+        compared = json.loads(amct_tool("compare", *pair, *data, "--engine", "openvino", "--json").out)
+        apart[profile] = compared["outputs"]["y"]["differing"]
+    assert 20 * apart["openvino"] < apart["qdq"]
+    points = [
+        node.input[0]
+        for node in onnx.load(tmp_path / "openvino" / "m_qdq.onnx").graph.node
+        if node.op_type == "QuantizeLinear"
+    ]
+    assert points == ["x", "b", "d", "y_1"]
+    assert json.loads((tmp_path / "openvino" / "summary.json").read_text())["latency"]["openvino"]
 
 
 @pytest.mark.parametrize("command", ["run", "evaluate", "benchmark"])

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from amct_opt.flows import latency, measurement
 from amct_opt.flows.latency import Latencies, Latency, benchmark, side_by_side
+from amct_opt.flows.options import Timed
 from amct_opt.support.diagnostics import CompileError
 
 from ..conftest import Amct
@@ -71,22 +72,28 @@ def test_another_file_is_an_error_at_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "advice"), [("ascend", "--profile qdq for onnxruntime"), ("qdq", "; --faster-than-float returns")]
+    ("profile", "engine", "advice"),
+    [
+        ("ascend", "onnxruntime", "; profile ascend is for Huawei's Ascend NPUs, --profile qdq for onnxruntime"),
+        ("qdq", "onnxruntime", "; --faster-than-float returns"),
+        ("openvino", "openvino", "\n"),
+    ],
 )
 def test_a_file_that_is_slower_than_float_is_warned_of(
-    amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, advice: str
+    amct_tool: Amct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, engine: Timed, advice: str
 ) -> None:
-    def timed(models: Mapping[Path, Any], rounds: int) -> Latencies:
+    def timed(models: Mapping[Path, Any], _: int, used: Timed) -> Latencies:
         times = [Latency([0.001] * 7), Latency([0.002] * 7)]
-        return Latencies(dict(zip(models, times, strict=True)), "1", 1, 1)
+        return Latencies(dict(zip(models, times, strict=True)), "1", 1, 1, used)
 
     monkeypatch.setattr(latency, "SECONDS", 1)
     monkeypatch.setattr(latency, "side_by_side", timed)
     command = ["quantize", DIGITS / "digits.onnx", "--data", DIGITS / "calib.npz", "-o", tmp_path / "out"]
     result = amct_tool(*command, "--profile", profile)
-    assert "speed         0.50 times as fast as float: 2 ms, float 1 ms (onnxruntime " in result.out
-    assert "onnxruntime takes 2 ms for digits_qdq.onnx" in result.err
-    assert advice in result.err
+    assert f"speed         0.50 times as fast as float: 2 ms, float 1 ms ({engine} " in result.out
+    assert (
+        f"{engine} takes 2 ms for digits_qdq.onnx on this machine, and 1 ms for the float model{advice}" in result.err
+    )
 
 
 @pytest.mark.parametrize("reason", ["weights have more than 0 MiB", "onnxruntime does not run the file"])
