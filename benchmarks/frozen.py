@@ -108,7 +108,8 @@ def _parts(
     from amct_opt import frontends
     from amct_opt.flows.network import simplify_and_fuse
     from amct_opt.flows.options import ALSO
-    from amct_opt.ir.text import WeightSink, module_text
+    from amct_opt.ir.exact_text import WeightSink
+    from amct_opt.ir.text import module_text
     from amct_opt.pipelines.options import from_keywords
     from amct_opt.support.diagnostics import CompileError, remarks_yaml
     from amct_opt.transforms.quantization.options import AllOptions

@@ -20,9 +20,10 @@ from ..dialects.nn.shapes import element_of, shape_of
 from ..engines.cluster import Workers, workers_of
 from ..frontends.mlir import parse as parse_text
 from ..ir.dtypes import numpy_dtype
+from ..ir.exact_text import WeightSink
 from ..ir.functions import main_function
 from ..ir.metadata import metadata
-from ..ir.text import ReadableModule, WeightSink, module_text
+from ..ir.text import ReadableModule, module_text
 from ..ir.verification import verify
 from ..pipelines.options import from_keywords
 from ..pipelines.passes import After, parse_pipeline, run_passes

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ..ir.text import read_text
 from ..support.diagnostics import CompileError
+from ..support.files import read_text
 from ..support.parsing import parsing
 
 _T = TypeVar("_T")

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from google.protobuf import text_format
 
 from ..formats.prototxt import Entry, entries, unknown
-from ..ir.text import read_text
 from ..support.diagnostics import CompileError, first_line
+from ..support.files import read_text
 
 _T = TypeVar("_T")
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 from google.protobuf import text_encoding
 
-from ..dialects.nn.numbers import f32
 from ..formats.protobuf import message_classes
+from ..ir.numbers import f32
 from ..support.diagnostics import CompileError
 from .located import Located, parse
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..dialects.nn.numbers import f32_text
+from ..ir.numbers import f32_text
 from .located import Located, parse
 from .observer_text import observer_text
 from .settings import Activation, Arq, Calibration, Nuq, NuqConfig, Settings, TensorQuantize, Weighting

@@ -8,30 +8,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     Float4E2M1FNType,
     Float8E4M3FNType,
     Float8E5M2Type,
     IntegerType,
     Signedness,
+    TensorType,
     bf16,
     f16,
     f32,
     f64,
 )
-from xdsl.ir import Attribute, Data, Dialect, SSAValue, TypeAttribute
-from xdsl.irdl import IRDLOperation, Operand, irdl_attr_definition, irdl_op_definition, operand_def, result_def
+from xdsl.ir import Attribute, Data, Dialect, OpResult, SSAValue, TypeAttribute
+from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..ir.dtypes import integer_range, is_float
+from ..ir.dtypes import Tensor, integer_range, is_float
+from ..ir.numbers import f64_text, parse_f64
 from ..ir.undocumented import next_text
-from .nn.base import ANY_TENSOR, PURE, Result
-from .nn.numbers import f64_text, parse_f64
-from .nn.shapes import element_of, known, merge_dim, shape_of
 
 MOST_BITS = 32
 """The widest stored integer."""
@@ -336,33 +337,35 @@ def _parse_scale(parser: AttrParser) -> float:
 class CastOp(IRDLOperation):
     """Base of the casts: `quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5>>`."""
 
-    input: Operand = operand_def(ANY_TENSOR)
-    result: Result = result_def(ANY_TENSOR)
+    input: SSAValue = operand_def(TensorType)
+    result: OpResult = result_def(TensorType)
 
     assembly_format: ClassVar[str | None] = "$input attr-dict `:` type($input) `to` type($result)"
-    traits = PURE
+    traits = traits_def(Pure())
 
     def __init__(self, input: SSAValue, result_type: Attribute):
         super().__init__(operands=[input], result_types=[result_type])
 
-    def check(self, quantized: SSAValue, other: SSAValue, wanted: Callable[[Uniform], Attribute]) -> None:
-        """Raises VerifyException unless one side is quantized and the other has the type that it requires."""
-        type_ = element_of(quantized)
+    def check(self, side: SSAValue, wanted: Callable[[Uniform], Attribute]) -> UniformType:
+        """The type of the side that is quantized. Raises VerifyException unless the other has the type that it requires."""
+        quantized, other = (cast(Tensor, v.type) for v in (side, self.input if side is self.result else self.result))
+        type_, element = quantized.element_type, other.element_type
         if not isinstance(type_, UniformType):
             raise VerifyException(f"{type_} is not a !quant.uniform type")
-        if element_of(other) != wanted(type_.data):
-            raise VerifyException(f"{element_of(other)} does not go with {type_}")
-        if len(shape_of(quantized)) != len(shape_of(other)):
+        if element != wanted(type_.data):
+            raise VerifyException(f"{element} does not go with {type_}")
+        rank = quantized.get_num_dims()
+        if rank != other.get_num_dims():
             raise VerifyException("operand and result have different ranks")
-        rank = len(shape_of(quantized))
         cut = [(each.axis, each.size * each.number, "its blocks") for each in type_.data.blocks]
         if type_.data.axis is not None:
             cut.append((type_.data.axis, len(type_.data.scales), "number of scales"))
         for axis, count, what in cut:
             if axis >= rank:
                 raise VerifyException(f"axis {axis} is out of range for rank {rank}")
-            if known(size := shape_of(quantized)[axis]):
-                merge_dim(size, count, f"size of axis {axis} and {what}")
+            if (size := quantized.get_shape()[axis]) not in (DYNAMIC_INDEX, count):
+                raise VerifyException(f"size of axis {axis} and {what} differ: {size} and {count}")
+        return type_
 
 
 def expressed(uniform: Uniform) -> Attribute:
@@ -382,7 +385,7 @@ class QuantizeCastOp(CastOp):
     name = "quant.qcast"
 
     def verify_(self) -> None:
-        self.check(self.result, self.input, expressed)
+        self.check(self.result, expressed)
 
 
 @irdl_op_definition
@@ -392,7 +395,7 @@ class DequantizeCastOp(CastOp):
     name = "quant.dcast"
 
     def verify_(self) -> None:
-        self.check(self.input, self.result, expressed)
+        self.check(self.input, expressed)
 
 
 @irdl_op_definition
@@ -402,11 +405,9 @@ class StorageCastOp(CastOp):
     name = "quant.scast"
 
     def verify_(self) -> None:
-        to_storage = isinstance(element_of(self.input), UniformType)
-        quantized, other = (self.input, self.result) if to_storage else (self.result, self.input)
-        self.check(quantized, other, stored)
-        type_ = element_of(quantized)
-        if isinstance(type_, UniformType) and not isinstance(type_.data.storage, IntegerType):
+        to_storage = isinstance(cast(Tensor, self.input.type).element_type, UniformType)
+        type_ = self.check(self.input if to_storage else self.result, stored)
+        if not isinstance(type_.data.storage, IntegerType):
             raise VerifyException(f"{type_} stores floats, and only integers have a cast to their storage")
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..ir.array import Array
 from ..ir.metadata import tool_version
-from ..ir.weights import WeightError, open_side_file, write_side_file
+from ..ir.text import write_side_file
+from ..ir.weights import WeightError, open_side_file
 from ..support.diagnostics import CompileError
 
 _SECONDS = 5

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..ir.text import read_text
 from ..support.diagnostics import CompileError
+from ..support.files import read_text
 from ..support.parsing import parsing
 
 GENAI = "genai_config.json"

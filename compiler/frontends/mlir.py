@@ -6,9 +6,10 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..ir.text import parse_module, read_text
+from ..ir.text import parse_module
 from ..session import ImportOptions, Session
 from ..support.diagnostics import CompileError, first_line
+from ..support.files import read_text
 from .options import take_only
 
 

@@ -32,7 +32,6 @@ from xdsl.parser import AttrParser, Parser, ParserState
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind, StringLiteral
 
-from ..support.limits import MOST_EXPANDED
 from .name_hints import name_hint
 
 # -- values and operands -----------------------------------------------------------------------------------------------
@@ -126,7 +125,7 @@ class ExactParser(Parser):
     def _expand(self, alias: str) -> None:
         """Counts the text that an alias stands for. Raises ParseError if all of them stand for much more than there is."""
         self._expanded += self._alias_sizes[alias]
-        if self._expanded > MOST_EXPANDED + _ALIASED * len(self.lexer.input.content):
+        if self._expanded > _EXPANDED + _ALIASED * len(self.lexer.input.content):
             self.raise_error("takes too much memory when its aliases are expanded")
 
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
@@ -190,6 +189,8 @@ class ExactParser(Parser):
         return type_
 
 
+_EXPANDED = 1 << 20
+"""Characters that aliases may stand for in any text. One of a few hundred characters could stand for terabytes."""
 _ALIASED = 16
 """How many characters an alias may stand for, for each in the text: locations and types are long, their aliases are not."""
 

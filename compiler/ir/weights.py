@@ -20,7 +20,6 @@ from math import prod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..support.files import replacing
 from .dtypes import as_stored, dtype_of_safetensors, from_stored, safetensors_name
 
 if TYPE_CHECKING:
@@ -294,12 +293,6 @@ def open_side_file(path: Path) -> SideFile:
 @lru_cache(maxsize=16)
 def _open(path: Path, _inode: int, _mtime: int, _size: int) -> SideFile:
     return SideFile(path)
-
-
-def write_side_file(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write `arrays` to `path`, through a temporary file that replaces it when complete. Raises CompileError."""
-    with replacing(path) as stream:
-        write_arrays(stream, arrays)
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> str:

@@ -427,6 +427,17 @@ def refuse_pipe(path: Path) -> None:
         raise CompileError("is a pipe, not a file", where=str(path), hint="write what comes out of it to a file first")
 
 
+def read_text(path: Path) -> str:
+    """The text of a file. Raises CompileError if it cannot be read, or is not UTF-8."""
+    refuse_pipe(path)
+    try:
+        return path.read_text("utf-8")
+    except OSError as e:
+        raise CompileError(f"cannot be read: {e.strerror}", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise CompileError("is not UTF-8 text", where=str(path)) from None
+
+
 def same_file(a: Path, b: Path) -> bool:
     """Whether two paths lead to the same file, also through links."""
     try:

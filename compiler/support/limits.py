@@ -31,8 +31,8 @@ _SHARE = 0.8
 _OF_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _SMALL = 1 << 20
 """Bytes that are always within the limit."""
-MOST_EXPANDED = 1 << 20
-"""Characters that aliases of YAML, or of module text, may add to a text. One of a few hundred characters could add terabytes."""
+_MOST_EXPANDED = 1 << 20
+"""Characters that aliases may add to a text of YAML. One of a few hundred characters could add terabytes."""
 _UNKNOWN = 1 << 34
 """The memory of a machine that does not say how much it has."""
 
@@ -69,7 +69,7 @@ def check_aliases(node: Any, length: int, where: str) -> None:
     """Raises CompileError, located at `where`, for a node of YAML, or a pair of them, that aliases make much longer than the text
     of `length` characters that it comes from.
     """
-    if _size(node, {}) > MOST_EXPANDED + 2 * length:
+    if _size(node, {}) > _MOST_EXPANDED + 2 * length:
         raise CompileError("takes too much memory when its aliases are expanded", where=where)
 
 

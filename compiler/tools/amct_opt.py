@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 from .. import __version__, frontends
 from ..flows.options import ResultOptions
 from ..frontends.mlir import parse, refuse_options
-from ..ir.text import elided, module_text, print_module, read_text
+from ..ir.text import elided, module_text, print_module
 from ..pipelines.options import build, leaves, options, owners
 from ..pipelines.passes import Passes, make_pass, parse_pipeline, run_passes
 from ..pipelines.timing import Timer
@@ -26,7 +26,7 @@ from ..session import Session
 from ..session.catalogue import PASSES, PIPELINES
 from ..session.universe import new_session
 from ..support.diagnostics import CompileError, Remark, UsageError, remarks_yaml
-from ..support.files import filling, refuse_overwriting, replacing
+from ..support.files import filling, read_text, refuse_overwriting, replacing
 from ..support.limits import HELP
 from ..support.tables import numbered
 from ..targets import Target

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from ..ir.text import read_text
 from ..support.diagnostics import CompileError
+from ..support.files import read_text
 from ..support.limits import check_aliases
 from ..support.parsing import parsing
 from .parser import Parser

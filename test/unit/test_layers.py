@@ -43,6 +43,20 @@ FRAMEWORKS: Mapping[str, str] = {
 }
 """Folders of one framework that extend another: all other folders of frontends, formats and targets know their own only."""
 
+UPSTREAM: Mapping[str, str] = {
+    "rewriting.driver": "unit/rewriting/test_rewriting.py",
+    "dialects.quant": "lit/dialects/quant/ops.mlir",
+    "ir.exact_text": "unit/ir/test_exact_text.py",
+    "ir.weights": "unit/ir/test_weights.py",
+    "ir.undocumented": "unit/ir/test_bad_text.py",
+    "ir.name_hints": "unit/ir/test_value_names.py",
+    "ir.unique_names": "unit/ir/test_names.py",
+    "ir.numbers": "lit/dialects/quant/ops.mlir",
+    "ir.dtypes": "unit/ir/test_exact_text.py",
+    "ir.array": "unit/ir/test_weights.py",
+}
+"""What could become part of xDSL as it stands, with its tests: the driver, the quant dialect, and text with arrays next to it."""
+
 
 @cache
 def modules() -> dict[str, Path]:
@@ -148,6 +162,12 @@ def test_a_stage_of_quantization_imports_no_later_one() -> None:
         if (other := stage_of(name)) is not None and other > own
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("module", UPSTREAM)
+def test_what_could_go_upstream_imports_nothing_else_of_ours(module: str) -> None:
+    assert imported(module) <= UPSTREAM.keys()
+    assert (PACKAGE.parent / "test" / UPSTREAM[module]).is_file()
 
 
 def test_private_names_of_xdsl_are_in_one_file() -> None:

@@ -15,7 +15,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from ...ir.dtypes import Tensor, as_stored, from_stored, numpy_dtype
-from ...ir.text import ModuleParser, ModulePrinter, parse_text
+from ...ir.exact_text import ModuleParser, ModulePrinter, parse_text
 from ...ir.weights import Weight, WeightError, separate_key, side_file_of
 from ...support.files import lies_beside
 

@@ -16,9 +16,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ...ir.text import parse_text
+from ...ir.exact_text import parse_text
+from ...ir.numbers import f32, f32_text, parse_f32
 from .arrays import ExternalAttr
-from .numbers import f32, f32_text, parse_f32
 from .shapes import DYNAMIC, known, text as shape_text
 
 _Word = TypeVar("_Word", bound=EnumAttribute[Any])

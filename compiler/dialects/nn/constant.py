@@ -16,7 +16,7 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, as_stored, element_type, from_stored, has_numpy_dtype, numpy_dtype
-from ...ir.text import Dense, print_dense
+from ...ir.exact_text import Dense, print_dense
 from ...ir.weights import Weight, WeightError, is_finite
 from ...support.diagnostics import op_error
 from .arrays import External, ExternalAttr

@@ -26,7 +26,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SingleBlockImplic
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from ...ir.text import parse_text
+from ...ir.exact_text import parse_text
 from .attributes import OriginAttr
 from .base import ANY_TENSOR, NNOp, Result, operation
 from .constant import ConstantOp

@@ -10,8 +10,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ...ir.exact_text import parse_text
 from ...ir.number_formats import NUMBER_FORMATS
-from ...ir.text import parse_text
 from ...ir.undocumented import parse_optional_text
 from .qparams import QParamsAttr
 

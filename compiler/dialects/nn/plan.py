@@ -13,11 +13,11 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from ...ir.text import parse_text
+from ...ir.exact_text import parse_text
+from ...ir.numbers import f32_text, f64_text, parse_f32, parse_f64
 from ...ir.weights import Weight
 from .arrays import ExternalAttr
 from .how import How
-from .numbers import f32_text, f64_text, parse_f32, parse_f64
 from .qparams import QParamsAttr
 from .shapes import shape_of
 

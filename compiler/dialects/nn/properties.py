@@ -31,9 +31,9 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.str_enum import StrEnum
 
-from ...ir.text import parse_text
+from ...ir.exact_text import parse_text
+from ...ir.numbers import f32_text, f64_text, parse_f32, parse_f64
 from .attributes import RangeAttr, RealsAttr, parse_range, parse_reals, reals_text
-from .numbers import f32_text, f64_text, parse_f32, parse_f64
 
 # The value of a property of each kind, and under the same name in capitals the constraint that declares it.
 Ints = DenseArrayBase[IntegerType]

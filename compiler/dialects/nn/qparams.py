@@ -15,10 +15,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor, from_stored, integer_range, numpy_dtype
+from ...ir.numbers import f32 as nearest_f32, f32_text, parse_f32
 from ...ir.undocumented import parse_optional_text
 from ...ir.weights import Weight, WeightError
 from .arrays import hex_text, parse_bytes, print_reference, referenced_weight
-from .numbers import f32 as nearest_f32, f32_text, parse_f32
 
 if TYPE_CHECKING:
     from ...ir.array import Array

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...ir.dtypes import Tensor
-from .numbers import f32
+from ...ir.numbers import f32
 
 DYNAMIC = DYNAMIC_INDEX
 LARGEST = 1 << 60

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...configuration.json_object import Json, JsonObject, read_object
-from ...ir.text import read_text
 from ...support.diagnostics import CompileError, Gain, Remark
-from ...support.files import reading
+from ...support.files import read_text, reading
 from ...support.limits import check_aliases
 from ...support.parsing import parsing
 

@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 from ...formats.caffe.file import Blob, blob_of, read_weights
 from ...formats.caffe.schema import LayerParameter, Message, NetParameter, upgraded
 from ...formats.prototxt import Entry, entries, unknown
-from ...ir.text import read_text
 from ...support.diagnostics import CompileError, first_line
+from ...support.files import read_text
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from ...formats.tensorflow.file import graph_without_weights, saved_model_withou
 from ...formats.tensorflow.schema import GraphDef, Message, SavedModel
 from ...formats.tensorflow.tensors import Array
 from ...formats.wire import VARINT, Field, MalformedError, fields, mapped
-from ...ir.text import read_text
 from ...support.diagnostics import CompileError, first_line
+from ...support.files import read_text
 from .saved_model import file_in, serving_graph, variables
 
 

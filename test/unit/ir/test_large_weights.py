@@ -14,8 +14,8 @@ from xdsl.ir import Block, Region, SSAValue
 from amct_opt.dialects import nn
 from amct_opt.dialects.ascend.base import i8
 from amct_opt.dialects.nn import QParamsAttr
-from amct_opt.ir.text import parse_module
-from amct_opt.ir.weights import is_finite, open_side_file, release, write_side_file
+from amct_opt.ir.text import parse_module, write_side_file
+from amct_opt.ir.weights import is_finite, open_side_file, release
 from amct_opt.lowering.ascend.trial_lowering import integer_refusal
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.session.universe import new_session

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from amct_opt import frontends
 from amct_opt.dialects import nn
-from amct_opt.ir.text import module_text, parse_module, write_module
+from amct_opt.ir.text import module_text, parse_module, write_module, write_side_file
 from amct_opt.ir.verification import verify
 from amct_opt.ir.weights import (
     Weight,
@@ -24,7 +24,6 @@ from amct_opt.ir.weights import (
     separate_key,
     set_aside,
     side_file_of,
-    write_side_file,
 )
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amct_opt.ir.weights import open_side_file, write_side_file
+from amct_opt.ir.text import write_side_file
+from amct_opt.ir.weights import open_side_file
 from amct_opt.session.catalogue import DIALECTS, PASSES
 from amct_opt.tools.amct_opt import run
 

@@ -19,7 +19,8 @@ from ....dialects.nn import ConstantOp
 from ....engines.cluster import Workers
 from ....engines.data_hash import digest_of
 from ....ir.metadata import tool_version
-from ....ir.weights import WeightError, open_side_file, write_side_file
+from ....ir.text import write_side_file
+from ....ir.weights import WeightError, open_side_file
 from ....observers.state import State
 from ....rewriting import Array
 from ....session import Session

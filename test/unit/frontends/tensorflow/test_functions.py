@@ -13,11 +13,12 @@ from amct_opt import frontends
 from amct_opt.dialects import nn
 from amct_opt.formats.tensorflow.schema import DATA_TYPES, GraphDef
 from amct_opt.ir.functions import body, main_function
-from amct_opt.ir.text import parse_module, read_text
+from amct_opt.ir.text import parse_module
 from amct_opt.runtime.executor import run
 from amct_opt.session import Session
 from amct_opt.session.universe import new_session
 from amct_opt.support.diagnostics import CompileError
+from amct_opt.support.files import read_text
 from amct_opt.targets.mlir import MlirTarget
 
 from ...frameworks import tf

@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 
 from amct_opt.dialects import nn
 from amct_opt.ir.metadata import metadata
-from amct_opt.ir.text import module_text, parse_module
-from amct_opt.ir.weights import open_side_file, write_side_file
+from amct_opt.ir.text import module_text, parse_module, write_side_file
+from amct_opt.ir.weights import open_side_file
 from amct_opt.observers import OBSERVERS
 from amct_opt.pipelines.options import composed
 from amct_opt.session import Session
