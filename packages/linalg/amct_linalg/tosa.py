@@ -1,6 +1,6 @@
 """TOSA 1.0: quantized networks in integers alone, as the TOSA specification defines them.
 
-A real is an integer times a scale. TOSA has no scales: `tosa.rescale` multiplies by an integer of 31 bits, adds half, and shifts.
+A real is an integer times a scale. TOSA has no scales: `tosa.rescale` multiplies by an integer, adds half, and shifts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnregisteredOp,
     i8,
+    i16,
     i32,
     i64,
 )
@@ -72,38 +73,42 @@ class TosaTarget(Target):
     graph_only = True
     activation_bits = frozenset({8})
 
+    scale32: bool = True
+    """Whether multipliers of `tosa.rescale` are int32, and within 2**-31 of the scale, or int16 (`false`), and within 2**-15."""
+
     def write(self, module: ModuleOp, path: Path, session: Session) -> list[Path]:
-        made, notes = converted(module, session)
+        made, notes = converted(module, session, 31 if self.scale32 else 15)
         with replacing(path) as stream:
             stream.write("".join(f"// {line}\n" for line in notes).encode())
             stream.write(module_text(made).encode())
         return [path]
 
 
-def converted(module: ModuleOp, session: Session) -> tuple[ModuleOp, list[str]]:
-    """A module in TOSA, and notes: scales of inputs and outputs, and what multipliers and shifts lose at each operation.
+def converted(module: ModuleOp, session: Session, bits: int = 31) -> tuple[ModuleOp, list[str]]:
+    """A module in TOSA, and notes: scales of inputs and outputs, and what multipliers of `bits` lose at each operation.
 
     Raises CompileError, located at the first operation without a form.
     """
     module = module.clone()
     inline_fused(module)
     module = in_layout(module, "NHWC", session)
-    return _Network(main_function(module), session).written()
+    return _Network(main_function(module), session, bits).written()
 
 
-def multiplier_and_shift(scale: float) -> tuple[int, int]:
-    """The factor of `tosa.rescale` (scale32): `multiplier * 2**-shift`, of 31 bits, within 2**-31 of the scale, relatively.
+def multiplier_and_shift(scale: float, bits: int = 31) -> tuple[int, int]:
+    """The factor of `tosa.rescale`: `multiplier * 2**-shift`, of 31 or 15 bits, relatively within 2**-bits of the scale.
 
-    Shifts are from 2 to 62 (TOSA 1.0, apply_scale_32): a scale below 2**-32 loses digits. Raises ValueError from 2**29 on.
+    Shifts are from 2 to 62 (TOSA 1.0, apply_scale_32 and apply_scale_16): a scale below 2**(bits - 63) loses digits. Raises
+    ValueError from 2**(bits - 2) on.
     """
     fraction, exponent = np.frexp(scale)
-    multiplier, shift = round(float(fraction) * 2**31), 31 - int(exponent)
-    if multiplier == 2**31:
+    multiplier, shift = round(float(fraction) * 2**bits), bits - int(exponent)
+    if multiplier == 2**bits:
         multiplier, shift = multiplier >> 1, shift - 1
     if shift > 62:
-        multiplier, shift = multiplier >> min(shift - 62, 31), 62
+        multiplier, shift = multiplier >> min(shift - 62, bits), 62
     if shift < 2:
-        raise ValueError(f"scale {scale:g} is too large for a multiplier of 31 bits")
+        raise ValueError(f"scale {scale:g} is too large for a multiplier of {bits} bits")
     return multiplier, shift
 
 
@@ -147,8 +152,8 @@ class NoFormError(Exception):
 class _Network:
     """One function in TOSA, written from its inputs to its outputs."""
 
-    def __init__(self, function: FuncOp, session: Session):
-        self.function, self.session, self.block = function, session, Block()
+    def __init__(self, function: FuncOp, session: Session, bits: int):
+        self.function, self.session, self.bits, self.block = function, session, bits, Block()
         self.integers: dict[SSAValue, SSAValue] = {}
         self.held: dict[SSAValue, _Held] = {}
         self.weights: dict[SSAValue, tuple[Array, QParams]] = {}
@@ -298,7 +303,7 @@ class _Network:
     def _note(self, value: SSAValue, x: _Held, factor: float) -> None:
         """Notes what a result loses: earlier roundings, and the multiplier's last digit on results of up to 255 steps."""
         name = value.name_hint or "input"
-        self.losses[name] = max(self.losses.get(name, 0.0), x.error * factor + 255 * 2.0**-31)
+        self.losses[name] = max(self.losses.get(name, 0.0), x.error * factor + 255 * 2.0**-self.bits)
 
     def _clamped(self, value: SSAValue, limits: tuple[int, int]) -> SSAValue:
         if limits == (-128, 127):
@@ -420,23 +425,24 @@ class _Network:
         return _sum(self._shaped(result, shape), sums, magnitude + np.abs(bias), error)
 
     def add(self, op: nn.AddOp) -> _Held:
-        """The sum in a unit so fine that the larger operand takes 29 bits."""
+        """The sum in a unit so fine that the larger operand takes 29 bits, or as fine as multipliers can make it."""
         held = [None if o in self.weights or nn.array_of(o) is not None else self._read(o) for o in op.operands]
         reals = [self._reals(o) if x is None else None for o, x in zip(op.operands, held, strict=True)]
-        ranges = [np.max(x.scales * x.largest) for x in held if x is not None]
-        ranges += [np.max(np.abs(c), initial=0.0) for c in reals if c is not None]
-        unit, shape = np.float64(max(ranges) / _HEADROOM), shape_of(op.result)
+        units = [np.max(np.abs(c), initial=0.0) / _HEADROOM for c in reals if c is not None]
+        for x in filter(None, held):
+            units += [np.max(x.scales) * x.largest / _HEADROOM, np.max(x.scales) * 2.0 ** (3 - self.bits)]
+        unit, shape, error = np.float64(max(units)), shape_of(op.result), 1.0
         values = list[SSAValue]()
         for x, real in zip(held, reals, strict=True):
             if x is not None:
                 value = self._rescaled(x, np.asarray(x.scales / unit), i32, 0)
+                error += (x.error + x.largest * 2.0**-self.bits) * float(np.max(x.scales) / unit)
             else:
                 value = self.constant(np.rint(np.asarray(real) / unit).astype(np.int32))
             sizes = shape_of(value)
             values.append(self._shaped(value, [*([1] * (len(shape) - len(sizes))), *sizes]))
-        errors = [x.error * float(np.max(x.scales)) / float(unit) for x in held if x is not None]
         result = self.emit("add", values, tensor(i32, shape))
-        return _Held(result, np.asarray(unit), largest=2.0**30, error=1.0 + sum(errors))
+        return _Held(result, np.asarray(unit), largest=2.0**30, error=error)
 
     def _reals(self, value: SSAValue) -> Array:
         array, p = self.weights.get(value, (nn.array_of(value), None))
@@ -595,10 +601,10 @@ class _Network:
             raise NoFormError("its sums, in steps of the result, may leave int32")
         if x.axis is not None and x.axis != len(shape_of(x.value)) - 1:
             raise NoFormError("it reads sums whose channels are not last", _QUANTIZE)
-        pairs = [multiplier_and_shift(float(s)) for s in scale.reshape(-1)]
+        pairs = [multiplier_and_shift(float(s), self.bits) for s in scale.reshape(-1)]
         operands = [
             x.value,
-            self.constant(np.array([m for m, _ in pairs], np.int32)),
+            self.constant(np.array([m for m, _ in pairs], np.int32 if self.bits == 31 else np.int16)),
             self.constant(np.array([s for _, s in pairs], np.int8)),
             self._zero(x.zero, element_of(x.value)),
             self._zero(zero, element),
@@ -607,7 +613,7 @@ class _Network:
             "rescale",
             operands,
             tensor(element, shape_of(x.value)),
-            scale32=BoolAttr.from_bool(True),
+            scale32=BoolAttr.from_bool(self.bits == 31),
             rounding_mode=RoundingModeAttr(),
             per_channel=BoolAttr.from_bool(bool(scale.ndim)),
             input_unsigned=BoolAttr.from_bool(False),
@@ -622,9 +628,9 @@ class _Network:
         return op.results[0]
 
     def constant(self, array: Array) -> SSAValue:
-        """A constant of int8 or int32."""
+        """A constant of int8, int16 or int32."""
         array = np.ascontiguousarray(array)
-        type_ = TensorType({1: i8, 4: i32}[array.itemsize], array.shape)
+        type_ = TensorType({1: i8, 2: i16, 4: i32}[array.itemsize], array.shape)
         return self._kept("const", type_, type_, array)
 
     def _zero(self, point: int, element: Attribute = i8) -> SSAValue:

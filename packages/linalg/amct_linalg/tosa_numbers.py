@@ -67,7 +67,7 @@ def _stored(y: Array, result: SSAValue) -> Array:
 
 
 def apply_scale(value: Array, multiplier: Array, shift: Array) -> Array:
-    """`apply_scale_32` with SINGLE_ROUND: half is added, then the product is shifted; int64, ties go up."""
+    """`apply_scale_32` with SINGLE_ROUND, and `apply_scale_16`: half is added, then the product is shifted; int64, ties go up."""
     return (value.astype(np.int64) * multiplier + (np.int64(1) << (shift.astype(np.int64) - 1))) >> shift.astype(
         np.int64
     )
