@@ -99,7 +99,7 @@ def fake_quantized(module: ModuleOp) -> Any:
 
     It rounds where the module has quantization points, as the interpreter does, and takes the inputs of the module in order or by
     name. Its state dict has the weights under their keys, rounded, with batch norms folded into them. Several results are a
-    dictionary. Raises CompileError, located, for operations that PyTorch's functions do not express (an LSTM that is carried).
+    dictionary. Raises CompileError, located, for operations that PyTorch's functions do not express (a quantized LSTM).
     """
     from ..targets.torch.module import network
     from ..targets.torch.points import FAKE

@@ -21,6 +21,7 @@ from ...ir.dtypes import numpy_dtype
 from ...runtime.kernels.pooling import counts_for
 from ...runtime.kernels.shape import flatten, resampled_axes
 from ...runtime.windows import Window
+from ...transforms.quantization.decide.recurrent import recurrent_at
 
 torch: Any = import_module("torch")
 F: Any = torch.nn.functional
@@ -28,7 +29,7 @@ F: Any = torch.nn.functional
 Tensor = Any
 Function = Callable[..., Any]
 """Takes a tensor per operand, gives the result, or a sequence of results."""
-Maker = Callable[[Any], Function]
+Maker = Callable[[Any], Function | None]
 Unary = Callable[[Tensor], Tensor]
 
 _Combine = Callable[[Tensor, Tensor], Tensor]
@@ -67,7 +68,28 @@ def function_of(op: Operation, points: Mapping[type[Operation], Maker]) -> Funct
     return run
 
 
-def _in_layout(maker: Maker) -> Maker:
+def _recurrent(op: nn.OpaqueOp) -> Function | None:
+    """An LSTM or a GRU that computes in integers once it is quantized: PyTorch's, whose gates are in another order."""
+    layer = recurrent_at(op)
+    if layer is None or layer.float_because is not None:
+        return None
+    is_lstm, biased = op.op_type.data == "LSTM", layer.place("bias") is not None
+    order = [0, 2, 3, 1] if is_lstm else [1, 0, 2]
+
+    def gates(rows: Tensor) -> Tensor:
+        return rows.unflatten(0, (len(order), -1))[order].flatten(0, 1)
+
+    def run(x: Tensor, w: Tensor, r: Tensor, *rest: Tensor) -> Sequence[Tensor]:
+        weights = [w[0], r[0], *(rest[0][0].chunk(2) if biased else ())]
+        given = [*map(gates, weights)], biased, 1, 0.0, False, False, False
+        states = rest[biased:]
+        y, *last = torch.lstm(x, states, *given) if is_lstm else torch.gru(x, *states, *given)
+        return y.unsqueeze(1), *last
+
+    return run
+
+
+def _in_layout(maker: Callable[[Any], Function]) -> Maker:
     """A maker of functions on `[N, C, ...]`, for the layout of the operation."""
 
     def made(op: nn.LayoutOp) -> Function:
@@ -170,19 +192,15 @@ _AVERAGES: Mapping[int, Function] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_
 
 def _average_pool(op: nn.AveragePoolOp) -> Function:
     sums, window, kernel = _pooled(op, torch.add, 0.0), Window.of(op), op.kernel_shape
-    average, included = _AVERAGES.get(len(kernel)), op.count_include_pad is not None
-    plain = op.ceil_mode is None and set(window.dilations) <= {1}
+    average = _AVERAGES.get(len(kernel)) if set(window.dilations) <= {1} else None
+    ceil, included = op.ceil_mode is not None, op.count_include_pad is not None
 
     def run(x: Tensor) -> Tensor:
         space = tuple(x.shape[2:])
         pads, n = window.pads_for(space, kernel), len(kernel)
-        if (
-            average
-            and plain
-            and pads[:n] == pads[n:]
-            and all(2 * pad <= k for pad, k in zip(pads, kernel, strict=False))
-        ):
-            return average(x, kernel, window.strides, pads[:n], False, included)
+        even = pads[:n] == pads[n:] and all(2 * pad <= k for pad, k in zip(pads, kernel, strict=False))
+        if average and even:
+            return average(x, kernel, window.strides, pads[:n], ceil, included)
         y = sums(x)
         counts = counts_for(op, space, tuple(y.shape[2:]), pads)
         return y / torch.from_numpy(counts).to(y)
@@ -452,5 +470,6 @@ _MADE: Mapping[type[Operation], Maker] = {
     nn.PadOp: _pad,
     nn.ResizeOp: _resize,
     nn.ShapeOp: _shape,
+    nn.OpaqueOp: _recurrent,
 }
 """Functions that depend on an operation's attributes."""

@@ -64,6 +64,7 @@ def same_bits(net: Any, x: Any) -> list[Any]:
         ("AvgPool1d(3, padding=1)", (2, 4, 33)),
         ("AvgPool2d(2)", (2, 16, 16, 16)),
         ("AvgPool2d(3, 2, 1, count_include_pad=False)", (2, 4, 17, 17)),
+        ("AvgPool2d(3, 2, 1, ceil_mode=True)", (2, 16, 16, 16)),
         ("ConvTranspose2d(24, 16, 3, 2, 1, 1)", (4, 24, 8, 8)),
         ("LayerNorm(32)", (4, 12, 32)),
         ("SiLU()", (4, 1024)),
@@ -80,6 +81,21 @@ def same_bits(net: Any, x: Any) -> list[Any]:
 )
 def test_layers_are_those_of_torch(layer: str, shape: Sequence[int], rng: np.random.Generator) -> None:
     same_bits(eval(f"torch.nn.{layer}").eval(), torch.from_numpy((rng.normal(size=shape) * 3).astype(np.float32)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_are_those_of_torch(kind: str, rng: np.random.Generator) -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.rnn = getattr(torch.nn, kind)(24, 24)
+
+        def forward(self, x: Any) -> Any:
+            return self.rnn(x, (x[:1], x[1:2]) if kind == "LSTM" else x[:1])[0]
+
+    same_bits(Net().eval(), torch.from_numpy(rng.normal(size=(5, 4, 24)).astype(np.float32)))
 
 
 def test_powers_are_those_of_torch(rng: np.random.Generator) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from .....dialects.nn import ObserveOp, QParams
+from .....dialects.nn import ObserveOp, OpaqueOp, QParams
 from .....engines.in_torch import torch_function
 from .....ir.array import Array
 from .....ir.dtypes import integer_range
@@ -55,8 +55,8 @@ _SUMMED = 1 << 14
 
 
 def lacking(block: Block) -> Operation | None:
-    """The first operation of a block that PyTorch does not compute in float32."""
-    return next((row.op for row in block.rows if torch_function(row.op) is None), None)
+    """The first operation of a block that PyTorch does not compute in float32, or that `nn` carries."""
+    return next((row.op for row in block.rows if isinstance(row.op, OpaqueOp) or torch_function(row.op) is None), None)
 
 
 class Reconstruction:
