@@ -373,7 +373,7 @@ def row(
         return name, *"-" * (len(TABLE.headers) - 1)
     outputs = run(made.file, images)
     found = precision(outputs, shapes)
-    noise = "" if reference is None else f"{sqnr(reference, outputs):.1f}"
+    noise = "" if reference is None else f"{_sqnr(reference, outputs):.1f}"
     wide = sum(
         node.op_type == "QuantizeLinear" and types.get(node.input[2]) in WIDE
         for graph in [onnx.load(made.file).graph]
@@ -394,17 +394,15 @@ def integers(file: Path) -> int:
         return sum(node.op_type == "QLinearConv" for node in onnx.load(f"{folder}/optimized.onnx").graph.node)
 
 
-def run(file: Path, images: Array, at_a_time: int = 50) -> Array:
+def run(file: Path, images: Array) -> Array:
     """The outputs in onnxruntime, as it is by default."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    parts = (
-        np.asarray(session.run(None, {name: images[i : i + at_a_time]})[0]) for i in range(0, len(images), at_a_time)
-    )
+    parts = (np.asarray(session.run(None, {name: images[i : i + 50]})[0]) for i in range(0, len(images), 50))
     return np.concatenate(list(parts))
 
 
-def sqnr(reference: Array, outputs: Array) -> float:
+def _sqnr(reference: Array, outputs: Array) -> float:
     """The smaller one of boxes and scores, in dB: boxes are in pixels."""
     pairs = ((reference[:, part], outputs[:, part]) for part in (slice(4), slice(4, None)))
     return min(float(10 * np.log10(np.square(a).sum() / np.square(a - b).sum())) for a, b in pairs)

@@ -2,31 +2,30 @@
 
     python benchmarks/detectors.py [NETWORK ...]
 
-The weights are seeded, because trained ones need a download; batch norms have the statistics of the patches, so that values
-reach all layers. 32 patches of two photographs calibrate, 8 others are measured. Such networks show what computes in integers
-and how long it takes. What a detector loses in mAP, `detection.py` measures on a trained one. The exporter and each peer have
-environments of their own.
+The weights are those that ultralytics starts from, because trained ones need a download. Such networks show what computes in
+integers and how long it takes; what a detector loses in mAP, `detection.py` measures on a trained one. 32 patches of two
+photographs calibrate. The exporter and each peer have environments of their own.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import detection
 import environments
-import numpy as np
 import onnx
 import process
 import zoo
 from tables import Table, update
 
 NETWORKS = ("yolov8n", "yolo11n", "yolo26n", "rtdetr-resnet50")
-SIDE, CLASSES, CALIBRATION, MEASURED = 320, 80, 32, 8
+SIDE, CALIBRATION = 320, 32
 ENGINES = ("onnxruntime", "openvino")
+PROFILES = ("qdq", "openvino")
 PEERS = {"quantize_static": "quantize_static", "NNCF": "nncf"}
 ULTRALYTICS = (("--no-deps", "torchvision"), ("torch", "ultralytics", "onnx", "scikit-learn"))
 FOLDER = environments.CACHE / "detectors"
@@ -35,7 +34,7 @@ TABLE = Table(
     "exported detectors",
     "detectors",
     (
-        *("network", "file", "convolutions in integers", "SQNR dB"),
+        *("network", "file", "convolutions in integers, onnxruntime"),
         *(f"time in {engine}, of float" for engine in ENGINES),
         *("kB", "cpu s"),
     ),
@@ -46,26 +45,13 @@ import numpy as np, torch
 from sklearn.datasets import load_sample_images
 from ultralytics import RTDETR, YOLO
 
-name, side, counts, out = sys.argv[1], int(sys.argv[2]), [int(n) for n in sys.argv[3].split(",")], sys.argv[4]
+name, side, count, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 torch.manual_seed(0)
 rng, photographs = np.random.default_rng(0), load_sample_images().images
-for part, count in zip(("calibration", "held_out"), counts):
-    ends = [rng.integers(0, np.array(photographs[i % 2].shape[:2]) - side) for i in range(count)]
-    patches = [photographs[i % 2][y : y + side, x : x + side] for i, (y, x) in enumerate(ends)]
-    images = np.stack(patches).transpose(0, 3, 1, 2).astype(np.float32) / 255
-    np.savez(f"{out}/{part}.npz", images=images)
-    if part == "calibration":
-        batch = torch.from_numpy(images[:8])
+ends = [rng.integers(0, np.array(photographs[i % 2].shape[:2]) - side) for i in range(count)]
+patches = [photographs[i % 2][y : y + side, x : x + side] for i, (y, x) in enumerate(ends)]
+np.savez(f"{out}/calibration.npz", images=np.stack(patches).transpose(0, 3, 1, 2).astype(np.float32) / 255)
 model = (RTDETR if name.startswith("rtdetr") else YOLO)(f"{name}.yaml")
-norms = [m for m in model.model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-model.model.eval()
-model.model.model[-1].end2end = False  # the best 300 boxes in order compare with no others
-for norm in norms:
-    norm.train()
-    norm.momentum = None
-with torch.no_grad():
-    model.model(batch)
-model.model.eval()
 shutil.move(model.export(format="onnx", imgsz=side, opset=17, simplify=False), f"{out}/model.onnx")
 """
 """Run by the interpreter of the exporter's environment."""
@@ -79,15 +65,14 @@ def exported(name: str) -> Path:
     if not model.exists():
         python = environments.environment("ultralytics", ULTRALYTICS)
         settings = {"YOLO_CONFIG_DIR": str(FOLDER), "YOLO_OFFLINE": "true"}
-        counts = f"{CALIBRATION},{MEASURED}"
-        process.run([str(python), "-c", EXPORT, name, str(SIDE), counts, str(folder)], settings)
+        process.run([str(python), "-c", EXPORT, name, str(SIDE), str(CALIBRATION), str(folder)], settings)
     return model
 
 
-def ours(model: Path) -> zoo.Variant:
-    """The file of `amct quantize --profile qdq`."""
-    out, data = model.with_name("ours"), model.with_name("calibration.npz")
-    command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(model), "--profile=qdq"]
+def ours(model: Path, profile: str) -> zoo.Variant:
+    """The file of `amct quantize` for a profile."""
+    out, data = model.with_name(profile), model.with_name("calibration.npz")
+    command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(model), f"--profile={profile}"]
     try:
         cost = process.run([*command, "--data", str(data), "-o", str(out)])
     except process.FailedError as e:
@@ -95,48 +80,38 @@ def ours(model: Path) -> zoo.Variant:
     return zoo.Variant(out / "model_qdq.onnx", cpu=cost.cpu)
 
 
-def times(model: Path, files: Sequence[Path], engine: str) -> list[str]:
+def times(model: Path, files: Mapping[str, Path], engine: str) -> dict[str, str]:
     """The median time of each file over that of the float model; all of them run in turns."""
-    command = [sys.executable, "-m", "amct_opt.tools.amct", "benchmark", str(model), *map(str, files)]
-    data = str(model.with_name("held_out.npz"))
+    command = [sys.executable, "-m", "amct_opt.tools.amct", "benchmark", str(model), *map(str, files.values())]
+    data = str(model.with_name("calibration.npz"))
     try:
         found = process.run([*command, "--engine", engine, "--data", data, "--json"]).output
     except process.FailedError as e:
-        return [zoo.last_line(e)] * len(files)
+        return dict.fromkeys(files, zoo.last_line(e))
     first, *others = (each["median_ms"] for each in json.loads(found)["models"])
-    return [f"{each / first:.2f}" for each in others]
-
-
-def outputs(file: Path, images: detection.Array) -> detection.Array:
-    """The first output in onnxruntime: `[MEASURED, 4 + 80, boxes]`, boxes before scores."""
-    found = detection.run(file, images, at_a_time=1)
-    return np.moveaxis(found, found.shape.index(4 + CLASSES), 1)
+    return {name: f"{each / first:.2f}" for name, each in zip(files, others, strict=True)}
 
 
 def rows(name: str) -> list[tuple[str, ...]]:
     """A line for each file of a network."""
     model = exported(name)
     data = model.with_name("calibration.npz")
-    makes = {"ours": partial(ours, model)}
+    makes = {f"ours, {profile}": partial(ours, model, profile) for profile in PROFILES}
     for called, peer in PEERS.items():
         makes[called] = partial(zoo.by_script, peer, model, data, model.with_name(f"{peer}.onnx"))
     made = {called: make() for called, make in makes.items()}
-    images = np.load(model.with_name("held_out.npz"))["images"]
-    reference = outputs(model, images)
     total = sum(node.op_type == "Conv" for node in onnx.load(model).graph.node)
     files = {called: each.file for called, each in made.items() if each.file is not None}
-    ratios = [times(model, [*files.values()], engine) for engine in ENGINES]
-    measured = dict(zip(files, zip(*ratios, strict=True), strict=True))
+    ratios = [times(model, files, engine) for engine in ENGINES]
     found: list[tuple[str, ...]] = []
     for called, each in made.items():
         if each.file is None:
             print(f"{name}, {called}: {each.error}\n", flush=True)
             found.append((name, called, *"-" * (len(TABLE.headers) - 2)))
             continue
-        noise = f"{detection.sqnr(reference, outputs(each.file, images)):.1f}"
         size = f"{each.file.stat().st_size / 1000:.0f}"
         convolutions = f"{detection.integers(each.file)} of {total}"
-        found.append((name, called, convolutions, noise, *measured[called], size, f"{each.cpu:.0f}"))
+        found.append((name, called, convolutions, *(ratio[called] for ratio in ratios), size, f"{each.cpu:.0f}"))
     return found
 
 
