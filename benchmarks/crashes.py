@@ -42,6 +42,10 @@ from amct_opt.tools.entry import run_tool
 
 OBSERVERS = ("minmax", "mse")
 MINE = "notes.txt"
+SCORE = "def score(model): return sum(float(a.mean()) for x in model.batches() for a in model.run(x).values())"
+"""What `amct evaluate`, which writes no file, measures."""
+_SEARCH = "tune.json", "tune.onnx"
+"""From these a search of `amct tune` goes on; `test/unit/flows/tune/test_killed.py` reads them."""
 _RENAMES = 30
 """More than the command renames files."""
 _WRITING = 0.05
@@ -119,7 +123,7 @@ class Runs(NamedTuple):
 
     def arguments(self, observer: str, folder: Path) -> list[str]:
         """The command line; the folder is made if the command does not make it."""
-        if self.command in ("create-config", "reduce", "atc-check"):
+        if self.command in ("create-config", "reduce", "atc-check", "evaluate"):
             folder.mkdir(exist_ok=True)
         return [self.command, *map(str, COMMANDS[self.command](self, observer, folder))]
 
@@ -161,19 +165,32 @@ def _atc_check(runs: Runs, observer: str, out: Path) -> list[Any]:
     return [runs.result(observer, "_deploy_model.onnx"), "--script", out / "atc.sh", "-q"]
 
 
+def _tune(runs: Runs, observer: str, out: Path) -> list[Any]:
+    form = ["--profile", "qdq", "--engine", "numpy", "--also", "nn,record", "-q"]
+    return [runs.model, "--data", runs.data, "--sqnr", 30, "--observer", observer, *form, "-o", out]
+
+
+def _evaluate(runs: Runs, observer: str, out: Path) -> list[Any]:
+    judge = ["--evaluator", f"{runs.sources / 'score.py'}:score"]
+    return [runs.model, runs.result(observer, "_qdq.onnx"), "--data", runs.data, *judge]
+
+
 COMMANDS: Mapping[str, Callable[[Runs, str, Path], list[Any]]] = {
     "quantize": _quantize,
+    "tune": _tune,
     "calibration": _calibration,
     "convert": _convert,
     "create-config": _create_config,
     "reduce": _reduce,
     "atc-check": _atc_check,
+    "evaluate": _evaluate,
 }
 """The arguments of each command."""
 
 
 def _write_sources(data: Path, folder: Path) -> None:
-    """Raw samples and configurations for `amct calibration`."""
+    """Raw samples and configurations for `amct calibration`, and a function for `amct evaluate`."""
+    (folder / "score.py").write_text(SCORE)
     with np.load(data) as samples:
         name, array = next(iter(samples.items()))
     (folder / "raw").mkdir()
@@ -184,9 +201,10 @@ def _write_sources(data: Path, folder: Path) -> None:
 
 
 def contents(folder: Path) -> Files:
-    """The files of a folder as any program finds them; empty if there is no folder."""
+    """The files of a folder as any program finds them; empty if there is no folder. Options name data by the way to them."""
     found = sorted(folder.iterdir()) if folder.exists() else []
-    return {p.name: p.read_bytes() for p in found if p.is_file() and not p.name.startswith(".amct")}
+    files = [p for p in found if p.is_file() and not p.name.startswith((".amct", *_SEARCH))]
+    return {p.name: p.read_bytes().replace(b"../", b"") for p in files}
 
 
 def kills(runs: Runs, folder: Path, number: int, seed: int = 0) -> Counts:
@@ -303,7 +321,7 @@ def failing_writes(runs: Runs, folder: Path, number: int, seed: int = 0) -> Coun
     _prepare(folder / "out", runs.files[OBSERVERS[0]])
     with (folder / "count").open("w+b") as stream:
         _wait(_fork(lambda: _counting(stream.fileno()) or runs.run(OBSERVERS[1], folder / "out")))
-        total = int(stream.read())
+        total = int(stream.read() or 0)
     faults = {f"writes from {n} of {total} on": range(n, sys.maxsize if n % 2 else n + 1) for n in range(total)}
     counts, chance = Counts(), random.Random(seed)
     for what in faults if number >= len(faults) else chance.sample([*faults], number):

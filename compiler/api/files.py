@@ -325,7 +325,7 @@ def tune(
     that is missed is in the result (`best.reached`).
     """
     from ..flows.quantization import FileOptions, quantize_file as quantized
-    from ..flows.tune import tune_file
+    from ..flows.tune import finish, tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.goal import Goal
     from ..flows.tune.network import merged
@@ -345,6 +345,7 @@ def tune(
     best = wanted_of(merged(merged(asked.quantization, {"skip_layers": found.returned}), found.best.changes))
     results = from_keywords(ResultOptions, "tune", {"faster_than_float": faster_than_float, "also": also, "effort": 0})
     quantized(Path(model), Path(folder), FileOptions(best, given, running, results), within.clone())
+    finish(Path(folder))
     return found
 
 

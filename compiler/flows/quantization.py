@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ from .network import Network, companions, files_read, read_network
 from .options import AS_USUAL, ResultOptions
 from .peer import CLOSE, Expected, Peer
 from .recipes import as_recipe
-from .report import PAGE
+from .report import PAGE, can_draw, report_of
 from .saving import deployed, outputs_of
 from .summary import Accuracy, Answers, Mended, Sizes, Summary, describe_layers, remedy_of, summary_data, weight_bytes
 
@@ -76,6 +76,10 @@ class FileOptions:
     """Whether the measurements for the report are made (`report_of`)."""
     timed: bool = False
     """Whether the ONNX file and the float model are timed in onnxruntime."""
+    page: bool = False
+    """Whether the page of the report is written as well, where the extra `report` is installed."""
+    beside: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Further files of the folder, by name: all appear at once."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,7 @@ class _Outputs:
 
     def note_left(self, summary: Summary, session: Session) -> None:
         """Note the files of an earlier run that this one does not write."""
-        others = () if "layers" in summary.files else (self.folder / LAYERS, self.folder / PAGE)
-        for path in (*outputs_of(self.given, self.folder).values(), *others):
+        for path in (*outputs_of(self.given, self.folder).values(), self.folder / LAYERS, self.folder / PAGE):
             if path.exists() and path not in summary.files.values():
                 session.note(f"{path} is from an earlier run: this one does not write it")
 
@@ -465,4 +468,9 @@ def _write(
             pending["layers"].write_text(json.dumps(layers, ensure_ascii=False), "utf-8", _ESCAPED)
         text = json.dumps(summary_data(complete), indent=2, ensure_ascii=False)
         pending["summary"].write_text(f"{text}\n", "utf-8", _ESCAPED)
+        for name, data in options.beside.items():
+            (temporary / name).write_bytes(data)
+        if options.page and can_draw():
+            report_of(temporary, folder)
+            complete = replace(complete, files={**files, "report": folder / PAGE})
     return complete

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,20 +20,16 @@ from .measurement import HUGE
 PAGE, NODE_DATA = "report.html", "model_explorer.json"
 
 
-def report_of(folder: Path) -> Path:
-    """Write `report.html` into the folder of a finished run, only from its files. Returns its path.
+def report_of(folder: Path, final: Path | None = None) -> Path:
+    """Write `report.html` into the folder of a finished run, only from its files. Returns its path. The page names `final` where
+    the files are moved there.
 
     What the folder lacks is left out of the page, with a sentence. Raises CompileError, located, for a folder without a summary,
     for damaged files, and without the extra `report`.
     """
-    return write_page(read_run(folder))
-
-
-def write_page(run: Run) -> Path:
-    """Write the page of a run. Raises CompileError without the extra `report`."""
-    path = run.folder / PAGE
+    run, path = read_run(folder), folder / PAGE
     with locating(PAGE):
-        page = page_of(run, _rounded(run))
+        page = page_of(replace(run, folder=final or folder), _rounded(run))
     with replacing(path) as stream:
         stream.write(page.encode(errors="backslashreplace"))
     return path

@@ -189,7 +189,7 @@ class Sizes:
 @dataclass(frozen=True, repr=False)
 class Summary(Tabled):
     """The result of quantizing one model file. `files` by role: onnx, remarks, summary; deploy in profiles for Ascend; nn, ascend
-    and record where they were asked for.
+    and record where they were asked for; report where a page was drawn.
     """
 
     model: Path
@@ -271,6 +271,8 @@ def _brief(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "size", f"{_size(sizes.model)} -> {_size(written)}; {weights}"
     yield "quantized", counted(Counter(r.op for r in layers.quantized))
     yield from _brief_reasons(layers)
+    if "report" in files:
+        yield "report", str(files["report"])
 
 
 def _brief_accuracy(summary: Summary) -> Iterator[tuple[str, str]]:

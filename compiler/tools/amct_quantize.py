@@ -13,7 +13,7 @@ from ..flows.options import ResultOptions
 from ..support.diagnostics import CompileError
 from ..support.tables import Table, numbered, print_table, print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
-from .amct_report import Drawn, draw
+from .amct_report import written
 from .parser import add_command
 from .shared import (
     add_json,
@@ -28,6 +28,7 @@ from .shared import (
 
 if TYPE_CHECKING:
     from ..examine.reports.advice import Advice
+    from ..examine.reports.reading import Run
     from ..flows.peer import Peer
     from ..flows.summary import Layers, Summary
     from ..session import Session
@@ -93,46 +94,41 @@ def run(args: argparse.Namespace) -> None:
     note_target(args, session)
     asked, results = options_of(args, AllOptions), options_of(args, ResultOptions)
     wanted = wanted_of(asked.quantization)
-    options = FileOptions(wanted, asked.calibration, asked.running, results, report=not args.no_report, timed=True)
+    reported: bool = not args.no_report
+    options = FileOptions(wanted, asked.calibration, asked.running, results, reported, timed=True, page=reported)
     with progress_bar() as session.on_progress:
         summary = quantize_file(args.model, args.output, options, session)
-    report = None if args.no_report else draw(args.output)
+    found = written(summary, args.output) if reported else None
     if args.json:
-        print_json(args, printed_data(summary, report))
+        print_json(args, printed_data(summary))
     else:
-        print_summary(summary, report, session, args.verbose)
+        print_summary(summary, found, session, args.verbose)
     hint = "all files were written"
     if any(remark.rule == NO_KERNEL for remark in session.remarks):
         hint += "; --simulate-formats writes numbers that onnxruntime runs"
     refuse(summary.peer, summary.files["onnx"], summary.model, hint)
 
 
-def printed_data(summary: Summary, report: Drawn | None) -> dict[str, Any]:
+def printed_data(summary: Summary) -> dict[str, Any]:
     """The data of summary.json, with the paths of files, the report among them."""
     from ..flows.summary import summary_data
 
-    files = summary.files if report is None or report.path is None else {**summary.files, "report": report.path}
-    paths = {role: str(path) for role, path in files.items()}
-    return {**summary_data(summary), "files": paths}
+    return {**summary_data(summary), "files": {role: str(path) for role, path in summary.files.items()}}
 
 
-def print_summary(summary: Summary, report: Drawn | None, session: Session, verbose: bool) -> None:
-    """Print the result, the report and what to do next; before them, if `verbose`, all tables and the layers that lose most."""
+def print_summary(summary: Summary, measured: Run | None, session: Session, verbose: bool) -> None:
+    """Print the result and what to do next; before them, if `verbose`, all tables and the layers that lose most."""
     from ..examine.reports.advice import advice
     from ..examine.reports.network import costliest
 
     if verbose:
         tables = [*summary.details()]
-        if lost := costliest(() if report is None else report.run.layers, _LEAST_LOST, _MOST_LOST):
+        if lost := costliest(() if measured is None else measured.layers, _LEAST_LOST, _MOST_LOST):
             rows = [(x.name, x.op, f"{x.error.sqnr:.2f}", f"{drop:.2f}") for drop, x in lost if x.error is not None]
             tables.insert(-1, Table("layers that lose most", ("layer", "operation", "SQNR dB", "lost dB"), rows))
         print_tables(tables)
-    rows = [*summary.tables()[0].rows]
-    if report is not None and report.path is not None:
-        rows.append(("report", str(report.path)))
-    found = [] if report is None else advice(report.run)
-    steps = _next_steps(summary, found, session)
-    print_table("summary", (), [*rows, *zip(("next", ""), steps, strict=False)])
+    steps = _next_steps(summary, [] if measured is None else advice(measured), session)
+    print_table("summary", (), [*summary.tables()[0].rows, *zip(("next", ""), steps, strict=False)])
 
 
 def _next_steps(summary: Summary, found: Sequence[Advice], session: Session) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .parser import add_command
 from .shared import add_json, print_json
 
 if TYPE_CHECKING:
     from ..examine.reports.reading import Run
+    from ..flows.summary import Summary
 
 _DESCRIPTION = """\
 Writes OUT/report.html about the folder that amct quantize wrote: summary, what to try next, the error of each layer along the
@@ -43,20 +44,10 @@ def run(args: argparse.Namespace) -> None:
         print(path)
 
 
-class Drawn(NamedTuple):
-    """The page of a run, None without the extra, and the run."""
-
-    path: Path | None
-    run: Run
-
-
-def draw(folder: Path) -> Drawn:
-    """Write the page at the end of a run; if the extra is not installed, a note says how to get it."""
+def written(summary: Summary, folder: Path) -> Run:
+    """The run that was written; if it lacks the page, a note says how to get it."""
     from ..examine.reports.reading import read_run
-    from ..flows.report import can_draw, write_page
 
-    run = read_run(folder)
-    if can_draw():
-        return Drawn(write_page(run), run)
-    print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
-    return Drawn(None, run)
+    if "report" not in summary.files:
+        print(f"note: no report.html: pip install 'amct-opt[report]', then amct report {folder}", file=sys.stderr)
+    return read_run(folder)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from ..flows.options import ResultOptions
 from ..pipelines.options import leaves
 from ..support.diagnostics import CompileError
-from ..support.files import refuse_overwriting, replacing
+from ..support.files import refuse_overwriting
 from ..support.tables import print_tables, progress_bar
 from ..transforms.quantization.options import AllOptions
 from .amct_quantize import print_summary, printed_data, refuse
-from .amct_report import draw
+from .amct_report import written
 from .parser import add_command
 from .shared import (
     add_json,
@@ -60,10 +60,10 @@ k, M and G are thousands, millions and billions. What each layer costs by itself
 outputs, an integer program (scipy) chooses the widths, and the result is measured again.
 
 With --faster-than-float, layers that lose time in int8 are found first, as amct quantize finds them, and are float in all trials.
-If the files of the best trial are not faster than float after all, nothing is written in their place.
+If the files of the best trial are not faster than float after all, they are not written.
 
-OUTDIR/tune.json has every trial, and OUTDIR/<stem>_qdq.onnx is the best model so far, at any time: the same command goes on where
-a run was stopped. At the end the files of amct quantize are written, with the command line that writes them again, and with its
+OUTDIR/tune.json has every trial, and OUTDIR/tune.onnx is the best model so far: the same command goes on where a run was stopped.
+At the end the files of amct quantize take its place, all at once, with the command line that writes them again, and with its
 options as a file for --settings, OUTDIR/tuned.yaml (with --trust-settings if the data are elsewhere). If no trial reaches the
 goal within the budget, the best one is written and the exit status is 1."""
 
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     from dataclasses import replace
 
     from ..flows.quantization import FileOptions, quantize_file
-    from ..flows.tune import tune_file
+    from ..flows.tune import finish, tune_file
     from ..flows.tune.budget import UNLIMITED, Budget
     from ..flows.tune.network import merged
     from ..pipelines.options import values_of
@@ -124,15 +124,15 @@ def run(args: argparse.Namespace) -> None:
         winning = _with(args, {**{name: values_of(best)[name] for name in changed}, "effort": 0})
         session.commands = command_lines(winning)
         results = options_of(winning, ResultOptions)
-        options = FileOptions(wanted_of(best), data, running, results, timed=True)
+        beside = {TUNED: quantize_settings(winning, args.output).encode()}
+        options = FileOptions(wanted_of(best), data, running, results, timed=True, page=True, beside=beside)
         summary = quantize_file(args.model, args.output, options, session)
-    with replacing(tuned) as stream:
-        stream.write(quantize_settings(winning, args.output).encode())
-    report, again = draw(args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
+    finish(args.output)
+    run, again = written(summary, args.output), f"{session.commands['quantize']} {shlex.join(['-o', str(args.output)])}"
     if args.json:
-        print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary, report)})
+        print_json(args, {**found.data(), "again": again, "settings": str(tuned), **printed_data(summary)})
     else:
-        print_summary(summary, report, session, args.verbose)
+        print_summary(summary, run, session, args.verbose)
         print(f"the options as a file: --settings {tuned} --trust-settings\nto write these files again:\n  {again}")
     refuse(summary.peer, summary.files["onnx"], summary.model)
     if not found.best.reached:

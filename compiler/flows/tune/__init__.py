@@ -33,6 +33,8 @@ from .search import TuneSearch, ranked_recipe
 from .trials import Trials, TuneTrial, name_of
 from .widths import LayerWidth, layer_widths
 
+MODEL, LOG = "tune.onnx", "tune.json"
+"""The model of the best trial, until all files of a result are written, and the list of all trials."""
 LOCK = ".amct-tune"
 """The file in the output folder that keeps a second search out of it."""
 
@@ -151,14 +153,14 @@ def tune_file(
     `options` apply to all trials; with a `budget`, layers get the widths that cost least within it. `test` is for measuring; by
     default the samples of `data` that `amct quantize` holds back or, for a goal of SQNR, others if these are too few (`splits`).
     `rank_by` is one of `MEASURES`. With `faster_than_float`, the layers that `layers_to_return` finds are in float in all trials.
-    `tune.json` in `folder` lists all trials, and an interrupted run resumes from it; the model of the best one is
-    `<stem>_qdq.onnx`. Raises CompileError, located, for anything that cannot be done.
+    `tune.json` in `folder` lists all trials, and an interrupted run resumes from it; the model of the best one is `tune.onnx`.
+    Raises CompileError, located, for anything that cannot be done.
     """
     outputs = outputs_of(model, folder)
     model = model_in(model)
-    onnx, log = OnnxTarget(), folder / "tune.json"
+    onnx, own = OnnxTarget(), (folder / MODEL, folder / LOG)
     given = [*options.settings.files(), *data.files(), *goal.files(), *(test.files() if test else ())]
-    network = read_network(model, wanted_of(options), data, running, session, [*outputs.values(), log], given)
+    network = read_network(model, wanted_of(options), data, running, session, [*outputs.values(), *own], given)
     read = {*files_read(model, network.original, session), *given}
     network.request.check_by_layer()
     if test is not None:
@@ -181,7 +183,7 @@ def tune_file(
         timed = None if budget.ms is None else next(iter(samples.held.batches()))
         networks = [replace(network, samples=each) for each in folds]
         trials = TrialNetwork(networks, options, measuring[0], rank, work, timed)
-        results = Trials(outputs["onnx"], log, _digest(read, repr(known)), judge.original)
+        results = Trials(*own, _digest(read, repr(known)), judge.original)
         results.resume()
         resumed = len(results.trials)
         TuneSearch(trials, judge, budget, results).run()
@@ -194,6 +196,12 @@ def tune_file(
     few = None if folds[0] is samples else samples.held.count if samples.apart else 0
     found = tuple(results.trials), best, judge.measure, judge.original
     return Tuned(*found, *judged, spread, few, resumed, returned, size, widths)
+
+
+def finish(folder: Path) -> None:
+    """Remove the model of a search: the files of its result are written."""
+    for path in OnnxTarget().files(folder / MODEL):
+        path.unlink(missing_ok=True)
 
 
 def _digest(files: set[Path], known: str) -> str:

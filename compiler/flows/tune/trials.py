@@ -162,7 +162,7 @@ class Trials:
         try:
             with reading(self.log.parent):
                 found = json.loads(self.log.read_text("utf-8"))
-            if found["key"] != self.key or not self.onnx.exists():
+            if found["key"] != self.key:
                 return
             trials = [TuneTrial(**(each | {"costs": Costs(**each["costs"])})) for each in found["trials"]]
             programs = {name: Program.of(each) for name, each in found["layers"].items()}

@@ -15,6 +15,7 @@ import yaml
 from onnx import numpy_helper
 
 import amct_opt
+from amct_opt.flows import quantization
 from amct_opt.flows.tune import network, search
 from amct_opt.flows.tune.budget import Costs
 from amct_opt.flows.tune.trials import Trials, TuneTrial
@@ -177,7 +178,9 @@ def test_values_of_16_bits_in_onnxruntime(amct_tool, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial."""
+    """A run that is killed in its second trial leaves the first one's model; the next run does not repeat that trial. One that
+    is killed at the last file of the result leaves the search as well. The earlier result stays until then.
+    """
     attempt = network.TrialNetwork.quantized
 
     def killed(self, changes):
@@ -185,17 +188,25 @@ def test_it_goes_on_where_it_was_stopped(amct_tool, tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
         return attempt(self, changes)
 
+    def drawn(*_):
+        raise KeyboardInterrupt
+
     arguments = "tune", MODEL, "--data", DATA, "--sqnr", "36", "--weight-bits", "4", "-o", tmp_path
-    with monkeypatch.context() as patch:
-        patch.setattr(network.TrialNetwork, "quantized", killed)
-        with pytest.raises(KeyboardInterrupt):
-            amct_tool(*arguments)
-    assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "digits_qdq.onnx"}
-    amct_opt.load(tmp_path / "digits_qdq.onnx")
-    (first,) = json.loads((tmp_path / "tune.json").read_text())["trials"]
+    (tmp_path / "digits_qdq.onnx").write_bytes(b"earlier")
+    for owner, name, dying in ((network.TrialNetwork, "quantized", killed), (quantization, "report_of", drawn)):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying)
+            with pytest.raises(KeyboardInterrupt):
+                amct_tool(*arguments)
+        assert {p.name for p in tmp_path.iterdir()} == {"tune.json", "tune.onnx", "digits_qdq.onnx"}
+        assert (tmp_path / "digits_qdq.onnx").read_bytes() == b"earlier"
+        amct_opt.load(tmp_path / "tune.onnx")
+        first, *others = json.loads((tmp_path / "tune.json").read_text())["trials"]
+        assert bool(others) is (dying is drawn)
     result = amct_tool(*arguments)
-    assert "trials of an earlier run   1" in result.out
-    assert json.loads((tmp_path / "tune.json").read_text())["trials"][0] == first
+    assert f"trials of an earlier run   {1 + len(others)}" in result.out
+    assert json.loads((tmp_path / "tune.json").read_text())["trials"] == [first, *others]
+    assert not (tmp_path / "tune.onnx").exists()
 
 
 def test_labels_are_a_goal(amct_tool, tmp_path: Path) -> None:

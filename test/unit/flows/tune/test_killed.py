@@ -50,8 +50,8 @@ def test_killed_at_any_time(tmp_path: Path, seed: int) -> None:
             killed += 1
         if (folder / "tune.json").exists():
             json.loads((folder / "tune.json").read_text())
-        if (folder / "digits_qdq.onnx").exists():
-            onnx.checker.check_model(folder / "digits_qdq.onnx")
+        if (folder / "tune.onnx").exists():
+            onnx.checker.check_model(folder / "tune.onnx")
     assert killed >= 3
     assert started(folder).wait() == status
     assert results(folder) == results(tmp_path / "whole")
