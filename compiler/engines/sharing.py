@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..data import ArrayRows, Rows, Samples, SpooledRows
 from ..ir.array import Array
+from ..ir.metadata import tool_version
 from ..ir.text import parse_module, write_module
 from ..session import Session
 from ..support.diagnostics import CompileError
@@ -184,7 +185,7 @@ def in_order(
     workers = workers_named(cluster)
     waiting, merged, done, status = dict[int, Outcome[list[R]]](), 0, bar.done, Status(workers)
     failed, cut = 0, 0
-    for number, found in workers.shared_out(partial(_outcome, work), common, shares):
+    for number, found in workers.shared_out(partial(_outcome, work, tool_version()), common, shares):
         if isinstance(found, Failed):
             failed += 1
             session.progress(bar.text(status, failed), done, bar.total)
@@ -209,7 +210,7 @@ def _in_parts(
     except CompileError as e:
         return 0, _error(e)
     outcomes: dict[int, Outcome[list[R]]] = {}
-    for number, found in workers.shared_out(partial(_outcome, work), common, smaller):
+    for number, found in workers.shared_out(partial(_outcome, work, tool_version()), common, smaller):
         outcomes[number] = (
             _in_parts(workers, work, common, smaller[number], parts)[1] if isinstance(found, Failed) else found
         )
@@ -219,8 +220,10 @@ def _in_parts(
         return len(smaller), _error(e)
 
 
-def _outcome(work: Callable[[Any, S], R], common: Any, share: S) -> Outcome[list[R]] | Failed:
-    """Runs a share on a worker, and returns its outcome."""
+def _outcome(work: Callable[[Any, S], R], version: str, common: Any, share: S) -> Outcome[list[R]] | Failed:
+    """Runs a share on a worker, and returns its outcome: an error, if the worker has another version of this tool."""
+    if (own := tool_version()) != version:
+        return _error(CompileError(f"a worker has {own}, not {version}", hint=f"install {version} on all machines"))
     try:
         return Outcome([work(common, share)])
     except MemoryError:

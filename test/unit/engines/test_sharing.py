@@ -15,7 +15,7 @@ import pytest
 import amct_opt
 from amct_opt.data import Samples, load_samples
 from amct_opt.data.given import samples_from
-from amct_opt.engines import Runner
+from amct_opt.engines import Runner, sharing
 from amct_opt.engines.cluster import Failed, workers_of
 from amct_opt.engines.data_hash import digest_of
 from amct_opt.flows.evaluation import Labels
@@ -45,6 +45,14 @@ class Elsewhere:
                 function, *arguments = pickle.loads(sent)
                 found.append(pickle.loads(pickle.dumps(function(*arguments))))
             yield number, found[-1]
+
+
+def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = iter(["amct-opt 2"])
+    monkeypatch.setattr(sharing, "tool_version", lambda: next(versions, "amct-opt 1"))
+    with pytest.raises(amct_opt.CompileError, match="a worker has amct-opt 1, not amct-opt 2") as e:
+        amct_opt.evaluate(MODEL, HELD, LABELS, client=Elsewhere())
+    assert e.value.hint == "install amct-opt 2 on all machines"
 
 
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
@@ -200,7 +208,7 @@ class Small:
             if isinstance(given, Samples) and given.count == self.most + 1:
                 yield number, Failed()  # a worker that died
             elif (given.count if isinstance(given, Samples) else len(given)) > self.most:
-                yield number, work.func(_without_memory, common, share)
+                yield number, work.func(_without_memory, *work.args[1:], common, share)
             else:
                 yield number, pickle.loads(pickle.dumps(work(common, share)))
 
