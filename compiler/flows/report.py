@@ -49,6 +49,8 @@ def _rounded(run: Run) -> list[tuple[str, str, str]]:
     try:
         return [(each.layer, each.reason, each.mend) for each in rounded(file)]
     except CompileError as e:
+        if isinstance(e.__context__, OSError):  # of temporary files, not of this one
+            raise
         return [(file.name, e.message, e.hint)]
 
 

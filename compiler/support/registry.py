@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from traceback import walk_tb
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .diagnostics import CompileError, first_line
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
 T = TypeVar("T")
 
@@ -51,11 +52,27 @@ def call_plugins(group: str, given: Any) -> None:
     for entry in _entry_points(group):
         try:
             entry.load()(given)
-        except Exception as e:  # a package may raise anything
-            package = entry.dist.name if entry.dist is not None else entry.module
-            hint = f"repair or uninstall the package {package}, which brings it"
-            message = f"plugin '{entry.name}' ({entry.value}) fails: {first_line(e)}"
-            raise CompileError(message, hint=hint) from e
+        except (Exception, SystemExit) as e:  # a package may raise anything
+            raise _failed(entry, e) from e
+
+
+def failed_plugin(error: BaseException) -> CompileError | None:
+    """The error of a plugin that was called later, at its line; None if the error comes from code of this package."""
+    groups = map(_entry_points, ("amct_opt.commands", "amct_opt.plugins"))
+    plugins = {entry.module.partition(".")[0]: entry for group in groups for entry in group}
+    for frame, line in reversed([*walk_tb(error.__traceback__)]):
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package in plugins:
+            return _failed(plugins[package], error, f"{frame.f_code.co_filename}:{line}")
+        if package == __name__.partition(".")[0]:
+            break
+    return None
+
+
+def _failed(entry: EntryPoint, error: BaseException, where: str = "") -> CompileError:
+    package = entry.dist.name if entry.dist is not None else entry.module
+    hint = f"repair or uninstall the package {package}, which brings it"
+    return CompileError(f"plugin '{entry.name}' ({entry.value}) fails: {first_line(error)}", where=where, hint=hint)
 
 
 @cache

@@ -27,6 +27,8 @@ _GRACE = 2.0
 INTERNAL_ERROR = 70
 _ADDRESSES = 400 << 20
 """Bytes of addresses that Python, numpy and its linear algebra take while they are loaded."""
+_UNMAPPED = "failed to map segment"
+"""What the loader says of a library that memory has no room for."""
 _USAGE = 2
 _NEW_OBJECTS = 50_000
 """Number of new objects that triggers Python's search for dead cycles. A module consists of millions of objects that stay alive:
@@ -86,15 +88,14 @@ def run_tool(name: str, run: Callable[[Sequence[str]], int]) -> None:
     """
     interrupts = _Interrupts(name)
     try:
-        status = _status(run)
+        status = _status(name, run)
         interrupts.end()
     except KeyboardInterrupt:
         _end_interrupted(name, interrupts.seen or signal.SIGINT)
     except Exception as e:
         if interrupts.seen:  # a library made another error of it
             _end_interrupted(name, interrupts.seen)
-        _report(name, e)
-        status = INTERNAL_ERROR
+        status = _report(name, e)
     sys.exit(status)
 
 
@@ -112,7 +113,7 @@ def _set_up() -> None:
         sys.stdout = _Output(sys.stdout)
 
 
-def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
+def _status(name: str, run: Callable[[Sequence[str]], int]) -> int | str | None:
     """Run a tool. Returns its status, 1 if not everything could be printed."""
     status: int | str | None = 0
     try:
@@ -127,10 +128,12 @@ def _status(run: Callable[[Sequence[str]], int]) -> int | str | None:
         return status
     except BrokenPipeError:
         pass
-    except (OSError, MemoryError) as e:
+    except (OSError, MemoryError, ImportError) as e:
+        if isinstance(e, ImportError) and _UNMAPPED not in str(e):
+            raise
         if not status:  # else the tool has said so
             with suppress(OSError):
-                print(explained(e), file=sys.stderr)
+                print(explained(e, name if isinstance(e, ImportError) else ""), file=sys.stderr)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody gets what is still buffered
     return 1
 
@@ -253,21 +256,28 @@ def _open_closed_streams() -> None:
             setattr(sys, f"__{name}__", stream)
 
 
-def explained(error: OSError | MemoryError, command: str = "") -> CompileError:
+def explained(error: OSError | MemoryError | ImportError, command: str = "") -> CompileError:
     """An error of the system as one line: the file or step, or else the command, and the system's message."""
     from ..support.diagnostics import CompileError
     from ..support.limits import HINT
 
-    if isinstance(error, MemoryError):
+    if not isinstance(error, OSError):
         steps = ", ".join(dict.fromkeys(reversed(getattr(error, "__notes__", ()))))
         return CompileError(f"not enough memory. {error}".removesuffix(". "), where=steps or command, hint=HINT)
     where = error.filename2 or error.filename
     return CompileError(error.strerror or str(error), where=command if where is None else os.fsdecode(where))
 
 
-def _report(name: str, error: Exception) -> None:
+def _report(name: str, error: Exception) -> int:
+    """Print what a plugin raised, or a traceback. Returns the status to end with."""
     import traceback
 
+    from ..support.registry import failed_plugin
+
+    if (failure := failed_plugin(error)) is not None:
+        print(failure, file=sys.stderr)
+        return 1
     error.__notes__ = []  # xDSL notes the whole module, weights included
     traceback.print_exception(error)
     print(f"{name}: internal error: this is a bug in {name}; please report it with the lines above", file=sys.stderr)
+    return INTERNAL_ERROR

@@ -157,9 +157,7 @@ def _source(
 def _load(path: Path) -> Any:
     """The Keras model in a file. tf_keras reads HDF5 files of Keras 2 that Keras 3 cannot read."""
     where = str(path)
-    old = path.suffix.lower() != ".keras"
-    if old:
-        _refuse_code(path)
+    old = path.suffix.lower() != ".keras" and _checked(path)
     try:
         return _loader("keras")(path, compile=False, safe_mode=True)
     except Exception as e:  # layers of the file may raise anything
@@ -199,8 +197,8 @@ def _loader(package: str) -> Callable[..., Any]:
     return import_module(package).models.load_model
 
 
-def _refuse_code(path: Path) -> None:
-    """Rejects layers with code of their own first, because tf_keras reads HDF5 files without safe mode.
+def _checked(path: Path) -> bool:
+    """Whether an HDF5 file may be one of Keras 2. Rejects layers with code of their own: tf_keras has no safe mode for it.
 
     Raises CompileError, located at the file, for such a layer, or if it is not an HDF5 file with a model.
     """
@@ -208,7 +206,7 @@ def _refuse_code(path: Path) -> None:
     h5py: Any = import_module("h5py")
     try:
         with h5py.File(path, "r") as file:
-            config = file.attrs.get("model_config")
+            config, version = file.attrs.get("model_config"), file.attrs.get("keras_version")
     except OSError as e:
         raise CompileError(f"is not an HDF5 file: {first_line(e)}", where=where) from None
     if config is None:
@@ -221,6 +219,7 @@ def _refuse_code(path: Path) -> None:
     if any(each.get("class_name") == "Lambda" for each in _objects(parsed)):
         hint = "replace it by a layer of Keras, or export a SavedModel"
         raise CompileError("holds a Lambda layer, whose code is not run", where=where, hint=hint)
+    return not str(version).startswith("3.")
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

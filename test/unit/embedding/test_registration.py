@@ -253,6 +253,7 @@ def test_the_command_line_knows_what_installed_plugins_bring(site: Path, tmp_pat
     ("code", "command"),
     [
         ("raise ValueError('broken')", "add_parser"),
+        ("raise SystemExit('broken')", "add_parser"),
         ("add_parser = str\ndef register(session): raise ValueError('broken')", "register"),
     ],
 )
@@ -270,6 +271,23 @@ def test_a_plugin_that_fails_is_named(code: str, command: str, site: Path, tmp_p
         error, hint = done.stderr.splitlines()
         assert error == f"error: plugin 'extra' (extra:{failing}) fails: broken"
         assert hint == "  hint: repair or uninstall the package extra, which brings it"
+
+
+@pytest.mark.slow
+def test_a_plugin_that_fails_later_is_named(site: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(site, tmp_path / "site")
+    code = "add_parser = str\ndef read(*_): raise ValueError('broken')\n"
+    code += "def register(session): session.register_frontend('.twice', read)"
+    (broken / "extra.py").write_text(code)
+    (tmp_path / "net.twice").touch()
+    done = tool("amct_opt", "net.twice", site=broken, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1,
+        [
+            f"{broken}/extra.py:2: error: plugin 'extra' (extra:register) fails: broken",
+            "  hint: repair or uninstall the package extra, which brings it",
+        ],
+    )
 
 
 def test_text_imports_nothing_by_name(tmp_path: Path) -> None:

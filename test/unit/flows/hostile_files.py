@@ -8,6 +8,7 @@ if it does not come through. A file that ends otherwise than by success or by on
 
 from __future__ import annotations
 
+import copy
 import importlib
 import io
 import json
@@ -51,6 +52,8 @@ class Format:
     damaged: Sequence[str]
     commands: Sequence[str]
     """The first is run on most files."""
+    package: str = ""
+    """What reads or writes the files, beyond what tests have: it takes seconds to load, or is not installed everywhere."""
 
 
 FORMATS: Mapping[str, Format] = {
@@ -96,8 +99,8 @@ FORMATS: Mapping[str, Format] = {
         ["amct run a.mlir --data {} -o o/y.npz"],
     ),
     "configuration": Format(
-        ["a.onnx", "a.npz", "config.json", "simple.cfg", "s.yaml", "s.toml", "s.json"],
-        ["config.json", "simple.cfg", "s.yaml", "s.toml", "s.json"],
+        ["a.onnx", "a.npz", "config.json", "simple.cfg", "s.yaml", "s.toml", "s.json", "tuned.yaml"],
+        ["config.json", "simple.cfg", "s.yaml", "s.toml", "s.json", "tuned.yaml"],
         ["configuration"],
     ),
     "record": Format(
@@ -114,6 +117,20 @@ FORMATS: Mapping[str, Format] = {
         ["run/summary.json", "run/layers.json", "run/remarks.yaml"],
         ["run/summary.json", "run/layers.json", "run/remarks.yaml"],
         ["amct report run"],
+    ),
+    "pytorch program": Format(["p.pt2"], ["p.pt2"], ["amct-opt p.pt2 -o o/r.mlir"], "torch"),
+    "keras": Format(["k.keras", "k.h5"], ["k.keras", "k.h5"], ["amct-opt {} -o o/r.mlir"], "keras"),
+    "zarr": Format(
+        ["a.mlir", "a.safetensors", "d.zarr/zarr.json", "d.zarr/x/zarr.json", "d.zarr/x/c/0/0/0/0"],
+        ["d.zarr/zarr.json", "d.zarr/x/zarr.json", "d.zarr/x/c/0/0/0/0"],
+        ["amct-opt a.mlir --fuse-all --quantize='data=d.zarr engine=numpy' -o o/r.mlir"],
+        "zarr",
+    ),
+    "parquet": Format(
+        ["a.mlir", "a.safetensors", "d/x.parquet"],
+        ["d/x.parquet"],
+        ["amct-opt a.mlir --fuse-all --quantize='data=d engine=numpy' -o o/r.mlir"],
+        "pyarrow",
     ),
 }
 """`{}` is the damaged file."""
@@ -185,6 +202,34 @@ def _lines(rng: random.Random, text: str) -> str:
         case _:
             lines = lines[:i]
     return "\n".join(lines)
+
+
+def damaged_json(rng: random.Random, data: bytes) -> bytes:
+    """JSON with one to four values at any depth gone, nested, or replaced by others; other text, at times."""
+    if rng.random() < 0.3:
+        return damaged_text(rng, data)
+    root: list[Any] = [json.loads(data)]
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        places = list(_places(root))
+        holder, key = rng.choice(places)
+        others = [None, True, *_INTEGERS, *_FLOATS, *_TEXTS, [], {}, *(rng.choice(places) for _ in range(9))]
+        other = rng.choice(others)
+        match rng.randrange(4):
+            case 0 if holder is not root:
+                del holder[key]
+            case 1:
+                holder[key] = [holder[key]]
+            case _:
+                holder[key] = copy.deepcopy(other[0][other[1]]) if isinstance(other, tuple) else other
+    return json.dumps(root[0]).encode()
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Lists and dictionaries at any depth, with the keys of their values."""
+    for key in range(len(value)) if isinstance(value, list) else value:
+        yield value, key
+        if isinstance(value[key], list | dict):
+            yield from _places(value[key])
 
 
 def damaged_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -315,13 +360,20 @@ def _set_at(values: Any, index: int, rng: random.Random) -> None:
 
 
 def damaged_archive(rng: random.Random, data: bytes) -> bytes:
-    """A zip archive with its bytes damaged, or with a member damaged and packed again, so that checksums fit."""
+    """A zip archive with its bytes damaged, or with members damaged and packed again, so that checksums fit: arrays at their
+    heads, or one member of JSON.
+    """
     if not data.startswith(b"PK") or rng.random() < 0.5:
         return damaged_bytes(rng, data)
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(made, "w") as packed:
+        texts = [name for name in archive.namelist() if name.endswith(".json")]
+        chosen = rng.choice(texts) if texts and rng.random() < 0.8 else ""
         for info in archive.infolist():
             content = archive.read(info)
+            if chosen:
+                packed.writestr(info.filename, damaged_json(rng, content) if info.filename == chosen else content)
+                continue
             head = damaged_bytes(rng, content[:128])
             if rng.random() < 0.5:
                 head = _numbers(rng, content[:128].decode("latin-1")).encode("latin-1")
@@ -377,11 +429,12 @@ def mutator(name: str) -> Mutate:
         "onnx": damaged_message(onnx.ModelProto),
         "pb": damaged_message(GraphDef),
         "index": damaged_index,
-        "data-00000-of-00001": damaged_bytes,
+        **dict.fromkeys(("data-00000-of-00001", "h5", "parquet", "zarr/x/c/0/0/0/0"), damaged_bytes),
         "caffemodel": damaged_message(NetParameter),
-        "npz": damaged_archive,
+        **dict.fromkeys(("npz", "pt2", "keras"), damaged_archive),
         "npy": damaged_bytes,
         "safetensors": damaged_safetensors,
+        "json": damaged_json,
     }
     return by_ending.get(ending, damaged_text)
 
@@ -484,7 +537,7 @@ def make_files(folder: Path) -> None:
 
 
 def make_saved_model(folder: Path) -> None:
-    """Writes a SavedModel as TensorFlow saves it."""
+    """Writes a SavedModel as TensorFlow saves it, `sm`."""
     import tensorflow as tf
 
     draw = tf.random.Generator.from_seed(0)
@@ -501,7 +554,64 @@ def make_saved_model(folder: Path) -> None:
             return tf.matmul(tf.reduce_mean(y, [1, 2]), self.weight)
 
     net = Net()
-    tf.saved_model.save(net, str(folder), signatures=net.__call__)
+    tf.saved_model.save(net, str(folder / "sm"), signatures=net.__call__)
+
+
+def make_program(folder: Path) -> None:
+    """Writes a program as PyTorch saves it."""
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5))
+    torch.export.save(torch.export.export(net.eval(), (torch.zeros(1, 3, 8, 8),)), folder / "p.pt2")
+
+
+def make_keras(folder: Path) -> None:
+    """Writes a model in both formats of Keras."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import keras
+
+    layers = keras.layers
+    net = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.Flatten(),
+            layers.Dense(5),
+        ]
+    )
+    for name in FORMATS["keras"].files:
+        net.save(folder / name)
+
+
+def make_zarr(folder: Path) -> None:
+    """Writes a group with the array of `a.npy`."""
+    import numpy as np
+    import zarr  # pyright: ignore
+
+    zarr.open_group(folder / "d.zarr", mode="w").create_array("x", data=np.load(folder / "a.npy"))
+
+
+def make_parquet(folder: Path) -> None:
+    """Writes the array of `a.npy` as lists in lists, a sample in each row."""
+    import numpy as np
+    import pyarrow as pa  # pyright: ignore
+    import pyarrow.parquet as pq  # pyright: ignore
+
+    (folder / "d").mkdir(exist_ok=True)
+    cells = pa.array(np.load(folder / "a.npy").tolist(), pa.list_(pa.list_(pa.list_(pa.float32()))))
+    pq.write_table(pa.table({"x": cells}), folder / "d" / "x.parquet")
+
+
+_MAKERS: Mapping[str, Callable[[Path], None]] = {
+    "saved model": make_saved_model,
+    "pytorch program": make_program,
+    "keras": make_keras,
+    "zarr": make_zarr,
+    "parquet": make_parquet,
+}
+"""They write the files of formats that `make_files` does not write."""
 
 
 def domains_of(helper: Any) -> list[Any]:
@@ -529,6 +639,8 @@ override_layer_configs : {
 """,
     "s.yaml": "observer: minmax\nbatch-num: 1\nskip-layers: [conv, fc]\nlayer-weight-bits: {fc: 8}\nweight-only: false\n"
     "engine: numpy\n",
+    "tuned.yaml": "also:\n- nn\n- record\neffort: 0\nprofile: qdq\ndata: a.npz\nengine: numpy\nlayer-bits:\n- conv:8\n"
+    "layer-weight-bits:\n- fc:8\nround-weights: nearest\ncorrect-bias: true\n",
     "s.toml": 'observer = "minmax"\nbatch-num = 1\nskip-layers = ["conv", "fc"]\nengine = "numpy"\n'
     "[layer-weight-bits]\nfc = 8\n",
     "s.json": '{"observer": "minmax", "batch-num": 1, "skip-layers": ["conv", "fc"], "layer-weight-bits": {"fc": 8},\n'
@@ -546,6 +658,7 @@ versions { producer: 1087 }
 _CONFIGURED = {
     "config.json": "amct-opt a.onnx --fuse-all --insert-observers='config={}' -o o/r.mlir",
     "simple.cfg": "amct-opt a.onnx --fuse-all --insert-observers='config={}' -o o/r.mlir",
+    "tuned.yaml": "amct quantize a.onnx -o o --no-report --settings {} --trust-settings",
 }
 _SETTINGS = "amct quantize a.onnx --data a.npz -o o --no-report --settings {}"
 
@@ -569,6 +682,8 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, _alarm)
     form, case = FORMATS[name], folder / f"case-{os.getpid()}"
+    if form.package:  # as the tools do it with their limit
+        resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, resource.RLIM_INFINITY))
     valid = {each: (folder / "valid" / each).read_bytes() for each in form.files}
     _try(form, valid, case)
     for number in range(seed, seed + count):
@@ -580,6 +695,7 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
         chosen = rng.choice(form.damaged)
         files = {**valid, chosen: mutator(chosen)(rng, valid[chosen])}
         _write(files, case)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         started = time.process_time()
         command = _command(form, chosen, rng)
         status, said = _run(command, case)
@@ -591,12 +707,13 @@ def _work(name: str, seed: int, count: int, folder: Path) -> None:
             shutil.copytree(case, kept)
             (kept / "command").write_text(f"{command}\n{said[-6000:]}", "utf-8", "surrogateescape")
         print(json.dumps({"end": number, "status": status, "seconds": seconds, "wrong": wrong}), flush=True)
+    os.chdir(folder)  # torch asks for the current folder when the process ends
     shutil.rmtree(case, ignore_errors=True)
 
 
 def _try(form: Format, valid: Files, case: Path) -> None:
     """Runs each command on files without damage, which must end well: and loads all that the commands load."""
-    if form in (FORMATS["tensorflow"], FORMATS["saved model"]):
+    if form in (FORMATS["tensorflow"], FORMATS["saved model"], FORMATS["keras"]):
         importlib.import_module("tensorflow")  # for an operator that is not known; it takes seconds
     for chosen in form.damaged:
         for command in form.commands:
@@ -692,8 +809,8 @@ def _prepare(name: str, folder: Path) -> None:
     valid.mkdir(parents=True, exist_ok=True)
     if not (valid / "call.pbtxt").exists():
         make_files(valid)
-    if name == "saved model" and not (valid / "sm").exists():
-        make_saved_model(valid / "sm")
+    if (make := _MAKERS.get(name)) is not None and not (valid / FORMATS[name].files[-1]).exists():
+        make(valid)
 
 
 def _through(name: str, at: int, end: int, folder: Path, outcome: Outcome) -> int:

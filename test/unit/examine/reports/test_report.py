@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sys
@@ -25,6 +26,7 @@ from amct_opt.flows import report
 from amct_opt.ir.weights import Weight
 from amct_opt.runtime.comparison import compare
 from amct_opt.session.universe import new_session
+from amct_opt.support.files import spooling
 
 from .conftest import DIGITS, TEXT, UNFRIENDLY
 
@@ -109,6 +111,15 @@ def test_what_onnxruntime_computes_in_float_has_a_reason(tmp_path: Path, monkeyp
     monkeypatch.setattr(report, "HUGE", 0)
     assert "the report does not examine weights of more than 0 MiB" in Page(amct_opt.report(tmp_path)).text
     monkeypatch.undo()
+
+    def full(*_: object) -> None:
+        with spooling():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "rounded", full)
+        with pytest.raises(amct_opt.CompileError, match="temporary files cannot be written: No space"):
+            amct_opt.report(tmp_path)
     path.write_bytes(path.read_bytes()[:-40])
     assert "is not an ONNX model" in Page(amct_opt.report(tmp_path)).text
 

@@ -299,6 +299,16 @@ def test_quiet(tmp_path: Path) -> None:
     assert "nn.matmul" in result.stdout
 
 
+def test_the_reason_is_of_the_keras_that_wrote_the_file(tmp_path: Path, session: Session) -> None:
+    """tf_keras knows no file of Keras 3, whatever is wrong with it."""
+    h5py, path = pytest.importorskip("h5py"), tmp_path / "model.h5"
+    keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2, name="fc")]).save(path)
+    with h5py.File(path, "a") as file:
+        del file["model_weights/fc"]
+    with pytest.raises(CompileError, match=r"Keras cannot load it: .*'fc'"):
+        frontends.read(path, session)
+
+
 def test_config_that_is_no_json(tmp_path: Path, session: Session) -> None:
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "model.h5"
