@@ -102,10 +102,9 @@ def _verdict(run: Run) -> tuple[str, str]:
 
 def _latency(run: Run) -> str:
     """The time that onnxruntime takes for both models, if it was measured."""
-    models: list[dict[str, Any]] = [] if run.latency is None else list(run.latency.get("models", ()))
-    if len(models) != 2:
+    if len(run.latency) != 2:
         return ""
-    before, after = (each.get("median_ms", 0.0) for each in models)
+    before, after = run.latency
     return f"{before:.4g} ms in float, {after:.4g} ms for the ONNX file"
 
 

@@ -147,8 +147,8 @@ class Run:
     layers: Sequence[DrawnLayer] = ()
     """The layers in the order of the network."""
     measured: Measured | None = None
-    latency: Mapping[str, Any] | None = None
-    """The float model and the ONNX file in onnxruntime, as `Latencies.data` has them."""
+    latency: Sequence[float] = ()
+    """Milliseconds of the float model and of the ONNX file in onnxruntime; empty if they were not timed."""
     warnings: Sequence[str] = ()
     absent: Sequence[str] = field(default_factory=list[str])
 
@@ -202,6 +202,7 @@ def _read_run(folder: Path) -> Run:
     accuracy = summary.take_object("accuracy", "accuracy")
     peer = _optional(summary, "onnxruntime")
     in_file = JsonObject({} if peer is None else dict(peer), summary.where, "onnxruntime")
+    timed = JsonObject(dict(_optional(summary, "latency") or {}), summary.where, "latency")
     stages = {**{name: (accuracy, f"accuracy.{name}", name) for name in list(STAGES)[:-1]}}
     stages["file"] = in_file, "onnxruntime.accuracy", "accuracy"
     return Run(
@@ -221,7 +222,7 @@ def _read_run(folder: Path) -> Run:
         ],
         answers=[_answers(each, stage) for stage, each in _parts(accuracy.take_object("top1", "top1"), "top1")],
         onnxruntime=peer,
-        latency=_optional(summary, "latency"),
+        latency=[each.take("median_ms", float, 0.0) for each in timed.take_objects("models")],
         warnings=tuple(summary.take_list("warnings", str)),
         sizes=summary.take_object("bytes", "bytes").values,
         files=files,

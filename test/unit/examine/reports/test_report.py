@@ -135,6 +135,11 @@ def test_what_is_absent_is_left_out_with_a_sentence(copied: Path, name: str) -> 
 DAMAGED: dict[str, tuple[str, str, str]] = {
     "json": ("summary.json", "{", ":1:2: error: is not JSON"),
     "kind": ("summary.json", '{"model": 3}', ": error: model must be a text, not 3"),
+    "time": (
+        "summary.json",
+        '{"model": "m", "latency": {"models": [{"median_ms": [1]}]}}',
+        ": error: models[0]: median_ms must be a number",
+    ),
     "number": (
         "layers.json",
         '{"layers": {"conv1": {"sqnr": "high"}}}',
