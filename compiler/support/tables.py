@@ -52,9 +52,10 @@ def text_of(tables: Iterable[Table], width: int | None = _WIDE) -> str:
     found: list[str] = []
     for title, headers, rows, note in tables:
         lines = [[Text(printable(cell)) for cell in row] for row in rows]
-        table = Drawn(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_header=bool(headers))
+        named = Text(printable(title), "bold")
+        table = Drawn(title=named, title_justify="left", box=SIMPLE_HEAD, show_header=bool(headers))
         for header in headers or [""] * max(map(len, lines), default=0):
-            table.add_column(Text(header), overflow="fold")
+            table.add_column(Text(printable(header)), overflow="fold")
         for line in lines:
             table.add_row(*line)
         with console.capture() as capture:
@@ -73,7 +74,7 @@ def _html(table: Table) -> str:
     head = row(table.headers, "th") if table.headers else ""
     rows = "".join(row(each, "td") for each in table.rows)
     note = f"<p>{escape(printable(table.note))}</p>" if table.note else ""
-    return f"<table><caption>{escape(table.title)}</caption>{head}{rows}</table>{note}"
+    return f"<table><caption>{escape(printable(table.title))}</caption>{head}{rows}</table>{note}"
 
 
 def print_tables(tables: Iterable[Table]) -> None:

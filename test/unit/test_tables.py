@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from amct_opt.support.tables import Table, Tabled, progress_bar, text_of
+from amct_opt.support.tables import Table, Tabled, _html, progress_bar, text_of
 
 
 class Result(Tabled):
@@ -18,6 +18,14 @@ def test_a_note_stands_below_the_table() -> None:
     assert str(Result()).splitlines()[-2:] == ["  p: by chance & luck", ""]
     assert Result()._repr_html_().endswith("<td>&lt;1</td></tr></table><p>p: by chance &amp; luck</p>")
     assert "None" not in text_of([Table("empty", (), [("a", "b")])])
+
+
+def test_names_are_text_in_every_part() -> None:
+    """A file may have a name with markup, or one that is not UTF-8; a notebook encodes what it shows."""
+    name = "\udcff<b>[/b]\x1b"
+    table = Table(name, (name,), [(name,)], name)
+    assert _html(table).encode().count(b"\\udcff&lt;b&gt;[/b]\\x1b") == 4
+    assert text_of([table]).encode().count(b"\\udcff<b>[/b]\\x1b") == 4
 
 
 def test_progress_bars_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

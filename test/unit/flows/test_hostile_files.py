@@ -426,15 +426,17 @@ def test_time_grows_linearly(folder: Path) -> None:
 
 # Damaged files
 
+OWN = [name for name, form in FORMATS.items() if not form.package]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", OWN)
 def test_damaged_files(name: str, tmp_path: Path) -> None:
     assert campaign(name, 5, tmp_path).failures == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", OWN)
 def test_many_damaged_files(name: str, tmp_path: Path) -> None:
     """An eighth of what `benchmarks/reliability.py` runs for the page."""
     assert campaign(name, 250, tmp_path, seed=1000).failures == []
