@@ -137,25 +137,25 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Quantize `model` as `amct quantize` does, and measure each quantized layer, alone and spared, on at most `samples` samples.
 
-    Biases are corrected only if that is asked for. `measure` is one of `MEASURES`. Raises CompileError, located, for anything
-    that cannot be done, and if no layer of the model is quantized.
+    A layer alone has its own bias, and weights that do not make up for the layers before, unless that is asked for. `measure` is
+    one of `MEASURES`. Raises CompileError, located, for anything that cannot be done, and if no layer of the model is quantized.
     """
     network = read_network(model, wanted_of(options), data, running, session)
-    network = network.asking(network.request.layer_by_layer)
     network.request.check_by_layer()
     held, given = network.samples.held, network.samples.calibration
     if given is not None:
         warn_of_data(network.original, given, session)
     network = network.fused().evened()
     whole, other = network.inlined().module, network.quantized().inlined().module
+    apart = network.quiet.quantized(network.request.layer_by_layer).inlined().module
     measuring = held.head(min(samples, held.count))
-    own = sensitivities(whole, other, measuring, session)
+    own = sensitivities(whole, apart, measuring, session)
     if not own:
         raise CompileError("quantizes no layer", where=str(model), hint="amct support says why")
     measuring, names = in_batches(whole, [], measuring), tuple(own)
     compared = measure_of(measure, measuring)
     runner = runner_of(running)
-    alone = exchanged(whole, other, names, whole, measuring, session, "each layer alone", compared, runner)
+    alone = exchanged(whole, apart, names, whole, measuring, session, "each layer alone", compared, runner)
     spared = exchanged(other, whole, names, whole, measuring, session, "each layer spared", compared, runner)
     total = difference_by(runner, whole, other, measuring, session, compared)
     kinds = {layer_of(site.compute): site.compute.name for site in sites(whole, network.request.profile.rows)}
@@ -174,8 +174,8 @@ def sensitivity_of(
     ]
     (worst, quantized), outputs = total.worst, output_names(main_function(whole))
     of_several = "" if outputs == [worst] else worst
-    apart, spread = network.samples.apart, spread_of(total)
-    return Sensitivity(layers, quantized, of_several, measuring.count, apart, measure, spread)
+    held_back, spread = network.samples.apart, spread_of(total)
+    return Sensitivity(layers, quantized, of_several, measuring.count, held_back, measure, spread)
 
 
 def spread_of(measured: Parts | Divergences) -> tuple[float, float] | None:

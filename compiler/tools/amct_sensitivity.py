@@ -25,6 +25,9 @@ Quantizes MODEL as amct quantize does, writes nothing, and lists the quantized l
 With --measure kl, alone and spared are the divergence of the outputs' probabilities in nats, for classifiers: the larger, the
 more it costs. Outputs that are not probabilities are logits, whose softmax counts.
 
+By default amct quantize corrects biases and rounds weights of few bits by mismatch, which makes up for the layers before. Next to
+float layers there is nothing to make up for: alone and own are of weights rounded by gptq, and of biases as they are.
+
 Samples are held back from calibration as amct quantize does it; the worst output of the network counts, and scores next to other
 numbers are an output of their own. Values that do not depend on the layer are computed once for all layers."""
 

@@ -46,7 +46,7 @@ def quantize_channels(
     compares = request.profile.facts.kernels and request.settings.portable == "auto"
     plain = plain_forms(module, session) if compares and request.recovery.correct_bias is not False else {}
     with session.phase("round-weights"):
-        round_weights(module, request.recovery.round_weights, samples, session, runner)
+        round_weights(module, request.recovery.round_weights, samples, session, runner, request.usual)
     if request.recovery.correct_bias is not False:
         with session.phase("correct-bias"):
             _correct_bias(module, plain, request, samples, session, runner)

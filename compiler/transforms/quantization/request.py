@@ -22,6 +22,7 @@ from .options import (
     AS_THE_PROFILE,
     NO_RECOVERY,
     RECOVERY,
+    Method,
     PointOptions,
     QuantizeOptions,
     RecoveryOptions,
@@ -58,6 +59,8 @@ class Request:
     record: Record | None = None
     points: PointOptions = AS_THE_PROFILE
     recovery: RecoveryOptions = NO_RECOVERY
+    usual: Method = "mismatch"
+    """How weights are rounded where the options do not say."""
 
     def __post_init__(self) -> None:
         """Raises CompileError, located in a file where there is one, for what the profile does not support."""
@@ -133,10 +136,11 @@ class Request:
 
     @property
     def layer_by_layer(self) -> Request:
-        """The request for a network whose layers are measured one by one: without the default correction of biases and
-        rounding of weights, which make up for the layers before, too; outputs decide which weights are portable.
+        """The request for a network whose layers are measured one by one: without the default correction of biases, and with
+        a default rounding of weights that does not make up for the layers before, too; outputs decide which weights are portable.
         """
-        return replace(self, recovery=_as_asked(self.recovery), settings=_always_portable(self.settings))
+        recovery = replace(self.recovery, correct_bias=bool(self.recovery.correct_bias))
+        return replace(self, recovery=recovery, settings=_always_portable(self.settings), usual="gptq")
 
     @property
     def by_nearest(self) -> Request:

@@ -16,13 +16,19 @@ from amct_opt.flows.sensitivity import ranked_at_outputs, sensitivity_of
 from amct_opt.ir.functions import main_function
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.metrics import Divergences, Measure, Parts
-from amct_opt.transforms.quantization.options import DataOptions, QuantizeOptions
+from amct_opt.transforms.quantization.options import (
+    NO_RECOVERY,
+    DataOptions,
+    QuantizeOptions,
+    SettingsOptions,
+)
 
 from ..values import normal
 
 M = TypeVar("M", bound=Measure)
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "calib.npz"
+BARE, NEAREST = QuantizeOptions(recovery=NO_RECOVERY), "correct-bias=false round-weights=nearest"
 
 
 def quantized(profile: str, options: str, total: M) -> M:
@@ -32,8 +38,7 @@ def quantized(profile: str, options: str, total: M) -> M:
     samples = load_samples(DATA, main_function(float_module))
     held = samples.count // 10
     module = float_module.clone()
-    nearest = "correct-bias=false round-weights=nearest"
-    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {nearest} {options}")]
+    passes = ["fuse", make_pass("quantize", f"data={DATA} samples={samples.count - held} {options}")]
     amct_opt.run_pipeline(module, passes, session)
     for batch in samples.tail(held).batches():
         total.add(amct_opt.execute(float_module, batch), amct_opt.execute(module, batch))
@@ -44,11 +49,11 @@ def quantized(profile: str, options: str, total: M) -> M:
 def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
     session = amct_opt.new_session()
     session.profile = profile
-    found = sensitivity_of(MODEL, QuantizeOptions(), DataOptions(str(DATA)), session)
+    found = sensitivity_of(MODEL, BARE, DataOptions(str(DATA)), session)
     assert found.held_back
     layers = {layer.name: layer for layer in found.layers}
     assert [layer.alone for layer in found.layers] == sorted(layer.alone for layer in found.layers)
-    assert found.quantized == pytest.approx(quantized(profile, "", Parts()).worst[1], abs=1e-3)
+    assert found.quantized == pytest.approx(quantized(profile, NEAREST, Parts()).worst[1], abs=1e-3)
     assert found.spread is not None
     assert found.spread[0] < found.quantized < found.spread[1]
     assert f"dB: {found.spread[0]:.1f} to {found.spread[1]:.1f} dB in single runs" in found.tables()[1].rows[0][1]
@@ -56,22 +61,33 @@ def test_each_layer_is_measured_as_if_it_were_alone(profile: str) -> None:
         return
     for name in ("conv2", "pool1", "fc1"):
         assert layers[name].alone == pytest.approx(
-            quantized(profile, f"only-layers={name}", Parts()).worst[1], abs=1e-3
+            quantized(profile, f"{NEAREST} only-layers={name}", Parts()).worst[1], abs=1e-3
         )
         assert layers[name].spared == pytest.approx(
-            quantized(profile, f"skip-layers={name}", Parts()).worst[1], abs=1e-3
+            quantized(profile, f"{NEAREST} skip-layers={name}", Parts()).worst[1], abs=1e-3
         )
+
+
+def test_weights_of_4_bits_are_rounded_by_data() -> None:
+    """A layer is measured near to what it costs when `--quantize` quantizes nothing else."""
+    options = QuantizeOptions(settings=SettingsOptions(weight_bits=4))
+    found = sensitivity_of(MODEL, options, DataOptions(str(DATA)), amct_opt.new_session())
+    assert found.quantized == pytest.approx(quantized("ascend", "weight-bits=4", Parts()).worst[1], abs=1e-3)
+    assert found.layers[0].name == "conv1"
+    for layer in found.layers[:5:4]:
+        alone = quantized("ascend", f"weight-bits=4 only-layers={layer.name}", Parts()).worst[1]
+        assert layer.alone == pytest.approx(alone, abs=4)  # of a bias that is corrected
 
 
 def test_each_layer_is_measured_by_divergence() -> None:
     """Smaller is better; the layer whose quantization costs most comes first, and sparing a layer may gain."""
-    found = sensitivity_of(MODEL, QuantizeOptions(), DataOptions(str(DATA)), amct_opt.new_session(), measure="kl")
+    found = sensitivity_of(MODEL, BARE, DataOptions(str(DATA)), amct_opt.new_session(), measure="kl")
     costs = [layer.alone for layer in found.layers]
     assert costs == sorted(costs, reverse=True)
-    assert found.quantized == pytest.approx(quantized("ascend", "", Divergences()).noise, rel=1e-3)
+    assert found.quantized == pytest.approx(quantized("ascend", NEAREST, Divergences()).noise, rel=1e-3)
     worst = found.layers[0]
-    alone = quantized("ascend", f"only-layers={worst.name}", Divergences()).noise
-    spared = quantized("ascend", f"skip-layers={worst.name}", Divergences()).noise
+    alone = quantized("ascend", f"{NEAREST} only-layers={worst.name}", Divergences()).noise
+    spared = quantized("ascend", f"{NEAREST} skip-layers={worst.name}", Divergences()).noise
     assert (worst.alone, worst.spared) == (pytest.approx(alone, rel=1e-3), pytest.approx(spared, rel=1e-3))
     assert worst.gain == pytest.approx(found.quantized - worst.spared)
 

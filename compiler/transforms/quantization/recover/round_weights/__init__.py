@@ -82,16 +82,21 @@ class RoundWeightsPass(Parts, ModulePass):
 
 
 def round_weights(
-    module: ModuleOp, method: Method | None, samples: Callable[[], Samples], session: Session, runner: Runner = HERE
+    module: ModuleOp,
+    method: Method | None,
+    samples: Callable[[], Samples],
+    session: Session,
+    runner: Runner = HERE,
+    usual: Method = "mismatch",
 ) -> None:
     """Round the weights of the layers whose plans have integer ones, by their plans' method or this one. The cluster of `runner`,
-    if it has one, computes the sums. None stands for `mismatch` on some samples, of weights that need it (`_is_coarse`).
+    if it has one, computes the sums. None stands for the `usual` one on some samples, of weights that need it (`_is_coarse`).
 
     Raises CompileError, located at a layer or in the data.
     """
     if method is None:
-        _round_some(module, _is_coarse, _USUAL, samples, session, once=False)
-        _round_some(module, _loses_by_scale, _QUICK, samples, session, once=True)
+        _round_some(module, _is_coarse, usual, _USUAL, samples, session, once=False)
+        _round_some(module, _loses_by_scale, usual, _QUICK, samples, session, once=True)
         return
     asked = None if method == "nearest" else method
     plans = [plan for op in module.walk() if (plan := plan_of(op)) is not None]
@@ -108,13 +113,14 @@ def round_weights(
 def _round_some(
     module: ModuleOp,
     needs: Callable[[IntegerLayer], bool],
+    method: Method,
     usual: Usual,
     samples: Callable[[], Samples],
     session: Session,
     *,
     once: bool,
 ) -> None:
-    """Round the weights of the layers that need it, which is the default, by `mismatch` on part of the samples."""
+    """Round the weights of the layers that need it, which is the default, on part of the samples."""
     layers, remarks = integer_layers(module, profile_of(session)), Remarks(session, RoundWeightsPass.name)
     wanted = [layer for layer in layers if needs(layer)]
     wide = [layer for layer in wanted if _takes_long(layer) or (once and layer.weight.array.size > _AT_A_TIME)]
@@ -127,7 +133,7 @@ def _round_some(
         remarks.missed(layer.compute, "wide", reason)
     folds = Folds.by_default(module, samples(), session, usual)
     if narrow and isinstance(folds, Folds):
-        _round(module, layers, narrow, "mismatch", lambda: folds, session, once=once).flush()
+        _round(module, layers, narrow, method, lambda: folds, session, once=once).flush()
     for layer in () if isinstance(folds, Folds) else narrow:
         remarks.missed(layer.compute, "samples", f"{folds}; the option round-weights rounds weights with any number")
     remarks.flush()
