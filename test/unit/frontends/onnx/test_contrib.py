@@ -183,6 +183,30 @@ def test_weights_of_few_bits_in_blocks(
     np.testing.assert_allclose(found, wanted, rtol=0 if level == 4 else 1e-5, atol=0 if level == 4 else 1e-5)
 
 
+@pytest.mark.parametrize("bits", [None, 4])
+def test_experts_stay_in_their_operator(build: Build, bits: int | None, rng: np.random.Generator) -> None:
+    """MoE and QMoE: 4 experts from 16 channels to 32 and back, of which each token is sent to 2."""
+    shapes = {"router": (16, 4), "w1": (4, 32, 16), "s1": (4, 32), "w2": (4, 16, 32), "s2": (4, 16)}
+    arrays = {name: rng.uniform(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    inputs, attributes = ["w1", "", "w2"], dict[str, Any](k=2)
+    if bits is None:
+        arrays = {name: array for name, array in arrays.items() if name not in ("s1", "s2")}
+    else:
+        inputs, attributes["expert_weight_bits"] = ["w1", "s1", "", "w2", "s2"], bits
+        arrays |= {
+            name: rng.integers(0, 256, (*s[:2], s[2] // 2), np.uint8) for name, s in shapes.items() if len(s) == 3
+        }
+    node = contrib("MoE" if bits is None else "QMoE", "x", "h", *inputs, **attributes)
+    nodes = [helper.make_node("MatMul", ["x", "router"], ["h"]), node]
+    model = build(nodes, [("x", ["n", 16])], [("y", ["n", 16])], arrays, opset_imports=IMPORTS)
+    x = rng.normal(size=(8, 16)).astype(np.float32)
+    (wanted,) = map(np.asarray, onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x}))
+    session = new_session()
+    np.testing.assert_allclose(run(amct_opt.load(model, session)[0], {"x": x})["y"], wanted, rtol=1e-5)
+    (reason,) = [r.reason for r in session.remarks if r.rule == "native"]
+    assert ("already integers" in reason) == (bits is not None)
+
+
 def test_weights_in_blocks_of_other_sizes(build: Build, load: Load) -> None:
     weights = {"w": np.zeros((48, 2, 16), np.uint8), "scales": np.ones(95, np.float32)}
     node = contrib("MatMulNBits", "x", *weights, outputs=("y",), K=64, N=48, bits=4, block_size=32)
