@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, TensorType, f32, i8
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, TensorType, f16, f32, i8
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
@@ -26,6 +26,8 @@ from ....dialects.nn import (
     MaxOp,
     MulOp,
     NNOp,
+    QParamsAttr,
+    QuantizeOp,
     ReduceMaxOp,
     RoundOp,
     constant_of,
@@ -33,13 +35,16 @@ from ....dialects.nn import (
 from ....dialects.nn.fused import outside
 from ....dialects.nn.shapes import element_of, shape_of
 from ....ir.array import Array
+from ....ir.dtypes import numpy_dtype
 from ....rewriting import Remarks, Roots, StepPattern, condition, rewrite
 from ....runtime.affine import LEAST_SCALE
 from ....session import Session, session_of
 from ...inline_fused import inline
 from ..portable import why_inexact
+from ..profiles import profile_of
 
 _U8 = IntegerType(8, Signedness.UNSIGNED)
+_WHOLE = QParamsAttr.of(i8, 1.0)
 _STEPS, _MIDDLE = 127, 128
 """The largest integer of a row, and the zero point: onnxruntime multiplies uint8 by int8 faster than int8 by int8."""
 
@@ -56,9 +61,9 @@ class _Rows(NamedTuple):
     """A value whose rows, along the last axis, are quantized."""
 
     integers: SSAValue
-    """uint8, with the zero point 128."""
+    """uint8, with the zero point 128; or between the points of an operation that computes on int8."""
     scale: SSAValue
-    """float32, of size 1 along the last axis."""
+    """Of size 1 along the last axis."""
 
 
 class QuantizeDynamic(StepPattern[Product]):
@@ -70,11 +75,12 @@ class QuantizeDynamic(StepPattern[Product]):
     def __init__(self, remarks: Remarks):
         super().__init__(remarks)
         self._rows: dict[SSAValue, _Rows] = {}
+        self._kernels = profile_of(remarks.session).facts.kernels
 
     @condition
     def input_float(self, m: Product) -> str | None:
-        """its input is float32, and not quantized already"""
-        if (element := element_of(m.op.lhs)) != f32:
+        """its input is float32, or float16 for targets that compute between points, and not quantized already"""
+        if (element := element_of(m.op.lhs)) not in ((f32,) if self._kernels else (f32, f16)):
             return f"its input is of {element}"
         return "its input is quantized already" if isinstance(m.op.lhs.owner, DequantizeOp) else None
 
@@ -102,7 +108,8 @@ class QuantizeDynamic(StepPattern[Product]):
     def match(self, op: Operation) -> Product | None:
         if not isinstance(op, MatMulOp) or not isinstance(weight := op.rhs.owner, DequantizeOp):
             return None
-        return Product(op, weight) if constant_of(weight.input) is not None else None
+        done = any(op.lhs is each.integers for each in self._rows.values())
+        return None if done or constant_of(weight.input) is None else Product(op, weight)
 
     def rewrite(self, m: Product, rewriter: PatternRewriter) -> None:
         op, made = m.op, list[Operation]()
@@ -112,12 +119,18 @@ class QuantizeDynamic(StepPattern[Product]):
             made.append(kind.make(*operands, location=op.location, **given))
             return made[-1].results[0]
 
-        weight, scales = self._weight(m), np.atleast_1d(m.weight.qparams.data.scales())
-        factors = ConstantOp.of(scales, f"{weight.key}.scale", op.location)
-        made += [weight, factors]
-        sums = step(MatMulIntegerOp, integers, weight.result, lhs_zero_point=_MIDDLE)
-        real = step(CastOp, sums, result_types=[TensorType(f32, shape_of(sums))])
-        last = step(MulOp, real, step(MulOp, scale, factors.result))
+        reason = None
+        if self._kernels:
+            weight, scales = self._weight(m), np.atleast_1d(m.weight.qparams.data.scales())
+            reason = why_inexact(weight.array.T[None], op)
+            factors = ConstantOp.of(scales, f"{weight.key}.scale", op.location)
+            made += [weight, factors]
+            sums = step(MatMulIntegerOp, integers, weight.result, lhs_zero_point=_MIDDLE)
+            real = step(CastOp, sums, result_types=[TensorType(f32, shape_of(sums))])
+            last = step(MulOp, real, step(MulOp, scale, factors.result))
+        else:
+            turned = op.transpose_b is not None
+            last = step(MulOp, step(MatMulOp, integers, op.rhs, transpose_b=turned, origin=op.origin), scale)
         if op.bias is not None:
             last = step(AddOp, last, op.bias)
         if op.origin is not None:
@@ -125,7 +138,7 @@ class QuantizeDynamic(StepPattern[Product]):
         rewriter.insert(made, InsertPoint.before(op))
         last.name_hint = op.result.name_hint
         self.remarks.applied(op, "dynamic", "a scale for each row of its input, in each run")
-        if reason := why_inexact(weight.array.T[None], op):
+        if reason:
             self.remarks.note(op, "portable", reason)
         rewriter.replace(op, [], [last])
         if not any(m.weight.result.uses):
@@ -141,22 +154,29 @@ class QuantizeDynamic(StepPattern[Product]):
     def _quantized(self, op: MatMulOp, rewriter: PatternRewriter) -> _Rows:
         """The rows of a product's input, where it is made: `round(x / s)` with `s = max |x| / 127`."""
         made, value = list[Operation](), op.lhs
+        dtype = numpy_dtype(element_of(value))
+        least = max(LEAST_SCALE, float(np.finfo(dtype).tiny))
 
         def step(kind: type[NNOp], *operands: Any, **given: Any) -> SSAValue:
             made.append(kind.make(*operands, location=op.location, **given))
             return made[-1].results[0]
 
         def number(n: Array | float) -> SSAValue:
-            made.append(ConstantOp.of(np.asarray(n, np.float32), "number", op.location))
+            made.append(ConstantOp.of(np.asarray(n, dtype), "number", op.location))
             return made[-1].results[0]
 
         def cast_to(element: Attribute, x: SSAValue) -> SSAValue:
             return step(CastOp, x, result_types=[TensorType(element, shape_of(x))])
 
         largest = step(ReduceMaxOp, step(AbsOp, value), axes=(-1,), keepdims=True)
-        scale = step(DivOp, step(MaxOp, largest, number(LEAST_SCALE * _STEPS)), number(_STEPS))
-        rounded = step(RoundOp, step(DivOp, value, scale))
-        self._rows[value] = _Rows(cast_to(_U8, step(AddOp, rounded, number(_MIDDLE))), scale)
+        scale = step(DivOp, step(MaxOp, largest, number(least * _STEPS)), number(_STEPS))
+        steps = step(DivOp, value, scale)
+        if self._kernels:
+            integers = cast_to(_U8, step(AddOp, step(RoundOp, steps), number(_MIDDLE)))
+        else:
+            points = step(QuantizeOp, steps, qparams=_WHOLE)
+            integers = step(DequantizeOp, points, qparams=_WHOLE, result_types=[value.type])
+        self._rows[value] = _Rows(integers, scale)
         owner = value.owner
         rewriter.insert(made, InsertPoint.at_start(owner) if isinstance(owner, Block) else InsertPoint.after(owner))
         return self._rows[value]
@@ -167,8 +187,9 @@ class QuantizeDynamicPass(ModulePass):
     """Quantize the inputs of products with int8 weights in each run, after `--quantize=weight-only=true`.
 
     Each row of an input has the scale `max |x| / 127`, so that nothing is calibrated; sums of products are int32, exact
-    (`nn.matmul_integer`), and multiplied by the scales of row and output channel. A region of `nn.fused` with such a product is
-    unpacked. Products that stay have a remark; if all do, or there are none, that is a warning.
+    (`nn.matmul_integer`), and multiplied by the scales of row and output channel. For Ascend, which computes between points, the
+    product stands between them, and rows are scaled around it. A region of `nn.fused` with such a product is unpacked. Products
+    that stay have a remark; if all do, or there are none, that is a warning.
     """
 
     name = "quantize-dynamic"

@@ -1,8 +1,19 @@
-// RUN: amct-opt %s --quantize-dynamic --split-input-file --remarks=all 2>%t.remarks | filecheck %s
+// RUN: amct-opt %s --quantize-dynamic --profile qdq --split-input-file --remarks=all 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix REMARK < %t.remarks
+// RUN: amct-opt %s --quantize-dynamic --split-input-file --remarks=all 2>%t.points | filecheck %s --check-prefix POINTS
+// RUN: filecheck %s --check-prefix HALF < %t.points
 
 // Each row has the scale of its largest number. Layers that read the same value share its integers; weights are [K, N], a bias is added at
-// the end.
+// the end. For Ascend the product stands between points, which --lower-to-ascend takes like others, and rows are scaled after it.
+// POINTS-LABEL: @rows
+// POINTS:       [[S:%.*]] = nn.div
+// POINTS-NEXT:  [[D:%.*]] = nn.div %x, [[S]]
+// POINTS-NEXT:  [[Q:%.*]] = nn.quantize [[D]] by <i8, scale = 1.0>
+// POINTS-NEXT:  [[R:%.*]] = nn.dequantize [[Q]] by <i8, scale = 1.0>
+// POINTS:       [[P:%.*]] = nn.matmul [[R]], %w transpose_b from <onnx, "Gemm", "fc">
+// POINTS-NEXT:  [[Y:%.*]] = nn.mul [[P]], [[S]]
+// POINTS-NEXT:  nn.add [[Y]], %b from <onnx, "Gemm", "fc">
+// POINTS:       nn.matmul [[R]], %v
 // CHECK-LABEL: @rows
 // CHECK:       [[A:%.*]] = nn.abs %x
 // CHECK-NEXT:  [[M:%.*]] = nn.reduce_max [[A]] axes [-1] keepdims
@@ -35,7 +46,9 @@ func.func @rows(%x: tensor<1x?x4xf32>, %b: tensor<2xf32>) -> (tensor<1x?x2xf32>,
 
 // -----
 
-// input-float: what is quantized already stays.
+// input-float: what is quantized already stays. Ascend has points of float16 as well.
+// HALF:        [quantize-dynamic applied dynamic] "half"
+// HALF-NEXT:   [quantize-dynamic missed input-float] "static"
 // CHECK-LABEL: @input
 // CHECK-NOT:   nn.matmul_integer
 // REMARK:      [quantize-dynamic missed input-float] "half": its input is of f16

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import UnknownLoc
 
 from amct_opt import frontends
-from amct_opt.dialects import nn
+from amct_opt.dialects import ascend, nn
 from amct_opt.ir.text import parse_module
 from amct_opt.pipelines.passes import make_pass
 from amct_opt.runtime.executor import run
@@ -49,11 +49,11 @@ def rows(rng: np.random.Generator) -> np.ndarray[Any, Any]:
     return x
 
 
-def formula(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def formula(x: np.ndarray[Any, Any], step: Any = None) -> np.ndarray[Any, Any]:
     """In steps of float32, with sums of integers. The largest sum of two weights that kernels may add in 16 bits is 127."""
     f32 = np.float32
     sums_of_two = [np.maximum(sign * WEIGHT, 0).reshape(-1, 2, WIDTH).sum(1).max(0) for sign in (1, -1)]
-    step = (np.maximum(*sums_of_two) / 127.0).astype(f32)
+    step = (np.maximum(*sums_of_two) / 127.0).astype(f32) if step is None else step
     weight = np.rint(WEIGHT / step).astype(np.int64)
     scale = np.maximum(np.abs(x).max(-1, keepdims=True), f32(127 * float(np.finfo(f32).tiny))) / f32(127)
     sums = np.rint(x / scale).astype(np.int64) @ weight
@@ -80,8 +80,29 @@ def test_the_file_has_the_integers_of_the_formula(amct_tool: Any, tmp_path: Path
     np.testing.assert_allclose(fused, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_ascend_multiplies_the_integers_of_the_formula(
+    amct_tool: Any, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """By operators that ATC has: AscendQuant of rows that are divided by their scales, which the product is multiplied by."""
+    options = ("--profile", "ascend-a2", "--dynamic", "--channel-wise", "--also", "ascend", "-o", tmp_path / "out")
+    result = amct_tool("quantize", model(tmp_path / "m.onnx"), *options)
+    assert result.status == 0, result.err
+    assert "ATC refuses" not in result.err
+    x, session = rows(rng), new_session()
+    step = np.maximum(WEIGHT.max(0) / 127, WEIGHT.min(0) / -128).astype(np.float32)
+    expected = formula(x, step)
+    lowered, deployed = (
+        frontends.read(tmp_path / "out" / f"m_{name}", session) for name in ("ascend.mlir", "deploy_model.onnx")
+    )
+    products = [op for op in lowered.walk() if isinstance(op, ascend.BatchMatMulV2Op)]
+    assert [str(op.x1.type) for op in products] == [f"tensor<?x?x{DEPTH}xi8>"]
+    for module in (lowered, deployed):
+        np.testing.assert_allclose(run(module, {"x": x})["y"], expected, rtol=1e-6, atol=1e-6)
+
+
 def test_a_product_of_integers_is_no_product_of_groups(tmp_path: Path) -> None:
     session = new_session()
+    session.profile = "qdq"
     module = frontends.read(model(tmp_path / "m.onnx"), session)
     make_pass("quantize", "dynamic=true").apply(session, module)
     OnnxTarget(matmul_nbits=True).write(module, tmp_path / "out.onnx", session)
@@ -121,6 +142,7 @@ def test_layers_are_not_measured_one_by_one(
 
 def test_what_is_made_has_the_location_of_the_product(tmp_path: Path) -> None:
     session = new_session()
+    session.profile = "qdq"
     module = frontends.read(model(tmp_path / "m.onnx"), session)
     make_pass("quantize", "dynamic=true").apply(session, module)
     made = [op for op in module.walk() if isinstance(op, nn.NNOp)]
