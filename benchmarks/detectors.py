@@ -25,7 +25,12 @@ from tables import Table, update
 NETWORKS = ("yolov8n", "yolo11n", "yolo26n", "rtdetr-resnet50")
 SIDE, CALIBRATION = 320, 32
 ENGINES = ("onnxruntime", "openvino")
-PROFILES = ("qdq", "openvino")
+OURS = {
+    "ours, qdq": ("--profile=qdq",),
+    "ours, openvino": ("--profile=openvino",),
+    "ours, openvino, symmetric": ("--profile=openvino", "--no-activation-offset"),
+}
+"""Options of `amct quantize`."""
 PEERS = {"quantize_static": "quantize_static", "NNCF": "nncf"}
 ULTRALYTICS = (("--no-deps", "torchvision"), ("torch", "ultralytics", "onnx", "scikit-learn"))
 FOLDER = environments.CACHE / "detectors"
@@ -69,10 +74,10 @@ def exported(name: str) -> Path:
     return model
 
 
-def ours(model: Path, profile: str) -> zoo.Variant:
-    """The file of `amct quantize` for a profile."""
-    out, data = model.with_name(profile), model.with_name("calibration.npz")
-    command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(model), f"--profile={profile}"]
+def ours(model: Path, called: str) -> zoo.Variant:
+    """One of our files."""
+    out, data = model.with_name(called), model.with_name("calibration.npz")
+    command = [sys.executable, "-m", "amct_opt.tools.amct", "quantize", str(model), *OURS[called]]
     try:
         cost = process.run([*command, "--data", str(data), "-o", str(out)])
     except process.FailedError as e:
@@ -96,7 +101,7 @@ def rows(name: str) -> list[tuple[str, ...]]:
     """A line for each file of a network."""
     model = exported(name)
     data = model.with_name("calibration.npz")
-    makes = {f"ours, {profile}": partial(ours, model, profile) for profile in PROFILES}
+    makes = {called: partial(ours, model, called) for called in OURS}
     for called, peer in PEERS.items():
         makes[called] = partial(zoo.by_script, peer, model, data, model.with_name(f"{peer}.onnx"))
     made = {called: make() for called, make in makes.items()}

@@ -121,6 +121,6 @@ def _written_form(module: ModuleOp, session: Session) -> ModuleOp:
     """The module with activations in the form for files of its profile."""
     name = metadata(module).get("profile", session.profile)
     profile = cast(Profile, session.profiles[name]) if name in session.profiles else None
-    if profile is None or not profile.unsigned_file:
+    if profile is None or profile.unsigned_file == "none":
         return module
     return with_integer_activations(module, profile)

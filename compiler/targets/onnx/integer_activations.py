@@ -20,14 +20,17 @@ _UNSIGNED = {IntegerType(bits): IntegerType(bits, Signedness.UNSIGNED) for bits 
 
 
 def with_integer_activations(module: ModuleOp, profile: Profile) -> ModuleOp:
-    """A copy of a quantized module with its activations in uint8 or uint16, and each passive operation between Q/DQ pairs."""
+    """A copy of a quantized module with the profile's activations in uint8 or uint16, and each passive operation between Q/DQ
+    pairs.
+    """
     copy = module.clone()
     inline_fused(copy)
     _repeat_behind_passive(copy, profile)
     for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
         _repeat_before_bound(op)
     for op in [o for o in copy.walk() if isinstance(o, QuantizeOp)]:
-        _store_unsigned(op)
+        if profile.unsigned_file == "all" or any(op.qparams.data.zero_point):
+            _store_unsigned(op)
     return copy
 
 

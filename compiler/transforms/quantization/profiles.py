@@ -90,8 +90,10 @@ class Profile:
     """The chip whose kernels its layers need (`on`); None for what holds for all."""
     timed_in: Literal["onnxruntime", "openvino"] = "onnxruntime"
     """The engine in which `amct quantize` times files."""
-    unsigned_file: bool = False
-    """Files store activations as uint8: the same values, with zero points shifted by 128."""
+    unsigned_file: Literal["none", "offset", "all"] = "none"
+    """The activations that files store as uint8, the same values with zero points shifted by 128: none, those with a zero point,
+    or all.
+    """
 
     @property
     def listed(self) -> Rule | None:
@@ -168,7 +170,7 @@ PPQ = Profile(
     table=(),
     points="values",
     alignment={"elementwise": "large", "concat": "output", "resize": "output"},
-    unsigned_file=True,
+    unsigned_file="all",
 )
 """PPQ's semantics, for integer runtimes that add and concatenate values of one scale: every value is quantized once, where it is
 made, and operands share parameters as PPQ aligns them. Weights have a scale per channel, those of matrix products too. Identity
@@ -201,7 +203,7 @@ QDQ = Profile(
     activations=frozenset({"relu", "relu6", "clip"}),
     table=(),
     points="values",
-    unsigned_file=True,
+    unsigned_file="all",
 )
 """onnxruntime's integer kernels on CPUs. They add and concatenate values of different scales: nothing is aligned. Convolutions
 give integers; matrix products give reals as well, for whatever reads them in float. All else is quantized only between
@@ -219,10 +221,11 @@ OPENVINO = replace(
     ),
     fuse_add=True,
     timed_in="openvino",
+    unsigned_file="offset",
 )
 """OpenVINO's integer kernels on CPUs. They take what onnxruntime's take, but a convolution also adds another value to its sums,
 and computes an activation of them, before it rounds: only the result of the whole has a point. Points inside it cost time,
-and OpenVINO does not round at all of them.
+and OpenVINO does not round at all of them. Zero points cost time, but int8 with one runs in float.
 """
 
 

@@ -141,16 +141,32 @@ def test_products_with_their_constant_on_the_left(
     assert np.square(expected).sum() > 10**3 * np.square(theirs - expected).sum()  # 30 dB
 
 
+def zero_points(path: Path) -> list[Array]:
+    """Those of a file's activations."""
+    graph = onnx.load(path).graph
+    arrays = {i.name: onnx.numpy_helper.to_array(i) for i in graph.initializer}
+    found = [arrays[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"]
+    assert len(found) > 5
+    return found
+
+
+@pytest.mark.parametrize("offset", [True, False])
+def test_openvino_gets_uint8_only_with_zero_points(offset: bool, tmp_path: Path) -> None:
+    """It computes in float what reads int8 with a zero point."""
+    options = f"activation-offset={str(offset).lower()}"
+    module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", options, "openvino")
+    OnnxTarget().write(module, tmp_path / "digits_qdq.onnx", session)
+    found = zero_points(tmp_path / "digits_qdq.onnx")
+    assert all(each == 0 if each.dtype == np.int8 else each != 128 for each in found)
+    assert any(each.dtype == np.uint8 for each in found) == offset
+
+
 def test_activations_are_uint8_with_the_same_numbers(tmp_path: Path) -> None:
     """Every QuantizeLinear of activations gives uint8; without onnxruntime's optimizations the file is the module's numbers."""
     module, session = quantized(DIGITS / "digits.onnx", DIGITS / "calib.npz", profile="ppq")
     path = tmp_path / "digits_qdq.onnx"
     OnnxTarget().write(module, path, session)
-    graph = onnx.load(path).graph
-    types = {i.name: i.data_type for i in graph.initializer}
-    points = [types[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"]
-    assert len(points) > 10
-    assert set(points) == {onnx.TensorProto.UINT8}
+    assert {zero_point.dtype for zero_point in zero_points(path)} == {np.dtype(np.uint8)}
     inputs = heldout()
     (ours,) = run(module, inputs).values()
     steps = np.abs(ours - in_onnxruntime(path, inputs)) / output_scale(module)
