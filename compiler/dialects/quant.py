@@ -34,6 +34,7 @@ from ..ir.dtypes import Tensor, integer_range, is_float
 from ..ir.numbers import f64_text, parse_f64
 from ..ir.undocumented import next_text
 
+_PURE = traits_def(Pure())
 MOST_BITS = 32
 """The widest stored integer."""
 
@@ -341,7 +342,7 @@ class CastOp(IRDLOperation):
     result: OpResult = result_def(TensorType)
 
     assembly_format: ClassVar[str | None] = "$input attr-dict `:` type($input) `to` type($result)"
-    traits = traits_def(Pure())
+    traits = _PURE
 
     def __init__(self, input: SSAValue, result_type: Attribute):
         super().__init__(operands=[input], result_types=[result_type])
