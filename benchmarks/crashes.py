@@ -201,7 +201,7 @@ def _write_sources(data: Path, folder: Path) -> None:
 
 
 def contents(folder: Path) -> Files:
-    """The files of a folder as any program finds them; empty if there is no folder. Options name data by the way to them."""
+    """The files of a folder as any program finds them; empty if there is no folder. Options refer to data by path."""
     found = sorted(folder.iterdir()) if folder.exists() else []
     files = [p for p in found if p.is_file() and not p.name.startswith((".amct", *_SEARCH))]
     return {p.name: p.read_bytes().replace(b"../", b"") for p in files}

@@ -75,7 +75,7 @@ class FileOptions:
     report: bool = True
     """Whether the measurements for the report are made (`report_of`)."""
     timed: bool = False
-    """Whether the ONNX file and the float model are timed in onnxruntime."""
+    """Whether the ONNX file and the float model are timed, in the profile's engine."""
     page: bool = False
     """Whether the page of the report is written as well, where the extra `report` is installed."""
     beside: Mapping[str, bytes] = field(default_factory=dict[str, bytes])

@@ -201,7 +201,7 @@ class Summary(Tabled):
     peer: Peer | None = None
     """The result of running the ONNX file in onnxruntime; None if it is not installed."""
     latencies: Latencies | None = None
-    """The model in float and the ONNX file, timed in onnxruntime; None if that was not asked for, or not possible."""
+    """The model in float and the ONNX file, timed in the profile's engine; None if that was not asked for, or not possible."""
     target: str = ""
     """The purpose of the profile."""
     mended: Mended | None = None

@@ -101,7 +101,7 @@ def _verdict(run: Run) -> tuple[str, str]:
 
 
 def _latency(run: Run) -> str:
-    """The time that onnxruntime takes for both models, if it was measured."""
+    """The time that the profile's engine takes for both models, if it was measured."""
     if len(run.latency) != 2:
         return ""
     before, after = run.latency

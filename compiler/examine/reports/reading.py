@@ -148,7 +148,7 @@ class Run:
     """The layers in the order of the network."""
     measured: Measured | None = None
     latency: Sequence[float] = ()
-    """Milliseconds of the float model and of the ONNX file in onnxruntime; empty if they were not timed."""
+    """Milliseconds of the float model and of the ONNX file in the profile's engine; empty if they were not timed."""
     warnings: Sequence[str] = ()
     absent: Sequence[str] = field(default_factory=list[str])
 

@@ -63,7 +63,7 @@ class _Rows(NamedTuple):
     integers: SSAValue
     """uint8, with the zero point 128; or between the points of an operation that computes on int8."""
     scale: SSAValue
-    """Of size 1 along the last axis."""
+    """The scale of each row: its last axis has size 1."""
 
 
 class QuantizeDynamic(StepPattern[Product]):

@@ -142,7 +142,7 @@ def test_products_with_their_constant_on_the_left(
 
 
 def zero_points(path: Path) -> list[Array]:
-    """Those of a file's activations."""
+    """The zero points of a file's activations."""
     graph = onnx.load(path).graph
     arrays = {i.name: onnx.numpy_helper.to_array(i) for i in graph.initializer}
     found = [arrays[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"]
